@@ -1,0 +1,266 @@
+"""Every way Cloister says no, as one tree.
+
+    CloisterError
+    ├── BadInput              the call itself is wrong; nothing was charged
+    │   ├── BadNumber         CLO-101
+    │   ├── BadLoss           CLO-102
+    │   ├── BadBounds         CLO-103
+    │   ├── BadScale          CLO-104
+    │   ├── UnknownRelation   CLO-105
+    │   ├── RelationMismatch  CLO-106
+    │   ├── MeasureMismatch   CLO-107
+    │   ├── BadProbability    CLO-108
+    │   ├── BadName           CLO-109
+    │   └── BadCandidates     CLO-110
+    ├── Refused               the call is well formed, the promise forbids it
+    │   ├── TextbookOnly      CLO-201
+    │   ├── NotPrivate        CLO-202
+    │   ├── WrongMeasure      CLO-203
+    │   ├── OverBudget        CLO-204
+    │   ├── RowsWereRead      CLO-205
+    │   ├── RolledBack        CLO-206
+    │   ├── AccountMismatch   CLO-207
+    │   └── ChargeClosed      CLO-208
+    ├── Broken                something signed does not hold
+    │   ├── LedgerBroken      CLO-301
+    │   ├── ReceiptRejected   CLO-302
+    │   └── HeadRejected      CLO-303
+    └── Unavailable           the world around us is missing something
+        ├── MissingExtra      CLO-401
+        └── StoreFailed       CLO-402
+
+A message says what was asked, the rule, what was got and what to do next. It depends only on the request and on
+public facts: no message may contain a value read from a private table (tests/property/test_errors_keep_secrets.py).
+"""
+
+from collections.abc import Iterator
+
+__all__ = [
+    "AccountMismatch",
+    "BadBounds",
+    "BadCandidates",
+    "BadInput",
+    "BadLoss",
+    "BadName",
+    "BadNumber",
+    "BadProbability",
+    "BadScale",
+    "Broken",
+    "ChargeClosed",
+    "CloisterError",
+    "HeadRejected",
+    "LedgerBroken",
+    "MeasureMismatch",
+    "MissingExtra",
+    "NotPrivate",
+    "OverBudget",
+    "ReceiptRejected",
+    "Refused",
+    "RelationMismatch",
+    "RolledBack",
+    "RowsWereRead",
+    "StoreFailed",
+    "TextbookOnly",
+    "Unavailable",
+    "UnknownRelation",
+    "WrongMeasure",
+    "catalogue",
+]
+
+
+class CloisterError(Exception):
+    """Anything Cloister refuses, with a stable code."""
+
+    code = ""
+    way_out = ""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{self.code}: {message}" if self.code else message)
+
+
+class BadInput(CloisterError, ValueError):
+    """The call itself is wrong. Nothing was charged and no row was read."""
+
+
+class BadNumber(BadInput):
+    """A number was expected: finite, and exact (int, str, Decimal, Fraction, or a float taken by its shortest form)."""
+
+    code = "CLO-101"
+    way_out = 'Give a finite number such as 1, "0.1" or Fraction(1, 10).'
+
+
+class BadLoss(BadInput):
+    """A loss must be positive, and a delta must lie strictly between 0 and 1."""
+
+    code = "CLO-102"
+    way_out = "Write epsilon(1), epsilon(1, delta=1e-6) or rho('0.1') with positive amounts."
+
+
+class BadBounds(BadInput):
+    """Bounds are two finite public numbers, the lower one first."""
+
+    code = "CLO-103"
+    way_out = "Give (lower, upper) with lower < upper, known without looking at the data."
+
+
+class BadScale(BadInput):
+    """A noise scale or a sensitivity must be positive and of a size that arithmetic can bear."""
+
+    code = "CLO-104"
+    way_out = "Check sensitivity and loss: their ratio is the scale."
+
+
+class UnknownRelation(BadInput):
+    """The neighbour relation is one of two words."""
+
+    code = "CLO-105"
+    way_out = "Use 'add/remove' or 'replace-one'."
+
+
+class RelationMismatch(BadInput):
+    """Two losses state different neighbour relations and cannot be added or compared."""
+
+    code = "CLO-106"
+    way_out = "Convert first: loss.as_replace_one() turns an add/remove loss into a replace-one loss at group size two."
+
+
+class MeasureMismatch(BadInput):
+    """Two losses are measured differently (epsilon and rho) and cannot be added or compared."""
+
+    code = "CLO-107"
+    way_out = "Convert first: loss.as_rho() is exact; loss.as_epsilon(delta=...) is rounded up."
+
+
+class BadProbability(BadInput):
+    """A probability or a confidence must lie strictly between 0 and 1."""
+
+    code = "CLO-108"
+    way_out = "Give a number such as 0.95."
+
+
+class BadName(BadInput):
+    """A name must be a short printable word."""
+
+    code = "CLO-109"
+    way_out = "Use letters, digits and . _ - : / up to 200 characters."
+
+
+class BadCandidates(BadInput):
+    """A choice needs a non-empty public list of candidates, one score each."""
+
+    code = "CLO-110"
+    way_out = "List the candidates from public knowledge; never from the values that occur in the data."
+
+
+class Refused(CloisterError):
+    """The call is well formed, but the promise forbids it. Nothing was charged."""
+
+
+class TextbookOnly(Refused):
+    """The mechanism rests on continuous noise. It exists to teach and compare; a ledger does not accept it."""
+
+    code = "CLO-201"
+    way_out = "Use the exact mechanism named in the message, or call it without a ledger in a lesson."
+
+
+class NotPrivate(Refused):
+    """What was asked for is not differentially private, whatever its name says."""
+
+    code = "CLO-202"
+    way_out = "Use the replacement named in the message."
+
+
+class WrongMeasure(Refused):
+    """The account cannot express this loss: a pure account adds pure epsilons only."""
+
+    code = "CLO-203"
+    way_out = "Use a mechanism with a pure guarantee, or an account opened with rho or (epsilon, delta)."
+
+
+class OverBudget(Refused):
+    """The loss asked for is more than the account has left."""
+
+    code = "CLO-204"
+    way_out = "Lower the spend or ask the owner for a larger budget."
+
+
+class RowsWereRead(Refused):
+    """A charge can be voided only if no row was read; after that it stands."""
+
+    code = "CLO-205"
+    way_out = "Nothing to do: the charge is the price of the look."
+
+
+class RolledBack(Refused):
+    """The ledger is older than the newest head known outside it, or that head is missing: it may be a backup."""
+
+    code = "CLO-206"
+    way_out = "Restore the newest ledger, show its newest head, or write the remainder off."
+
+
+class AccountMismatch(Refused):
+    """An account of that name does not exist, or exists with another budget."""
+
+    code = "CLO-207"
+    way_out = "Open the account with the budget it has, or choose another name."
+
+
+class ChargeClosed(Refused):
+    """A charge is committed or voided once."""
+
+    code = "CLO-208"
+    way_out = "Reserve again for another look."
+
+
+class Broken(CloisterError):
+    """Something that was signed does not hold."""
+
+
+class LedgerBroken(Broken):
+    """A hash, signature or total in the ledger is wrong; the message names the first bad entry."""
+
+    code = "CLO-301"
+    way_out = "Stop spending, keep the file as evidence and restore the newest good copy."
+
+
+class ReceiptRejected(Broken):
+    """The receipt was changed, or was not signed by the owner's key."""
+
+    code = "CLO-302"
+    way_out = "Ask the owner for the receipt again and check the key you pinned."
+
+
+class HeadRejected(Broken):
+    """The head is not a signed head of this ledger."""
+
+    code = "CLO-303"
+    way_out = "Show the head that was printed or kept outside the file."
+
+
+class Unavailable(CloisterError):
+    """Something Cloister needs is missing or failed."""
+
+
+class MissingExtra(Unavailable, ImportError):
+    """An optional part is not installed."""
+
+    code = "CLO-401"
+    way_out = "Run the pip command in the message."
+
+
+class StoreFailed(Unavailable):
+    """The ledger's store could not write. What was reserved stays reserved; nothing was released."""
+
+    code = "CLO-402"
+    way_out = "Free disk space or repair the database, then ask again."
+
+
+def catalogue() -> Iterator[type[CloisterError]]:
+    """Every error that carries a code, in the order of the codes."""
+    found, rest = [], [CloisterError]
+    while rest:
+        kind = rest.pop()
+        rest.extend(kind.__subclasses__())
+        if kind.code:
+            found.append(kind)
+    return iter(sorted(found, key=lambda kind: kind.code))

@@ -1,0 +1,259 @@
+"""Privacy paid, as a value: `epsilon(1)`, `epsilon(1, delta=1e-6)`, `rho("0.1")`.
+
+A loss is exact (rationals, never floats), states its neighbour relation, adds, compares and prints. Losses of
+different measure or relation never mix silently: the error names the conversion.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import Literal
+
+from cloister.privacy import conversion
+from cloister.privacy.errors import BadLoss, MeasureMismatch, RelationMismatch, UnknownRelation
+from cloister.privacy.number import Number, exp_up, rational, rounded_up, show
+
+__all__ = ["Loss", "Measure", "Relation", "epsilon", "rho"]
+
+Measure = Literal["epsilon", "rho"]
+
+
+class Relation(StrEnum):
+    """Which pairs of tables are neighbours."""
+
+    ADD_REMOVE = "add/remove"
+    REPLACE_ONE = "replace-one"
+
+    @classmethod
+    def of(cls, word: "str | Relation") -> "Relation":
+        """The relation a caller named."""
+        try:
+            return cls(word)
+        except ValueError:
+            raise UnknownRelation(f"relation must be 'add/remove' or 'replace-one', got {word!r:.40}.") from None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Loss:
+    """An amount of privacy loss. Made with `epsilon(...)` or `rho(...)`.
+
+    Attributes:
+        measure: `"epsilon"` (pure, or approximate if delta > 0) or `"rho"` (zCDP, approximate if delta > 0).
+        amount: the epsilon or rho.
+        delta: probability with which the guarantee may fail; a total that reaches 1 stays there and promises nothing.
+        relation: the neighbours it speaks of.
+
+    >>> epsilon("0.1") * 10 == epsilon(1)
+    True
+    >>> print(epsilon(1, delta=1e-6) + epsilon("0.5"))
+    epsilon 1.5, delta 1e-06
+    """
+
+    measure: Measure
+    amount: Fraction
+    delta: Fraction = Fraction(0)
+    relation: Relation = Relation.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        if self.measure not in ("epsilon", "rho"):
+            raise BadLoss(f"a loss is measured in epsilon or rho, got {self.measure!r:.40}.")
+        if not (isinstance(self.amount, Fraction) and isinstance(self.delta, Fraction)):
+            raise BadLoss("a loss holds exact rationals. Write epsilon(...) or rho(...), which make them.")
+        if not isinstance(self.relation, Relation):
+            raise UnknownRelation("a loss holds a Relation. Write epsilon(..., relation='replace-one'), which makes it.")
+        if self.amount < 0 or not 0 <= self.delta <= 1:
+            raise BadLoss("a loss cannot be negative, and its delta must lie in [0, 1].")
+
+    @classmethod
+    def nothing(cls, measure: Measure, relation: Relation = Relation.ADD_REMOVE) -> "Loss":
+        """No loss at all: where a total starts."""
+        return cls(measure, Fraction(0), relation=relation)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether this is a pure epsilon."""
+        return self.measure == "epsilon" and self.delta == 0
+
+    # Arithmetic: composition of releases on the same data.
+
+    def __add__(self, other: "Loss") -> "Loss":
+        self._alike(other, "added")
+        return replace(self, amount=self.amount + other.amount, delta=_capped(self.delta + other.delta))
+
+    def __radd__(self, other: object) -> "Loss":
+        return self if other == 0 else NotImplemented  # so that sum() works
+
+    def __sub__(self, other: "Loss") -> "Loss":
+        self._alike(other, "subtracted")
+        return replace(self, amount=self.amount - other.amount, delta=self.delta - other.delta)
+
+    def __mul__(self, count: int) -> "Loss":
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise BadLoss(f"a loss is multiplied by a whole number of releases, got {count!r:.40}.")
+        return replace(self, amount=self.amount * count, delta=_capped(self.delta * count))
+
+    __rmul__ = __mul__
+
+    def split(self, parts: int) -> "Loss":
+        """An equal share, so that `parts` of them add up to exactly this."""
+        if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
+            raise BadLoss(f"a loss is split into a whole number of parts, got {parts!r:.40}.")
+        return replace(self, amount=self.amount / parts, delta=self.delta / parts)
+
+    # Order: a loss is within another if both its parts are.
+
+    def __le__(self, other: "Loss") -> bool:
+        self._alike(other, "compared")
+        return self.amount <= other.amount and self.delta <= other.delta
+
+    def __lt__(self, other: "Loss") -> bool:
+        return self <= other and self != other
+
+    def __ge__(self, other: "Loss") -> bool:
+        return other <= self
+
+    def __gt__(self, other: "Loss") -> bool:
+        return other < self
+
+    def _alike(self, other: "Loss", verb: str) -> None:
+        if not isinstance(other, Loss):
+            raise MeasureMismatch(f"a loss cannot be {verb} with a {type(other).__name__}. Write epsilon(...) or rho(...).")
+        if self.relation != other.relation:
+            raise RelationMismatch(
+                f"losses that speak of different neighbours ({self.relation}, {other.relation}) cannot be {verb}. "
+                "Convert the add/remove one with as_replace_one()."
+            )
+        if self.measure != other.measure:
+            raise MeasureMismatch(
+                f"{self.measure} and {other.measure} cannot be {verb}. "
+                "Convert with as_rho() (exact) or as_epsilon(delta=...) (rounded up)."
+            )
+
+    # Conversions: never less than the truth.
+
+    def as_rho(self) -> "Loss":
+        """The same loss in zCDP: rho = epsilon²/2, with the delta kept. Exact."""
+        if self.measure == "rho":
+            return self
+        return replace(self, measure="rho", amount=conversion.rho_of_epsilon(self.amount))
+
+    def as_epsilon(self, delta: Number | None = None) -> "Loss":
+        """The same loss as (epsilon, delta), rounded up.
+
+        Args:
+            delta: the delta to convert a rho at. It is added to the delta the loss already has, and the result
+                states the total (Bun & Steinke 2016, Lemma 8.8).
+        """
+        if self.measure == "epsilon":
+            return self
+        if delta is None:
+            raise BadLoss("a rho becomes an epsilon only at a delta. Write loss.as_epsilon(delta='1e-6').")
+        extra = _delta(delta)
+        amount = conversion.epsilon_of_rho(self.amount, extra)
+        return replace(self, measure="epsilon", amount=amount, delta=_capped(self.delta + extra))
+
+    def group(self, size: int) -> "Loss":
+        """What this loss promises to `size` units together.
+
+        Pure: size·epsilon. zCDP: size²·rho. (epsilon, delta): (size·epsilon, size·e^((size-1)·epsilon)·delta),
+        rounded up. Approximate zCDP is converted first. This is about `size` units in one release; `size` releases
+        about one unit are `loss * size`.
+        """
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise BadLoss(f"a group has a whole number of units, got {size!r:.40}.")
+        if size == 1:
+            return self
+        if self.measure == "rho":
+            if self.delta:
+                raise BadLoss("group privacy of an approximate zCDP loss is not offered. Convert with as_epsilon(delta=...) first.")
+            return replace(self, amount=self.amount * size * size)
+        delta, exponent = self.delta, (size - 1) * self.amount
+        if delta:
+            # e^5000 outgrows any delta that can be written here, and every larger power would only take longer.
+            delta = _capped(rounded_up(exp_up(exponent) * size * delta)) if exponent < 5000 else Fraction(1)
+        return replace(self, amount=self.amount * size, delta=delta)
+
+    def as_replace_one(self) -> "Loss":
+        """An add/remove loss read as replace-one: remove one unit, add another, so a group of two."""
+        if self.relation is Relation.REPLACE_ONE:
+            return self
+        return replace(self.group(2), relation=Relation.REPLACE_ONE)
+
+    # Words.
+
+    def __str__(self) -> str:
+        text = f"{self.measure} {show(self.amount)}"
+        if self.delta:
+            text += f", delta {show(self.delta)}" if self.delta < 1 else ", delta 1 (no promise)"
+        return text if self.relation is Relation.ADD_REMOVE else f"{text} ({self.relation})"
+
+    def __repr__(self) -> str:
+        parts = [f"'{self.amount}'"]
+        if self.delta:
+            parts.append(f"delta='{self.delta}'")
+        if self.relation is not Relation.ADD_REMOVE:
+            parts.append(f"relation='{self.relation}'")
+        return f"{self.measure}({', '.join(parts)})"
+
+    def to_json(self) -> dict[str, str]:
+        """Exact, for ledgers and receipts."""
+        return {
+            "measure": self.measure,
+            "amount": str(self.amount),
+            "delta": str(self.delta),
+            "relation": str(self.relation),
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, str]) -> "Loss":
+        """The loss a ledger or receipt wrote down."""
+        try:
+            measure, amount, delta, relation = (record[key] for key in ("measure", "amount", "delta", "relation"))
+        except (KeyError, TypeError):
+            raise BadLoss("a recorded loss has a measure, an amount, a delta and a relation.") from None
+        if measure not in ("epsilon", "rho"):
+            raise BadLoss("a loss is measured in epsilon or rho.")
+        return cls(
+            "epsilon" if measure == "epsilon" else "rho",
+            rational(amount, "amount"),
+            rational(delta, "delta"),
+            Relation.of(relation),
+        )
+
+
+def epsilon(amount: Number, *, delta: Number | None = None, relation: str | Relation = Relation.ADD_REMOVE) -> Loss:
+    """A loss of epsilon; with a delta, of (epsilon, delta).
+
+    Privacy: for neighbouring tables x, y and any set S of outputs, Pr[M(x) in S] <= e^epsilon Pr[M(y) in S] + delta.
+    """
+    return Loss("epsilon", _positive(amount, "epsilon"), _delta(delta), Relation.of(relation))
+
+
+def rho(amount: Number, *, delta: Number | None = None, relation: str | Relation = Relation.ADD_REMOVE) -> Loss:
+    """A loss of rho in zero-concentrated differential privacy; with a delta, approximate zCDP.
+
+    Privacy: for neighbouring tables the Rényi divergence of order alpha is at most rho·alpha for every alpha > 1,
+    outside an event of probability delta.
+    """
+    return Loss("rho", _positive(amount, "rho"), _delta(delta), Relation.of(relation))
+
+
+def _positive(amount: Number, name: str) -> Fraction:
+    exact = rational(amount, name)
+    if exact <= 0:
+        raise BadLoss(f"{name} must be positive, got {show(exact)}. Nothing is free; write for example {name}('0.1').")
+    return exact
+
+
+def _capped(delta: Fraction) -> Fraction:
+    # A probability ends at 1. Capping below 1 would turn "promises nothing" into a false promise.
+    return min(delta, Fraction(1))
+
+
+def _delta(delta: Number | None) -> Fraction:
+    if delta is None:
+        return Fraction(0)
+    exact = rational(delta, "delta")
+    if not 0 < exact < 1:
+        raise BadLoss(f"delta must lie strictly between 0 and 1, got {show(exact)}. Leave it out for a pure loss.")
+    return exact

@@ -1,0 +1,119 @@
+"""Fixed point: every row's value goes to a public integer grid before anything is summed.
+
+A sum of floats depends on the order of its terms, and its last bits tell; rounding afterwards does not help (Casacuberta
+et al. 2022). So each row is clipped to public bounds and rounded to a multiple of 2^-exponent first. Integers add the
+same in any order, and the sensitivity of the sum is exact: the largest integer one row can become.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cloister.privacy.errors import BadBounds, BadNumber, BadScale
+from cloister.privacy.loss import Relation
+from cloister.privacy.noise.draws import Integers
+from cloister.privacy.number import Number, rational
+
+__all__ = ["Grid"]
+
+# Steps a noise scale is cut into: fine enough that rounding is invisible beside the noise.
+_STEPS_BITS = 20
+# Values stay below this, so that doubles hold them exactly and half sums of 2^31 rows fit into int64.
+_LARGEST = 2**52
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Multiples of 2^-exponent.
+
+    >>> grid = Grid(2)
+    >>> encoded = grid.encode([0.3, 7.0, -1.0], 0, 5)
+    >>> encoded.tolist(), grid.decode(grid.total(encoded)), grid.sensitivity(0, 5)
+    ([1, 20, 0], 5.25, 20)
+    """
+
+    exponent: int
+
+    @classmethod
+    def for_scale(cls, scale: Number, lower: Number, upper: Number) -> "Grid":
+        """The grid for noise of that scale on values within those bounds: about a million steps a scale.
+
+        Args:
+            scale: of the noise, in the units of the values.
+            lower, upper: public bounds of a value.
+        """
+        wanted = rational(scale, "scale")
+        if wanted <= 0:
+            raise BadScale("a noise scale must be positive.")
+        low, high = read_bounds(lower, upper)
+        exponent = _STEPS_BITS - _log2_floor(wanted)
+        room = _log2_floor(Fraction(_LARGEST)) - 1 - _log2_floor(max(abs(low), abs(high), Fraction(1, 2**1000)))
+        return cls(min(exponent, room))
+
+    @property
+    def step(self) -> Fraction:
+        """The distance between neighbouring points."""
+        return Fraction(2) ** -self.exponent
+
+    def encode(self, values: ArrayLike, lower: Number, upper: Number) -> Integers:
+        """Clip to the bounds, then round half up to the grid. NaN counts as the lower bound: an error would tell.
+
+        Rounding is monotone, so no row lands beyond where the bounds themselves land, and `sensitivity` is exact.
+        """
+        low, high = self._ends(lower, upper)
+        rows = np.asarray(values)
+        if rows.dtype.kind not in "biuf":
+            raise BadNumber("a grid takes numbers: bool, integer or float columns.")
+        rows = np.where(np.isnan(rows), -np.inf, rows.astype(np.float64))
+        # ldexp is exact until it overflows to an infinity of the same sign, which is then clipped.
+        with np.errstate(over="ignore"):
+            scaled = np.floor(np.ldexp(rows, self.exponent) + 0.5)
+        return np.asarray(np.clip(scaled, low, high), dtype=np.int64)
+
+    def total(self, encoded: Integers) -> Any:
+        """The exact sum over rows, as Python integers. Halves are summed apart, so 2^31 rows cannot overflow."""
+        high, low = encoded >> np.int64(31), encoded & np.int64(2**31 - 1)
+        total = (np.asarray(high.sum(axis=0)).astype(object) << 31) + np.asarray(low.sum(axis=0)).astype(object)
+        return total if encoded.ndim > 1 else int(total)
+
+    def sensitivity(self, lower: Number, upper: Number, relation: str | Relation = Relation.ADD_REMOVE) -> int:
+        """How far one row can move the sum, in grid steps, rounding included."""
+        low, high = self._ends(lower, upper)
+        if Relation.of(relation) is Relation.REPLACE_ONE:
+            return high - low
+        return max(abs(low), abs(high))
+
+    def point(self, value: Number) -> int:
+        """Where a public number lies on the grid."""
+        return (2 * rational(value) * Fraction(2) ** self.exponent + 1).__floor__() // 2
+
+    def decode(self, integers: Any) -> Any:
+        """Grid integers as floats in the units of the values: the last step, after the noise."""
+        if isinstance(integers, int):
+            return float(integers * self.step)
+        whole: NDArray[Any] = np.asarray(integers)
+        if whole.dtype == object:
+            return np.array([float(int(one) * self.step) for one in whole.flat]).reshape(whole.shape)
+        return np.ldexp(whole.astype(np.float64), -self.exponent)
+
+    def _ends(self, lower: Number, upper: Number) -> tuple[int, int]:
+        low, high = (self.point(end) for end in read_bounds(lower, upper))
+        if max(abs(low), abs(high)) > _LARGEST:
+            raise BadBounds("the bounds need more than 52 bits on this grid. Use a coarser grid or narrower bounds.")
+        return low, high
+
+
+def read_bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
+    """Two finite numbers, the lower one first."""
+    low, high = rational(lower, "lower bound"), rational(upper, "upper bound")
+    if low >= high:
+        raise BadBounds("the lower bound must be below the upper bound.")
+    return low, high
+
+
+def _log2_floor(value: Fraction) -> int:
+    guess = value.numerator.bit_length() - value.denominator.bit_length()
+    return guess if Fraction(2) ** guess <= value else guess - 1

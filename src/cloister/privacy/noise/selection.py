@@ -1,0 +1,103 @@
+"""Choosing a candidate by its score, exactly: no Gumbel noise, no floats.
+
+The exponential mechanism (McSherry & Talwar 2007), permute-and-flip (McKenna & Sheldon 2020) and report-noisy-max.
+Scores are integers or fractions, one for each public candidate.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from math import lcm
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadCandidates, BadInput
+from cloister.privacy.noise import scalar
+from cloister.privacy.noise.decay import coins
+from cloister.privacy.noise.laplace import discrete_laplace, geometric
+from cloister.privacy.noise.source import SYSTEM, Source
+from cloister.privacy.noise.uniform import uniform
+from cloister.privacy.number import Number, rational
+
+__all__ = ["exponential_choice", "noisy_max", "permute_and_flip"]
+
+Scores = Iterable[int | Fraction] | NDArray[Any]
+
+
+def exponential_choice(scores: Scores, rate: Number, source: Source | None = None) -> int:
+    """A candidate i with probability proportional to e^(rate · scores[i]).
+
+    Privacy: with rate = epsilon/(2 D) for scores of sensitivity D this is epsilon-differentially private.
+    """
+    gaps, unit = _gaps(scores, rate)
+    source = source or SYSTEM
+    # Uniform candidates, each kept with probability e^(-gap): the first one kept has the law we want.
+    while True:
+        tried = uniform(len(gaps), len(gaps), source)
+        kept = np.flatnonzero(coins(gaps[tried], unit, source))
+        if kept.size:
+            return int(tried[kept[0]])
+
+
+def permute_and_flip(scores: Scores, rate: Number, source: Source | None = None) -> int:
+    """Visit candidates in random order, flip a coin of probability e^(rate · (score - best)), return the first True.
+
+    Privacy: with rate = epsilon/(2 D) this is epsilon-differentially private, and never worse than exponential_choice.
+    """
+    source = source or SYSTEM
+    # Coins do not depend on the order, so the first True in a random order is a uniform one of all that are True;
+    # the best candidate's coin always is.
+    heads = np.flatnonzero(coins(*_gaps(scores, rate), source))
+    return int(heads[scalar.uniform(len(heads), source)])
+
+
+def noisy_max(
+    scores: Scores, scale: Number, noise: Literal["laplace", "geometric"] = "laplace", source: Source | None = None
+) -> int:
+    """The candidate whose integer score is largest after noise; ties go to the lowest index.
+
+    Privacy: with scale = 2 D/epsilon for integer scores of sensitivity D this is epsilon-differentially private;
+        for monotone scores scale = D/epsilon is enough. Only the index may be released.
+    """
+    whole, unit = _read(scores)
+    if unit != 1:
+        raise BadCandidates("noisy_max needs whole scores. Put them on a grid first.")
+    samplers = {"laplace": discrete_laplace, "geometric": geometric}
+    if noise not in samplers:
+        raise BadInput(f"noise must be 'laplace' or 'geometric', got {noise!r:.40}.")
+    drawn = samplers[noise](scale, len(whole), source)
+    if whole.dtype == object or drawn.dtype == object or max(_reach(whole), _reach(drawn)) >= 2**62:
+        whole, drawn = whole.astype(object), drawn.astype(object)
+    return int(np.argmax(whole + drawn))
+
+
+def _gaps(scores: Scores, rate: Number) -> tuple[NDArray[Any], int]:
+    """rate · (best - score) for each candidate, as integers over one common divisor."""
+    (whole, unit), per_point = _read(scores), rational(rate, "rate")
+    if per_point <= 0:
+        raise BadInput("rate must be positive: a loss divided by a sensitivity.")
+    if _reach(whole) * per_point.numerator >= 2**61:
+        whole = whole.astype(object)
+    return (whole.max() - whole) * per_point.numerator, unit * per_point.denominator
+
+
+def _read(scores: Scores) -> tuple[NDArray[Any], int]:
+    """Scores as integers over one common divisor: int64 if they fit, else Python integers."""
+    given = np.asarray(scores if isinstance(scores, np.ndarray) else list(scores))
+    if given.size == 0 or given.ndim != 1:
+        raise BadCandidates("there must be a list of candidates, one score each. Take them from public knowledge.")
+    if given.dtype.kind == "f":
+        raise BadCandidates("scores must be integers or fractions: floats would leak. Put them on a grid first.")
+    if given.dtype.kind == "i":
+        return given.astype(np.int64), 1
+    exact = [rational(score, "score") for score in given]
+    unit = lcm(*(score.denominator for score in exact))
+    whole = np.empty(len(exact), dtype=object)
+    whole[:] = [int(score * unit) for score in exact]
+    return (whole.astype(np.int64) if _reach(whole) < 2**62 else whole), unit
+
+
+def _reach(values: NDArray[Any]) -> int:
+    """The largest distance from zero."""
+    return max(abs(int(values.max())), abs(int(values.min())))

@@ -1,0 +1,137 @@
+"""Exact numbers: whatever the caller wrote, as a rational; and logarithms that err on a chosen side."""
+
+import math
+from collections.abc import Callable
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from cloister.privacy.errors import BadNumber
+
+__all__ = ["Number", "exp_up", "log_down", "log_up", "rational", "rounded_down", "rounded_up", "show", "sqrt_up"]
+
+Number = int | str | Decimal | Fraction | float
+
+# Longer numbers help nobody and cost everybody: '1e999999999' would fill the memory.
+_MOST_DIGITS = 1_000
+_MOST_BITS = math.ceil(_MOST_DIGITS * math.log2(10))
+
+# Decimal's ln, exp and sqrt are correctly rounded at 50 digits. For |ln x| and |x| up to 1e5 the errors (argument and
+# result) stay below 1e-44, so a guard of 1e-40 outward covers them ten thousand times over.
+_PRECISE = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_GUARD = Fraction(1, 10**40)
+
+
+def rational(value: object, name: str = "number") -> Fraction:
+    """The exact rational a caller means.
+
+    A float is taken by its shortest decimal form, so that ten times 0.1 is one.
+
+    >>> rational(0.1), rational("1/3"), rational(2)
+    (Fraction(1, 10), Fraction(1, 3), Fraction(2, 1))
+    """
+    if isinstance(value, np.floating):
+        value = str(value)  # the shortest form of its own precision: float32(0.1) is 0.1 too
+    elif isinstance(value, np.integer):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str | Decimal | Fraction | float):
+        raise BadNumber(f"{name} must be an int, str, Decimal, Fraction or float, got a {type(value).__name__}.")
+    try:
+        if _is_too_long(value):
+            raise ValueError
+        return Fraction(float.__repr__(value) if isinstance(value, float) else value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise BadNumber(
+            f"{name} must be a finite number of at most {_MOST_DIGITS} digits, got {_glimpse(value)}. "
+            "Write it like 1, '0.1' or '1/3'."
+        ) from None
+
+
+def _is_too_long(value: Number) -> bool:
+    """Whether the exact value would be absurdly long; decided before it is built."""
+    if isinstance(value, str):
+        exponent = value.lower().partition("e")[2]
+        return len(value) > 2 * _MOST_DIGITS + 10 or (exponent != "" and abs(int(exponent)) > _MOST_DIGITS)
+    if isinstance(value, Decimal):
+        digits = len(value.as_tuple().digits)
+        return value.is_finite() and max(digits, abs(value.adjusted())) > _MOST_DIGITS
+    if isinstance(value, float):
+        return False
+    return max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS
+
+
+def _glimpse(value: object) -> str:
+    try:
+        return f"{value!r:.40}"
+    except ValueError:  # Python refuses to print integers of more than 4,300 digits
+        return "one too long to print"
+
+
+def rounded_up(value: float | Fraction, digits: int = 12) -> Fraction:
+    """A decimal of about that many significant digits (never fewer) that is not below the value."""
+    return _rounded(Fraction(value), digits, math.ceil)
+
+
+def rounded_down(value: float | Fraction, digits: int = 12) -> Fraction:
+    """A decimal of about that many significant digits (never fewer) that is not above the value."""
+    return _rounded(Fraction(value), digits, math.floor)
+
+
+def _rounded(value: Fraction, digits: int, to_integer: Callable[[Fraction], int]) -> Fraction:
+    if value == 0:
+        return value
+    # The decimal exponent is off by one at most, which only decides whether one digit more is kept.
+    exponent = math.floor((value.numerator.bit_length() - value.denominator.bit_length()) * 0.30103)
+    unit = Fraction(10) ** (exponent - digits)
+    return to_integer(value / unit) * unit
+
+
+def log_up(value: Fraction) -> Fraction:
+    """ln(value), not below the truth and at most 1e-39 above it."""
+    return Fraction(_PRECISE.ln(_decimal(value))) + _GUARD
+
+
+def log_down(value: Fraction) -> Fraction:
+    """ln(value), not above the truth and at most 1e-39 below it."""
+    return Fraction(_PRECISE.ln(_decimal(value))) - _GUARD
+
+
+def exp_up(value: Fraction) -> Fraction:
+    """e^value, not below the truth and at most 1e-39 of itself above it."""
+    return Fraction(_PRECISE.exp(_decimal(value))) * (1 + _GUARD)
+
+
+def sqrt_up(value: Fraction) -> Fraction:
+    """The square root, not below the truth and at most 1e-39 of itself above it."""
+    return Fraction(_PRECISE.sqrt(_decimal(value))) * (1 + _GUARD)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return _PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def show(value: Fraction, digits: int = 6) -> str:
+    """A rational for people: exact if it is a short decimal, otherwise rounded and marked.
+
+    >>> show(Fraction(1, 10)), show(Fraction(1, 10**6)), show(Fraction(1, 3))
+    ('0.1', '1e-06', '≈0.333333')
+    """
+    exact = _as_decimal(value)
+    if exact is not None and len(exact) <= digits + 3 and (value == 0 or abs(value) >= Fraction(1, 10**4)):
+        return exact
+    # Beyond the floats' range, decimals print the same number.
+    near = float(value) if 1e-300 < abs(value) < 1e300 else _decimal(value)
+    short = f"{near:.{digits}g}"
+    return short if Fraction(short) == value else f"≈{short}"
+
+
+def _as_decimal(value: Fraction) -> str | None:
+    """The finite decimal expansion, if there is one of at most 30 places."""
+    for places in range(31):
+        scaled = value * 10**places
+        if scaled.denominator == 1:
+            whole, rest = divmod(abs(scaled.numerator), 10**places)
+            sign = "-" if value < 0 else ""
+            return f"{sign}{whole}.{rest:0{places}d}" if places else f"{sign}{whole}"
+    return None

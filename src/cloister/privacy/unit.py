@@ -1,0 +1,36 @@
+"""Whom we protect: a row, or a person with a bounded number of rows."""
+
+from dataclasses import dataclass
+
+from cloister.privacy.errors import BadBounds, BadName
+
+__all__ = ["ROW", "Unit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The unit of privacy.
+
+    Args:
+        name: what is protected, `"row"` or the column that names a person.
+        max_rows: how many rows one unit may contribute; the rest are dropped before anything is computed.
+
+    >>> print(Unit("patient", max_rows=8))
+    one patient (at most 8 rows)
+    """
+
+    name: str
+    max_rows: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable() or len(self.name) > 200:
+            raise BadName("a unit needs a short printable name. Write Unit('patient', max_rows=8).")
+        if isinstance(self.max_rows, bool) or not isinstance(self.max_rows, int) or self.max_rows < 1:
+            raise BadBounds(f"max_rows must be a whole number of at least 1, got {self.max_rows!r:.40}.")
+
+    def __str__(self) -> str:
+        rows = "1 row" if self.max_rows == 1 else f"{self.max_rows} rows"
+        return "one row" if self == ROW else f"one {self.name} (at most {rows})"
+
+
+ROW = Unit("row")
