@@ -37,7 +37,8 @@ def test_a_scale_may_be_any_exact_number(sampler, scale):
 
 @pytest.mark.parametrize("sampler", SCALED)
 @pytest.mark.parametrize(
-    "scale", [0, -1, "nan", float("nan"), float("inf"), "-inf", "ten", "", None, [], {}, True, "1/0", 10**2000, "1e-2000"]
+    "scale",
+    [0, -1, "nan", float("nan"), float("inf"), "-inf", "ten", "", None, [], {}, True, "1/0", 10**2000, "1e-2000"],
 )
 def test_a_scale_that_makes_no_sense_is_refused_with_a_sentence(sampler, scale):
     if scale == []:
@@ -127,9 +128,7 @@ def test_a_forked_process_draws_other_bits_than_its_parent():
 
 def test_threads_never_draw_the_same_bits():
     seen: list[bytes] = []
-    threads = [
-        threading.Thread(target=lambda: seen.extend(SYSTEM.bytes(16) for _ in range(500))) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: seen.extend(SYSTEM.bytes(16) for _ in range(500))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -209,8 +208,9 @@ def test_a_total_does_not_depend_on_the_order_of_rows():
     assert len({float(sum(np.roll(values, shift))) for shift in range(4)}) > 1
 
 
-def test_the_grid_is_a_million_steps_a_scale_unless_the_bounds_need_room():
-    assert Grid.for_scale(1, 0, 100).exponent == 20
+def test_the_grid_is_a_billion_steps_unless_the_bounds_need_room():
+    assert Grid.for_scale(1, 0, 100).exponent == 30
+    assert Grid.for_scale(1000, 0, 1).exponent == 30
     assert Grid.for_scale("0.001", 0, 1).step <= Fraction(1, 10**9)
     wide = Grid.for_scale(1, 0, 10**14)
     assert wide.sensitivity(0, 10**14) <= 2**52

@@ -62,7 +62,9 @@ def test_the_coin_filter_decides_only_what_is_certain(ratio):
     below, above = exp_interval(p, q)
     middle = int(below * 2**31)
     whole, part = decay.split_ratio(np.array([p]), q)
-    for tossed in {max(0, min(2**31 - 1, middle + step)) for step in (-60, -19, -18, -11, -10, -1, 0, 1, 9, 10, 11, 60)}:
+    for tossed in {
+        max(0, min(2**31 - 1, middle + step)) for step in (-60, -19, -18, -11, -10, -1, 0, 1, 9, 10, 11, 60)
+    }:
         unsure = []
 
         def exact(i: int, seen: list[int] = unsure) -> tuple[int, int]:

@@ -43,7 +43,7 @@ def delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
     """The smallest delta known for rho-zCDP at this epsilon, rounded up."""
     if rho == 0:
         return Fraction(0)
-    log_rho, goal = _log(rho), float(min(epsilon, 10**300))
+    log_rho, goal = _log(rho), float(min(epsilon, Fraction(10**300)))
     # The best order makes the derivative (2 alpha - 1) rho + ln(1 - 1/alpha) - epsilon vanish.
     order = _root(lambda t: 2 * _exp(t + log_rho) + _exp(log_rho) - math.log1p(_exp(-t)) - goal)
     return delta_of_renyi(order, order * rho, epsilon)
@@ -69,7 +69,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     >>> float(rho_within(Fraction(1), Fraction(1, 10**6)))
     0.02435597035953...
     """
-    log_delta, goal = _log(delta), float(min(epsilon, 10**300))
+    log_delta, goal = _log(delta), float(min(epsilon, Fraction(10**300)))
     # Here rho drops out: (2 alpha - 1)(-ln delta - ln alpha)/(alpha-1)² + ln(1 - 1/alpha) = epsilon, falling in alpha.
     order = _root(
         lambda t: goal + math.log1p(_exp(-t)) + (2 * _exp(-t) + _exp(-2 * t)) * (log_delta + math.log1p(_exp(t)))

@@ -11,7 +11,9 @@
     │   ├── MeasureMismatch   CLO-107
     │   ├── BadProbability    CLO-108
     │   ├── BadName           CLO-109
-    │   └── BadCandidates     CLO-110
+    │   ├── BadCandidates     CLO-110
+    │   ├── BadSchema         CLO-111
+    │   └── BadSource         CLO-112
     ├── Refused               the call is well formed, the promise forbids it
     │   ├── TextbookOnly      CLO-201
     │   ├── NotPrivate        CLO-202
@@ -20,14 +22,18 @@
     │   ├── RowsWereRead      CLO-205
     │   ├── RolledBack        CLO-206
     │   ├── AccountMismatch   CLO-207
-    │   └── ChargeClosed      CLO-208
+    │   ├── ChargeClosed      CLO-208
+    │   └── QueryRefused      CLO-209
     ├── Broken                something signed does not hold
     │   ├── LedgerBroken      CLO-301
     │   ├── ReceiptRejected   CLO-302
     │   └── HeadRejected      CLO-303
     └── Unavailable           the world around us is missing something
         ├── MissingExtra      CLO-401
-        └── StoreFailed       CLO-402
+        ├── StoreFailed       CLO-402
+        └── OwnerOnly         what went wrong is for the owner's eyes
+            ├── EngineFailed  CLO-403
+            └── LookFailed    CLO-404
 
 A message says what was asked, the rule, what was got and what to do next. It depends only on the request and on
 public facts: no message may contain a value read from a private table (tests/property/test_errors_keep_secrets.py).
@@ -45,15 +51,20 @@ __all__ = [
     "BadNumber",
     "BadProbability",
     "BadScale",
+    "BadSchema",
+    "BadSource",
     "Broken",
     "ChargeClosed",
     "CloisterError",
+    "EngineFailed",
     "HeadRejected",
     "LedgerBroken",
+    "LookFailed",
     "MeasureMismatch",
     "MissingExtra",
     "NotPrivate",
     "OverBudget",
+    "QueryRefused",
     "ReceiptRejected",
     "Refused",
     "RelationMismatch",
@@ -152,6 +163,20 @@ class BadCandidates(BadInput):
     way_out = "List the candidates from public knowledge; never from the values that occur in the data."
 
 
+class BadSchema(BadInput):
+    """The schema does not describe the tables; the message lists every problem."""
+
+    code = "CLO-111"
+    way_out = "Correct the schema and run `cloister schema check FILE`."
+
+
+class BadSource(BadInput):
+    """What was opened holds no tables that Cloister can read."""
+
+    code = "CLO-112"
+    way_out = "Open a CSV, Parquet or DuckDB file, an Arrow, pandas or polars table, a PostgreSQL address or Spark."
+
+
 class Refused(CloisterError):
     """The call is well formed, but the promise forbids it. Nothing was charged."""
 
@@ -212,6 +237,13 @@ class ChargeClosed(Refused):
     way_out = "Reserve again for another look."
 
 
+class QueryRefused(Refused):
+    """The query asks for something outside the language that can be answered privately."""
+
+    code = "CLO-209"
+    way_out = "Write it the way the message suggests; docs/guides/ask-a-question.md lists what works."
+
+
 class Broken(CloisterError):
     """Something that was signed does not hold."""
 
@@ -253,6 +285,28 @@ class StoreFailed(Unavailable):
 
     code = "CLO-402"
     way_out = "Free disk space or repair the database, then ask again."
+
+
+class OwnerOnly(Unavailable):
+    """A failure whose cause may show rows: it is kept in `owner_detail`, for the owner's eyes alone."""
+
+    def __init__(self, message: str, owner_detail: str = "") -> None:
+        super().__init__(message)
+        self.owner_detail = owner_detail
+
+
+class EngineFailed(OwnerOnly):
+    """The engine that holds the rows could not run a statement."""
+
+    code = "CLO-403"
+    way_out = "Ask the owner to read the detail kept on the error (`owner_detail`)."
+
+
+class LookFailed(OwnerOnly):
+    """A statistic could not be computed after the charge. The charge stands, since rows may have been read."""
+
+    code = "CLO-404"
+    way_out = "Ask the owner to read the detail kept on the error (`owner_detail`)."
 
 
 def catalogue() -> Iterator[type[CloisterError]]:

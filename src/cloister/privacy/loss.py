@@ -60,7 +60,7 @@ class Loss:
         if not (isinstance(self.amount, Fraction) and isinstance(self.delta, Fraction)):
             raise BadLoss("a loss holds exact rationals. Write epsilon(...) or rho(...), which make them.")
         if not isinstance(self.relation, Relation):
-            raise UnknownRelation("a loss holds a Relation. Write epsilon(..., relation='replace-one'), which makes it.")
+            raise UnknownRelation("a loss holds a Relation. Write epsilon(..., relation='replace-one').")
         if self.amount < 0 or not 0 <= self.delta <= 1:
             raise BadLoss("a loss cannot be negative, and its delta must lie in [0, 1].")
 
@@ -117,7 +117,9 @@ class Loss:
 
     def _alike(self, other: "Loss", verb: str) -> None:
         if not isinstance(other, Loss):
-            raise MeasureMismatch(f"a loss cannot be {verb} with a {type(other).__name__}. Write epsilon(...) or rho(...).")
+            raise MeasureMismatch(
+                f"a loss is {verb} with a loss, not with a {type(other).__name__}. Write epsilon(...)."
+            )
         if self.relation != other.relation:
             raise RelationMismatch(
                 f"losses that speak of different neighbours ({self.relation}, {other.relation}) cannot be {verb}. "
@@ -165,7 +167,7 @@ class Loss:
             return self
         if self.measure == "rho":
             if self.delta:
-                raise BadLoss("group privacy of an approximate zCDP loss is not offered. Convert with as_epsilon(delta=...) first.")
+                raise BadLoss("a rho with a delta has no group form here. Convert with as_epsilon(delta=...) first.")
             return replace(self, amount=self.amount * size * size)
         delta, exponent = self.delta, (size - 1) * self.amount
         if delta:

@@ -9,7 +9,18 @@ import numpy as np
 
 from cloister.privacy.errors import BadNumber
 
-__all__ = ["Number", "exp_up", "log_down", "log_up", "rational", "rounded_down", "rounded_up", "show", "sqrt_up"]
+__all__ = [
+    "Number",
+    "exp_down",
+    "exp_up",
+    "log_down",
+    "log_up",
+    "rational",
+    "rounded_down",
+    "rounded_up",
+    "show",
+    "sqrt_up",
+]
 
 Number = int | str | Decimal | Fraction | float
 
@@ -21,6 +32,8 @@ _MOST_BITS = math.ceil(_MOST_DIGITS * math.log2(10))
 # result) stay below 1e-44, so a guard of 1e-40 outward covers them ten thousand times over.
 _PRECISE = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _GUARD = Fraction(1, 10**40)
+# Below e^-1000 a power is small enough; its exact digits would only be long.
+_DEEPEST = Fraction(-1000)
 
 
 def rational(value: object, name: str = "number") -> Fraction:
@@ -33,7 +46,7 @@ def rational(value: object, name: str = "number") -> Fraction:
     """
     if isinstance(value, np.floating):
         value = str(value)  # the shortest form of its own precision: float32(0.1) is 0.1 too
-    elif isinstance(value, np.integer):
+    elif isinstance(value, np.integer) and value.dtype.kind in "iu":  # numpy counts durations among the integers
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal | Fraction | float):
         raise BadNumber(f"{name} must be an int, str, Decimal, Fraction or float, got a {type(value).__name__}.")
@@ -98,8 +111,13 @@ def log_down(value: Fraction) -> Fraction:
 
 
 def exp_up(value: Fraction) -> Fraction:
-    """e^value, not below the truth and at most 1e-39 of itself above it."""
-    return Fraction(_PRECISE.exp(_decimal(value))) * (1 + _GUARD)
+    """e^value, not below the truth and, for values above -1000, at most 1e-39 of itself above it."""
+    return Fraction(_PRECISE.exp(_decimal(max(value, _DEEPEST)))) * (1 + _GUARD)
+
+
+def exp_down(value: Fraction) -> Fraction:
+    """e^value, not above the truth and, for values above -1000, at most 1e-39 of itself below it."""
+    return Fraction(_PRECISE.exp(_decimal(value))) * (1 - _GUARD) if value >= _DEEPEST else Fraction(0)
 
 
 def sqrt_up(value: Fraction) -> Fraction:

@@ -23,7 +23,8 @@ class Unit:
     max_rows: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable() or len(self.name) > 200:
+        name = self.name.strip() if isinstance(self.name, str) else ""
+        if not 0 < len(name) <= 200 or not self.name.isprintable():
             raise BadName("a unit needs a short printable name. Write Unit('patient', max_rows=8).")
         if isinstance(self.max_rows, bool) or not isinstance(self.max_rows, int) or self.max_rows < 1:
             raise BadBounds(f"max_rows must be a whole number of at least 1, got {self.max_rows!r:.40}.")

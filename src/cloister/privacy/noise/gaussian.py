@@ -63,9 +63,10 @@ def _gaussian_array(p: Whole, q: Whole, count: int, source: Source) -> Integers:
 
 @lru_cache(maxsize=1024)
 def _facts(p: int, q: int) -> tuple[int, int, int, int]:
-    """What the filter needs of sigma = p/q: t, a shift k with 2^23 < sigma 2^k < 2^25, and, both rounded down,
+    """What the filter needs of sigma = p/q.
 
-    the centre 2^k sigma²/t and the divisor 2 sigma² 4^k (which lies between 2^47 and 2^51), plus one.
+    t; a shift k with 2^23 < sigma 2^k < 2^25; and, rounded down, the centre 2^k sigma²/t and the divisor 2 sigma² 4^k,
+    plus one (which lies between 2^47 and 2^51).
     """
     scale = p // q + 1
     shift = 24 - p.bit_length() + q.bit_length()

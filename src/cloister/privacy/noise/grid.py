@@ -1,8 +1,8 @@
 """Fixed point: every row's value goes to a public integer grid before anything is summed.
 
-A sum of floats depends on the order of its terms, and its last bits tell; rounding afterwards does not help (Casacuberta
-et al. 2022). So each row is clipped to public bounds and rounded to a multiple of 2^-exponent first. Integers add the
-same in any order, and the sensitivity of the sum is exact: the largest integer one row can become.
+A sum of floats depends on the order of its terms, and its last bits tell; rounding afterwards does not help
+(Casacuberta et al. 2022). So each row is clipped to public bounds and rounded to a multiple of 2^-exponent first.
+Integers add the same in any order, and the sensitivity of the sum is exact: the largest integer one row can become.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,9 @@ from cloister.privacy.number import Number, rational
 
 __all__ = ["Grid"]
 
-# Steps a noise scale is cut into: fine enough that rounding is invisible beside the noise.
-_STEPS_BITS = 20
+# Steps a noise scale, or the largest value if that is smaller, is cut into. Rounding must be invisible even if every
+# one of 10^8 rows is rounded the same way: at most a twentieth of one row's worth.
+_STEPS_BITS = 30
 # Values stay below this, so that doubles hold them exactly and half sums of 2^31 rows fit into int64.
 _LARGEST = 2**52
 
@@ -39,7 +40,7 @@ class Grid:
 
     @classmethod
     def for_scale(cls, scale: Number, lower: Number, upper: Number) -> "Grid":
-        """The grid for noise of that scale on values within those bounds: about a million steps a scale.
+        """The grid for noise of that scale on values within those bounds: a billion steps to the smaller of the two.
 
         Args:
             scale: of the noise, in the units of the values.
@@ -48,10 +49,9 @@ class Grid:
         wanted = rational(scale, "scale")
         if wanted <= 0:
             raise BadScale("a noise scale must be positive.")
-        low, high = read_bounds(lower, upper)
-        exponent = _STEPS_BITS - _log2_floor(wanted)
-        room = _log2_floor(Fraction(_LARGEST)) - 1 - _log2_floor(max(abs(low), abs(high), Fraction(1, 2**1000)))
-        return cls(min(exponent, room))
+        largest = max(abs(end) for end in read_bounds(lower, upper))
+        exponent = _STEPS_BITS - _log2_floor(min(wanted, largest))
+        return cls(min(exponent, _LARGEST.bit_length() - 2 - _log2_floor(largest)))
 
     @property
     def step(self) -> Fraction:

@@ -56,7 +56,7 @@ class Source(Protocol):
         """That many fresh random bytes."""
 
     def floats(self, size: Size) -> NDArray[np.float64]:
-        """Uniform floats in (0, 1), for textbook mechanisms and simulations: floats have holes that give secrets away."""
+        """Uniform floats in (0, 1), for textbook mechanisms and simulations: floats give secrets away."""
         shape = (size,) if isinstance(size, int) else size
         whole = words(math.prod(shape), np.uint64, self) >> np.uint64(12)
         return np.asarray(whole * 2.0**-52 + 2.0**-53, dtype=np.float64).reshape(shape)

@@ -1,0 +1,83 @@
+"""Cloister: learn from data that nobody is allowed to see.
+
+This is the one door. It offers few names, and the rooms behind it:
+
+    epsilon, rho, Loss, Relation   privacy paid, as a value
+    Unit                           whom we protect
+    Ledger, SigningKey             the durable account of every spend, and the key that signs it
+    DiscreteLaplace, Laplace, DiscreteGaussian, Gaussian     exact noise for integers and reals
+    measure                        one private answer: charge, look, add exact noise
+    Release, Receipt               what a private call returns, and its signed proof
+    privacy, attack                the rooms: the trusted core, and the audits that try to break its claims
+
+Nothing is loaded before it is asked for, so `import cloister` costs a few milliseconds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from cloister.version import __version__
+
+if TYPE_CHECKING:
+    from cloister import attack, privacy
+    from cloister.privacy.ledger import Ledger
+    from cloister.privacy.loss import Loss, Relation, epsilon, rho
+    from cloister.privacy.measure import measure
+    from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+    from cloister.privacy.receipt import Receipt
+    from cloister.privacy.release import Release
+    from cloister.privacy.signing import SigningKey
+    from cloister.privacy.unit import Unit
+
+__all__ = [
+    "epsilon",
+    "rho",
+    "Loss",
+    "Relation",
+    "Unit",
+    "Ledger",
+    "SigningKey",
+    "DiscreteLaplace",
+    "Laplace",
+    "DiscreteGaussian",
+    "Gaussian",
+    "measure",
+    "Release",
+    "Receipt",
+    "privacy",
+    "attack",
+    "__version__",
+]
+
+_ROOMS = {"privacy", "attack"}
+_HOMES = {
+    "epsilon": "privacy.loss",
+    "rho": "privacy.loss",
+    "Loss": "privacy.loss",
+    "Relation": "privacy.loss",
+    "Unit": "privacy.unit",
+    "Ledger": "privacy.ledger",
+    "SigningKey": "privacy.signing",
+    "DiscreteLaplace": "privacy.mechanisms",
+    "Laplace": "privacy.mechanisms",
+    "DiscreteGaussian": "privacy.mechanisms",
+    "Gaussian": "privacy.mechanisms",
+    "measure": "privacy.measure",
+    "Release": "privacy.release",
+    "Receipt": "privacy.receipt",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Open a room, or fetch a name from its home, the first time it is asked for."""
+    if name in _ROOMS:
+        return import_module(f"cloister.{name}")
+    if name in _HOMES:
+        value: object = getattr(import_module(f"cloister.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"cloister has no {name!r}. It offers: {', '.join(__all__)}.")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

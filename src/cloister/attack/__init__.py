@@ -1,0 +1,20 @@
+"""Attacks on claims: what a doubter runs before believing an epsilon.
+
+    audit.py         is this mechanism as private as it says? a lower bound on epsilon, a verdict, a picture
+    exact.py         the same where the laws of the output are known
+      outputs.py       whatever a mechanism returned, as a matrix of numbers
+      events.py        which sets of outputs tell two inputs apart
+      intervals.py     what a claim allows, and what counts of samples prove
+      picture.py       the audit drawn
+    floating.py      the doubles that textbook noise can reach, and the order in which floats were summed
+    differencing.py  two honest averages give away the person between them
+    averaging.py     the same question asked again and again wears the noise off
+
+Nothing here pays a ledger: an attack runs on made-up inputs, or on releases that were paid for.
+"""
+
+from cloister.attack.audit import Audit, Batched, audit
+from cloister.attack.events import Feature
+from cloister.attack.exact import audit_exact
+
+__all__ = ["Audit", "Batched", "Feature", "audit", "audit_exact"]

@@ -1,0 +1,178 @@
+"""Is a mechanism as private as it says? Ask its outputs on two neighbouring inputs.
+
+    sample both sides ──► a quarter learns features ──► a quarter chooses events ──► the other half proves a bound
+
+Choosing on some samples and proving on others keeps the bound honest (Ding et al. 2018, "Detecting violations of
+differential privacy"; Bichsel et al. 2021, "DP-Sniper"). Where the outputs are few, `exact.py` needs no samples.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from cloister.attack import picture
+from cloister.attack.events import Event, Feature, choose, learn
+from cloister.attack.intervals import Curve, Floats, curve, epsilon_at_least
+from cloister.attack.outputs import Draws, Outputs, as_outputs
+from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
+from cloister.privacy.loss import Loss
+
+__all__ = ["Audit", "Batched", "audit", "check_claim"]
+
+_KEPT = 8  # events that share the risk of a false alarm; each costs the others a little
+_FEWEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Batched:
+    """A mechanism that draws many outputs at once: `draw(data, n)` returns n of them."""
+
+    draw: Callable[[Any, int], Draws]
+
+    def __call__(self, data: Any) -> Any:
+        """One output."""
+        return self.draw(data, 1)[0]
+
+    def sample(self, data: Any, n: int) -> Draws:
+        """n outputs on the same data."""
+        return self.draw(data, n)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        claim: the loss that was doubted.
+        lower_bound: epsilon is at least this at `delta`, with the stated confidence.
+        allowed: the epsilon that the claim allows at `delta`.
+        delta: the claim's delta; for a rho, the point of its curve that came nearest to breaking, or broke.
+        event: the set of outputs that gave the bound.
+        seen: how often it happened, on the left and on the right input.
+        n: samples a side; None if the laws were enumerated.
+        confidence: the chance that `lower_bound` is not above the truth; 1 if the laws were enumerated.
+    """
+
+    claim: Loss
+    lower_bound: float
+    allowed: float
+    delta: float
+    event: str
+    seen: tuple[float, float]
+    n: int | None
+    confidence: float
+    sketch: picture.Sketch = field(repr=False)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.lower_bound > self.allowed
+
+    @property
+    def verdict(self) -> str:
+        """`"broken"`: the claim is false. `"holds"`: this audit did not refute it, which is no proof."""
+        return "broken" if self.broken else "holds"
+
+    def picture(self) -> str:
+        """An SVG of both outputs, the event, and the log ratio against the claim."""
+        return picture.svg(self.sketch, self._headlines(), self.allowed)
+
+    _repr_svg_ = picture
+
+    def __str__(self) -> str:
+        left, right = picture.sparkline(self.sketch.left), picture.sparkline(self.sketch.right)
+        seen = f"left  {self.seen[0]:<9.4g} {left}", f"right {self.seen[1]:<9.4g} {right}"
+        return "\n".join((*self._headlines(), *seen))
+
+    def _headlines(self) -> tuple[str, str, str]:
+        at = f" at delta {self.delta:.3g}" if self.delta else ""
+        compared = f"claim {self.claim}: epsilon ≥ {self.lower_bound:.4g}, allowed {self.allowed:.4g}{at}"
+        how = f"{self.n:,} samples a side, confidence {100 * self.confidence:.10g} %" if self.n else "laws enumerated"
+        return f"{self.verdict}: {compared}", self.event, how
+
+
+def audit(
+    mechanism: Callable[[Any], Any],
+    left: Any,
+    right: Any,
+    claim: Loss,
+    *,
+    n: int = 100_000,
+    confidence: float = 0.95,
+    features: Sequence[Feature] = (),
+) -> Audit:
+    """Try to refute a claimed loss by sampling.
+
+    Args:
+        mechanism: any callable from data to an output (number, vector, label). Runs must be independent. If it has a
+            method `sample(data, n)` (see `Batched`), that is called once a side.
+        left: one input.
+        right: its neighbour, in the sense of the claim's relation; that they are neighbours is up to the caller.
+        claim: what the mechanism says it costs; a rho is tested through the (epsilon, delta) curve it implies.
+        n: samples a side.
+        confidence: the chance that a true claim survives is at least this.
+        features: further scores whose tails are tried as events.
+
+    Privacy: for use on made-up inputs. It calls the mechanism 2n times, pays no ledger, and shows its outputs.
+    """
+    _check(mechanism, n, confidence)
+    allowed, risk = curve(check_claim(claim)), 1.0 - confidence
+    learning, choosing, proving = _split(as_outputs(_draw(mechanism, left, n), _draw(mechanism, right, n)), n)
+    events = choose([*learn(*learning), *features], *choosing, allowed, risk / _KEPT)[:_KEPT]
+    bounds, seen = _prove(events, proving, allowed, risk)
+    best, point = divmod(int(allowed.strain(bounds).argmax()), len(allowed.deltas))
+    event = events[best]
+    return Audit(
+        claim=claim,
+        lower_bound=float(bounds[best, point]),
+        allowed=float(allowed.epsilons[point]),
+        delta=float(allowed.deltas[point]),
+        event=f"{event}, likelier on the {'right' if event.swapped else 'left'}",
+        seen=seen[best],
+        n=n,
+        confidence=confidence,
+        sketch=picture.sketch(event, event.feature(proving[0]), event.feature(proving[1])),
+    )
+
+
+def check_claim(claim: object) -> Loss:
+    """The claim, if it is one."""
+    if not isinstance(claim, Loss):
+        raise BadLoss(f"a claim must be a loss, got a {type(claim).__name__}. Write epsilon(1) or rho('0.1').")
+    return claim
+
+
+def _check(mechanism: object, n: object, confidence: object) -> None:
+    if not callable(mechanism):
+        raise BadInput(f"a mechanism must be a callable from data to an output, got a {type(mechanism).__name__}.")
+    if isinstance(n, bool) or not isinstance(n, int) or n < _FEWEST:
+        raise BadNumber(f"n must be a whole number of at least {_FEWEST} samples a side, got {n!r:.40}.")
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise BadProbability(f"confidence must lie strictly between 0 and 1, got {confidence!r:.40}. Write 0.99.")
+
+
+def _draw(mechanism: Callable[[Any], Any], data: Any, n: int) -> Draws:
+    sample = getattr(mechanism, "sample", None)
+    drawn: Draws = sample(data, n) if callable(sample) else [mechanism(data) for _ in range(n)]
+    if len(drawn) != n:
+        raise BadNumber(f"the mechanism's sample(data, n) was asked for {n} outputs and gave {len(drawn)}.")
+    return drawn
+
+
+def _split(samples: tuple[Outputs, Outputs], n: int) -> list[tuple[Outputs, Outputs]]:
+    """A quarter to learn on, a quarter to choose on, half to prove on."""
+    cuts = (0, n // 4, n // 2, n)
+    return [(samples[0][a:b], samples[1][a:b]) for a, b in pairwise(cuts)]
+
+
+def _prove(
+    events: list[Event], samples: tuple[Outputs, Outputs], allowed: Curve, risk: float
+) -> tuple[Floats, list[tuple[float, float]]]:
+    """Bounds per event and delta that hold together with chance 1 - risk, and how often each event was seen."""
+    n = len(samples[0])
+    counts = [[int(event.holds(event.feature(side)).sum()) for side in samples] for event in events]
+    often = [pair[event.swapped] for event, pair in zip(events, counts, strict=True)]
+    seldom = [pair[not event.swapped] for event, pair in zip(events, counts, strict=True)]
+    bounds = epsilon_at_least(often, seldom, n, risk / len(events), allowed.deltas)
+    return bounds, [(a / n, b / n) for a, b in counts]

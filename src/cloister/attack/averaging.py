@@ -1,0 +1,50 @@
+"""The same question asked again and again wears the noise off, unless a ledger stops it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cloister.privacy.errors import BadNumber, BadProbability, BadScale
+
+__all__ = ["Average", "average", "noise_left"]
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """What repeated answers to one question reveal."""
+
+    count: int
+    mean: float
+    standard_error: float
+    interval: tuple[float, float]
+    confidence: float
+
+
+def average(answers: Sequence[float], confidence: float = 0.9) -> Average:
+    """The mean of noisy answers with Student's interval, from the sample standard deviation (n - 1, not n).
+
+    >>> found = average([2.915, 1.882, 1.292, 4.026, 5.346])
+    >>> [round(x, 3) for x in (found.mean, *found.interval)]
+    [3.092, 1.534, 4.651]
+    """
+    from scipy.special import stdtrit
+
+    values = np.asarray(answers, dtype=np.float64)
+    if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
+        raise BadNumber("averaging needs at least two finite answers, in one list.")
+    if not 0 < confidence < 1:
+        raise BadProbability(f"confidence must lie strictly between 0 and 1, got {confidence!r:.40}. Write 0.9.")
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
+    reach = float(stdtrit(len(values) - 1, (1 + confidence) / 2)) * error
+    return Average(len(values), mean, error, (mean - reach, mean + reach), confidence)
+
+
+def noise_left(scale: float, count: int) -> float:
+    """Standard deviation of the mean of `count` answers with Laplace noise of this scale: √2·scale/√count."""
+    if not (math.isfinite(scale) and scale > 0):
+        raise BadScale(f"scale must be positive and finite, got {scale!r:.40}.")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise BadNumber(f"count must be a whole number of at least 1, got {count!r:.40}.")
+    return math.sqrt(2) * scale / math.sqrt(count)

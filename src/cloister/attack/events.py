@@ -1,0 +1,189 @@
+"""Which sets of outputs tell two inputs apart.
+
+A feature gives every output a score; an event is a tail of the score. Features are learned on one part of the samples
+and thresholds are chosen on another, so neither can flatter itself; the bound comes from samples that neither has seen.
+
+    the output, or each of its coordinates      shifted or truncated noise, wrong scale
+    its lowest set bit                          floating-point noise, grids that depend on the data (Mironov 2012)
+    likelihood ratio over bins, over whole rows the most powerful event, where the histogram can see it
+    best linear direction, sum, largest, least  noise reused or shared between coordinates
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.attack.intervals import Curve, Floats, epsilon_at_least
+from cloister.attack.outputs import Outputs
+
+__all__ = ["Event", "Feature", "choose", "learn", "lowest_bit"]
+
+_COLUMNS = 64  # a wider output is read through its most telling coordinates
+_ALONE = 6  # so many coordinates are also read one by one
+_BINS = 128
+_THRESHOLDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A score for every output: `score(matrix of outputs, one row per run)` returns one number per run."""
+
+    name: str
+    score: Callable[[Outputs], NDArray[np.generic]]
+
+    def __call__(self, outputs: Outputs) -> Floats:
+        """The scores, as floats."""
+        score = np.asarray(self.score(outputs), dtype=np.float64)
+        return np.where(np.isnan(score), -np.inf, score)  # not-a-number is an output like any other
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A tail of a feature, and the side it speaks for."""
+
+    feature: Feature
+    threshold: float
+    above: bool
+    swapped: bool  # whether the right input makes it more likely
+    strain: float  # the share of the claim it reached where it was chosen
+
+    def holds(self, scores: Floats) -> NDArray[np.bool_]:
+        """Which scores lie in the event."""
+        return scores > self.threshold if self.above else scores <= self.threshold
+
+    def __str__(self) -> str:
+        return f"{self.feature.name} {'>' if self.above else '≤'} {self.threshold:.6g}"
+
+
+def learn(left: Outputs, right: Outputs) -> list[Feature]:
+    """The features that these samples suggest."""
+    width = left.shape[1]
+    columns = _telling(left, right)
+    features = [Feature("likelihood ratio", _binned_ratio(left, right, columns))]
+    for column in columns[:_ALONE]:
+        name = "output" if width == 1 else f"output[{column}]"
+        features.append(Feature(name, partial(_column, column)))
+        features.append(Feature(f"lowest bit of {name}", partial(_lowest_bit_of, column)))
+    if width > 1:
+        features.append(Feature("best direction", _direction(left, right, columns)))
+        features.append(Feature("sum", lambda rows: rows.sum(axis=1, dtype=np.float64)))
+        features.append(Feature("largest", lambda rows: rows.max(axis=1)))
+        features.append(Feature("least", lambda rows: rows.min(axis=1)))
+    features.append(Feature("likelihood ratio of the whole output", _whole_ratio(left, right)))
+    return features
+
+
+def choose(features: Sequence[Feature], left: Outputs, right: Outputs, allowed: Curve, level: float) -> list[Event]:
+    """The best event of every feature in each direction, the most telling first."""
+    chosen = []
+    for feature in features:
+        scores = np.sort(feature(left)), np.sort(feature(right))
+        thresholds = _thresholds(np.sort(np.concatenate(scores)))
+        below = [np.searchsorted(side, thresholds, side="right") for side in scores]
+        for swapped in (False, True):
+            often, seldom = below[::-1] if swapped else below
+            # One list of candidates: first the tails at most t, then the tails above t.
+            often, seldom = (np.concatenate((count, len(left) - count)) for count in (often, seldom))
+            strain = allowed.strain(epsilon_at_least(often, seldom, len(left), level, allowed.deltas)).max(axis=1)
+            best = int(strain.argmax())
+            above, place = divmod(best, len(thresholds))
+            chosen.append(Event(feature, float(thresholds[place]), bool(above), swapped, float(strain[best])))
+    return sorted(chosen, key=lambda event: -event.strain)
+
+
+def lowest_bit(values: NDArray[np.generic]) -> Floats:
+    """The exponent of the last set bit: 3.5 = 0b11.1 has -1, 12 = 0b1100 has 2; zero is a multiple of everything."""
+    if np.issubdtype(values.dtype, np.integer):
+        whole, exponent = values.astype(np.int64), np.zeros(len(values), dtype=np.int64)
+    else:
+        finite = np.where(np.isfinite(values), values, 0.0)
+        mantissa, exponent = np.frexp(finite.astype(np.float64))
+        whole, exponent = np.ldexp(mantissa, 53).astype(np.int64), exponent - 53
+    last = np.where(whole == 0, 1, np.abs((whole & -whole).astype(np.float64)))
+    return np.where(whole == 0, 9_999.0, np.log2(last) + exponent)
+
+
+def _column(column: int, rows: Outputs) -> Outputs:
+    return rows[:, column]
+
+
+def _lowest_bit_of(column: int, rows: Outputs) -> Floats:
+    return lowest_bit(rows[:, column])
+
+
+def _telling(left: Outputs, right: Outputs) -> list[int]:
+    """The coordinates whose distributions lie furthest apart (largest gap between their empirical laws), best first."""
+    rows = min(len(left), 2_000)
+    gaps = []
+    for column in range(left.shape[1]):
+        a, b = np.sort(left[:rows, column]), np.sort(right[:rows, column])
+        grid = np.concatenate((a, b))
+        gaps.append(np.abs(np.searchsorted(a, grid, "right") - np.searchsorted(b, grid, "right")).max())
+    return [int(column) for column in np.argsort(gaps, kind="stable")[::-1][:_COLUMNS]]
+
+
+def _thresholds(pooled: Floats) -> Floats:
+    """Scores at even ranks, and at ranks that double towards both ends."""
+    last = len(pooled) - 1
+    doubling = 2 ** np.arange(max(last, 1).bit_length())
+    ranks = np.concatenate((np.linspace(0, last, _THRESHOLDS).astype(np.int64), doubling - 1, last - doubling))
+    return np.unique(pooled[np.clip(ranks, 0, last)])
+
+
+def _log_ratio(left: NDArray[np.int64], right: NDArray[np.int64]) -> Floats:
+    return np.log((left + 0.5) / (right + 0.5))
+
+
+def _binned_ratio(left: Outputs, right: Outputs, columns: list[int]) -> Callable[[Outputs], Floats]:
+    """Sum over coordinates of ln(left / right) by bin: exact for independent coordinates, a classifier otherwise."""
+    tables = []
+    for column in columns:
+        pooled = np.sort(np.concatenate((left[:, column], right[:, column])))
+        edges = np.unique(pooled[np.linspace(0, len(pooled) - 1, _BINS).astype(np.int64)])
+        places = (np.searchsorted(edges, side[:, column]) for side in (left, right))
+        counts = [np.bincount(place, minlength=len(edges) + 1) for place in places]
+        tables.append((column, edges, _log_ratio(counts[0], counts[1])))
+
+    def score(rows: Outputs) -> Floats:
+        return np.asarray(sum(ratios[np.searchsorted(edges, rows[:, c])] for c, edges, ratios in tables))
+
+    return score
+
+
+def _whole_ratio(left: Outputs, right: Outputs) -> Callable[[Outputs], Floats]:
+    """ln(left / right) by exact output; an output never seen while learning says nothing."""
+    a, b = _fingerprint(left), _fingerprint(right)
+    seen, place = np.unique(np.concatenate((a, b)), return_inverse=True)
+    ratios = _log_ratio(
+        np.bincount(place[: len(a)], minlength=len(seen)), np.bincount(place[len(a) :], minlength=len(seen))
+    )
+
+    def score(rows: Outputs) -> Floats:
+        marks = _fingerprint(rows)
+        found = np.minimum(np.searchsorted(seen, marks), len(seen) - 1)
+        return np.where(seen[found] == marks, ratios[found], 0.0)
+
+    return score
+
+
+def _fingerprint(rows: Outputs) -> NDArray[np.uint64]:
+    """One word per row; rows that are equal get equal words. Collisions cost power, never soundness."""
+    words = np.ascontiguousarray(rows + 0).view(np.uint64).reshape(rows.shape)  # + 0 turns -0.0 into 0.0
+    marks = np.zeros(len(rows), dtype=np.uint64)
+    for column in range(rows.shape[1]):
+        marks = (marks ^ words[:, column]) * np.uint64(0x9E3779B97F4A7C15)
+        marks ^= marks >> np.uint64(29)
+    return marks
+
+
+def _direction(left: Outputs, right: Outputs, columns: list[int]) -> Callable[[Outputs], Floats]:
+    """Fisher's linear discriminant: it cancels whatever noise the coordinates share."""
+    a, b = (np.nan_to_num(side[:20_000, columns].astype(np.float64)) for side in (left, right))
+    spread = np.cov(a, rowvar=False) + np.cov(b, rowvar=False)
+    ridge = 1e-9 * max(float(np.trace(spread)) / len(columns), 1e-300)
+    weights = np.linalg.lstsq(spread + ridge * np.eye(len(columns)), a.mean(axis=0) - b.mean(axis=0), rcond=None)[0]
+    weights /= max(float(np.abs(weights).max()), 1e-300)
+    return lambda rows: np.asarray(rows[:, columns].astype(np.float64) @ weights)

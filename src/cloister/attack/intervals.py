@@ -1,0 +1,64 @@
+"""What a claim allows, and what counts of samples prove: Clopper-Pearson bounds, which hold for every n."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cloister.privacy.loss import Loss
+
+__all__ = ["Curve", "Floats", "at_least", "at_most", "curve", "epsilon_at_least"]
+
+Floats = NDArray[np.float64]
+
+# Where the curve of a rho is tested: from the bulk of the outputs into their tails.
+_DELTAS = ("0.3", "0.1", "0.03", "0.01", "0.003", "1e-3", "1e-4", "1e-5")
+
+
+class Curve(NamedTuple):
+    """The epsilons that a claim allows, each at its delta."""
+
+    deltas: Floats
+    epsilons: Floats
+
+    def strain(self, bounds: Floats) -> Floats:
+        """Bounds on epsilon as shares of what is allowed; above 1 the claim is false."""
+        return np.asarray(bounds / np.maximum(self.epsilons, 1e-300))
+
+
+@lru_cache(maxsize=64)
+def curve(claim: Loss) -> Curve:
+    """One point for an epsilon; for a rho several points of the (epsilon, delta) curve it implies."""
+    if claim.measure == "epsilon":
+        return Curve(np.array([float(claim.delta)]), np.array([float(claim.amount)]))
+    implied = [claim.as_epsilon(delta=delta) for delta in _DELTAS if float(delta) + claim.delta < 1]
+    return Curve(np.array([float(x.delta) for x in implied]), np.array([float(x.amount) for x in implied]))
+
+
+def at_least(count: ArrayLike, n: int, level: float) -> Floats:
+    """A number that exceeds the true probability with chance at most `level`."""
+    from scipy.special import betaincinv  # here, because scipy takes longer to import than this room
+
+    k = np.asarray(count, dtype=np.float64)
+    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, level), 0.0)
+
+
+def at_most(count: ArrayLike, n: int, level: float) -> Floats:
+    """A number that falls below the true probability with chance at most `level`."""
+    from scipy.special import betainccinv
+
+    k = np.asarray(count, dtype=np.float64)
+    return np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1), level), 1.0)
+
+
+def epsilon_at_least(often: ArrayLike, seldom: ArrayLike, n: int, level: float, deltas: Floats) -> Floats:
+    """Lower bounds on epsilon, one row per event and one column per delta.
+
+    Pr[S] <= e^epsilon Pr'[S] + delta, so epsilon >= ln((Pr[S] - delta) / Pr'[S]). Two intervals are used for an
+    event; both hold with chance 1 - level, whatever the number of deltas, since no delta enters them.
+    """
+    low, high = at_least(often, n, level / 2), at_most(seldom, n, level / 2)
+    excess = np.maximum(low[:, None] - deltas, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(excess / high[:, None]), 0.0)

@@ -1,0 +1,46 @@
+"""What many releases cost together.
+
+    step           a Loss, a mechanism, or a line of a fixed plan (GaussianStep, LaplaceStep)
+      │ compose
+      ▼
+    accountant     immutable; knows one kind of arithmetic
+      │ epsilon(delta), delta(epsilon), loss(delta)
+      ▼
+    one Loss       rounded up, ready for a ledger
+
+    PureAccountant           epsilons add                         adaptive, exact
+    ZcdpAccountant           rho and delta add                    adaptive, exact
+    RenyiAccountant          divergences add, order by order      steps fixed beforehand; samples (DP-SGD)
+    DistributionAccountant   privacy losses convolve (PLD)        steps fixed beforehand; tightest; extra `accounting`
+
+The two adaptive ones are what a ledger does, and stay valid when each query is chosen after seeing the last answer
+(Whitehouse, Ramdas, Rogers & Wu 2023). The other two price *one* release whose steps and their number are written down
+before the first row is read; what they say enters a ledger as one (epsilon, delta).
+
+The theorems are functions from losses to a loss: `sequential`, `parallel`, `advanced`, `post_processed`, `amplified`.
+"""
+
+from cloister.privacy.accountant.amplification import amplified
+from cloister.privacy.accountant.composition import advanced, parallel, post_processed, sequential
+from cloister.privacy.accountant.contract import Accountant, Step
+from cloister.privacy.accountant.distribution import DistributionAccountant
+from cloister.privacy.accountant.pure import PureAccountant
+from cloister.privacy.accountant.renyi import RenyiAccountant
+from cloister.privacy.accountant.steps import GaussianStep, LaplaceStep
+from cloister.privacy.accountant.zcdp import ZcdpAccountant
+
+__all__ = [
+    "Accountant",
+    "DistributionAccountant",
+    "GaussianStep",
+    "LaplaceStep",
+    "PureAccountant",
+    "RenyiAccountant",
+    "Step",
+    "ZcdpAccountant",
+    "advanced",
+    "amplified",
+    "parallel",
+    "post_processed",
+    "sequential",
+]

@@ -1,0 +1,319 @@
+"""The ledger: durable accounts that many processes charge at once and none can overspend."""
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, Self
+
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import (
+    AccountMismatch,
+    BadCandidates,
+    BadName,
+    ChargeClosed,
+    HeadRejected,
+    LedgerBroken,
+    RolledBack,
+    StoreFailed,
+)
+from cloister.privacy.ledger.account import Account, Balance
+from cloister.privacy.ledger.charge import Charge
+from cloister.privacy.ledger.entry import Entry, Line
+from cloister.privacy.ledger.head import Head
+from cloister.privacy.ledger.kept import KeptHead
+from cloister.privacy.ledger.page import Page, Reader
+from cloister.privacy.ledger.rules import Priced, Rules
+from cloister.privacy.ledger.store import Store, open_store
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import Number
+from cloister.privacy.signing import SigningKey
+
+__all__ = ["Ledger"]
+
+_WAY_OUT = "Restore the newest ledger, show its newest head, or write the remainder off."
+
+
+class Ledger:
+    """A book of accounts in a file or a PostgreSQL database, signed by its owner.
+
+        ledger = Ledger.create("visits.ledger", key=key, head="/mnt/usb/visits.head")
+        account = ledger.open_account("visits", epsilon(1, delta="1e-6"))
+        charge = account.reserve(rho("0.01"), request="SELECT COUNT(*) FROM visits")
+
+    Privacy: the losses of all releases charged to an account add up to at most its cap, for the neighbours its budget
+    names, however the requests were chosen and whatever crashed in between. Assumed: the key is secret. A ledger that
+    was restored from a backup is noticed by the head kept outside it, or by any receipt newer than the backup; if both
+    are lost with it, it is not.
+    """
+
+    def __init__(self, store: Store, key: SigningKey, kept: KeptHead) -> None:
+        self._store = store
+        self._key = key
+        self._kept = kept
+        self._reader = Reader(key.public)
+
+    @classmethod
+    def create(cls, place: str | os.PathLike[str], *, key: SigningKey, head: str | os.PathLike[str]) -> "Ledger":
+        """A new ledger.
+
+        Args:
+            place: a file path, or a `postgresql://` address.
+            key: the owner's; it signs every entry.
+            head: where to keep the newest head, outside the ledger; best on another disk.
+        """
+        ledger = cls(open_store(place, "create"), key, KeptHead(head))
+        if ledger._kept.path.exists():
+            raise RolledBack(
+                f"a head is kept at {ledger._kept.path}, so its ledger existed. Restore that, or choose another path."
+            )
+        if not ledger._kept.path.parent.is_dir():
+            raise StoreFailed(f"there is no folder {ledger._kept.path.parent} to keep the head in. Make it first.")
+        with ledger._closed_on_error():
+            with ledger._store.writing() as tables:
+                tables.create()
+                page = Page(tables, key, ledger._reader)
+                if page.head is not None:
+                    raise StoreFailed("there is a ledger at this place already. Use Ledger.open, or another place.")
+                entry = page.append("create", detail={"key": str(key.public), "ledger": secrets.token_hex(16)})
+            ledger._kept.advance(entry.head)
+        return ledger
+
+    @classmethod
+    def open(cls, place: str | os.PathLike[str], *, key: SigningKey, head: str | os.PathLike[str]) -> "Ledger":
+        """A ledger that exists. If it may be an older copy it opens too, but refuses to spend."""
+        ledger = cls(open_store(place), key, KeptHead(head))
+        with ledger._closed_on_error():
+            _ = ledger.head  # there is one, and this key signed it
+        return ledger
+
+    @classmethod
+    def in_folder(cls, folder: str | os.PathLike[str]) -> "Ledger":
+        """The ledger in a folder, made now if there is none: `ledger.db`, the key `owner.key` and the kept head `head`.
+
+        The quick way to begin. With the head beside the ledger, a backup restores both: for real budgets keep key and
+        head elsewhere (`Ledger.create`).
+        """
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        database, kept, secret = place / "ledger.db", place / "head", place / "owner.key"
+        if database.exists():
+            return cls.open(database, key=SigningKey.load(secret), head=kept)
+        key = SigningKey.load(secret) if secret.exists() else SigningKey.create(secret)
+        return cls.create(database, key=key, head=kept)
+
+    @property
+    def key(self) -> SigningKey:
+        """The owner's key; its public half checks entries and receipts."""
+        return self._key
+
+    # Accounts.
+
+    def open_account(
+        self, name: str, budget: Loss, analyst: str | None = None, *, delta_for_spends: Number = "1/2"
+    ) -> Account:
+        """The account of a dataset (and analyst), opened now if it is not there yet.
+
+        Args:
+            name: the dataset.
+            budget: `epsilon(1)` adds epsilons; `rho("0.5")` and `epsilon(1, delta=1e-6)` add rho (and delta).
+            analyst: whose account; None for one that all share.
+            delta_for_spends: the share of an (epsilon, delta) budget's delta that spends may use up themselves.
+
+        Raises:
+            AccountMismatch: it exists with another budget.
+        """
+        rules = Rules.of(name, budget, analyst, delta_for_spends)
+        with self._store.reading() as tables:
+            exists = tables.account(rules.key) is not None
+        if not exists:
+            with self._writing() as page:
+                if page.tables.account(rules.key) is None:  # another process may have been faster
+                    page.append("open", [page.open(rules)], detail=rules.to_json())
+        account = self.account(name, analyst)
+        # The budget and its split are what was agreed; the cap follows from them, as it was computed at opening.
+        if (account.rules.budget, account.rules.converted) != (rules.budget, rules.converted):
+            raise AccountMismatch(
+                f"account {rules.key} was opened with {account.rules.budget}, not {budget}. A budget never changes."
+            )
+        return account
+
+    def account(self, name: str, analyst: str | None = None) -> Account:
+        """An account that is open."""
+        return Account(self.balance(name if analyst is None else f"{name}@{analyst}").rules, self)
+
+    def accounts(self) -> list[Account]:
+        """All accounts."""
+        with self._store.reading() as tables:
+            return [Account(self._reader.balance(tables, key).rules, self) for key in tables.accounts()]
+
+    def balance(self, key: str) -> Balance:
+        """An account's rules and total at this moment."""
+        with self._store.reading() as tables:
+            return self._reader.balance(tables, key)
+
+    # Charges.
+
+    def reserve(self, charges: Sequence[tuple[Account, Loss | Priced]], request: str) -> Charge:
+        """Set losses aside in one or several accounts, all or none, before any row is read.
+
+        Args:
+            charges: accounts, and what is spent from each: a loss or a mechanism.
+            request: the text of the request; its SHA-256 enters the ledger.
+
+        Privacy: when this returns, the loss is on the disk and counts. If it raises, nothing may be read; after
+        StoreFailed the loss may be counted all the same.
+
+        Raises:
+            OverBudget: an account has less left; nothing changed.
+            RolledBack: the ledger may be an older copy.
+        """
+        priced, digest = _priced(charges), _digest(request)
+        with self._writing() as page:
+            entry = page.append("reserve", [_debit(page, *each) for each in priced], request=digest)
+        return Charge(entry, self._settle)
+
+    def charge_all(self, charges: Sequence[tuple[Account, Loss | Priced]], request: str) -> list[Entry]:
+        """Spend many losses at once: one transaction, one entry for each, all or none. They cannot be voided.
+
+        Privacy: as for `reserve`, except that rows may be read as soon as this returns.
+        """
+        priced, digest = _priced(charges), _digest(request)
+        with self._writing() as page:
+            return [page.append("charge", [_debit(page, *each)], request=digest) for each in priced]
+
+    def _settle(self, reserved: Entry, kind: Literal["commit", "void"]) -> Entry:
+        with self._writing() as page:
+            if not page.contains(reserved.head):
+                raise RolledBack(
+                    f"charge {reserved.number} is no longer in the ledger, which is an older copy. {_WAY_OUT}"
+                )
+            if (settled := page.settlement(reserved.number)) is not None:
+                if settled.kind == kind:  # asked again after a failure that came too late
+                    return settled
+                raise ChargeClosed(
+                    f"charge {reserved.number} is closed by a {settled.kind}. Reserve again for another look."
+                )
+            lines = [page.credit(line.account, line.loss) for line in reserved.lines] if kind == "void" else []
+            return page.append(kind, lines, request=reserved.request, settles=reserved.number)
+
+    # The head, and what to do when it does not fit.
+
+    @property
+    def head(self) -> Head:
+        """The newest entry, signed: print it, keep it, and show it if this ledger is ever restored."""
+        with self._store.reading() as tables:
+            last = self._reader.last(tables)
+        if last is None:
+            raise LedgerBroken("the ledger has no entry. Restore the newest good copy.")
+        return last.head
+
+    def show_head(self, head: Head) -> Entry:
+        """Prove by its newest head that the ledger is not an older copy, when the kept head was lost.
+
+        A head that is newer than the ledger is kept, so that every process refuses to spend from now on.
+        """
+        if not head.signed_by(self._key.public):
+            raise HeadRejected(
+                f"head {head.number} is not signed by {self._key.public}. Show the head that was printed."
+            )
+        kept = self._signed_kept()
+        with self._store.writing() as tables:
+            page = Page(tables, self._key, self._reader)
+            if kept is None:
+                self._kept.replace(head)
+            else:
+                _require(page, kept)  # first: a head that the ledger lost must not be forgotten
+                self._kept.advance(head)
+            _require(page, head)
+            entry = page.append("head-shown", detail={"head": str(head)})
+        self._kept.advance(entry.head)
+        return entry
+
+    def write_off(self, account: Account) -> Entry:
+        """Give up whatever is left of an account.
+
+        A ledger that may be an older copy goes on once all its accounts are written off: then nothing that was spent in
+        the lost entries can be spent twice. Accounts that were opened in the lost entries are unknown here; the owner
+        must not open them anew.
+        """
+        kept = self._signed_kept()
+        with self._store.writing() as tables:
+            page = Page(tables, self._key, self._reader)
+            proven = kept is not None and page.contains(kept)
+            line = page.debit(account.rules.key, page.balance(account.rules.key).left)
+            lost = {} if proven else {"lost": str(kept) if kept else "no head was kept"}
+            entry = page.append("write-off", [line], detail=lost)
+            nothing_left = all(page.balance(key).left.amount == 0 for key in tables.accounts())
+        if proven:
+            self._kept.advance(entry.head)
+        elif nothing_left:
+            self._kept.replace(entry.head)
+        return entry
+
+    def _signed_kept(self) -> Head | None:
+        kept = self._kept.read()
+        return kept if kept is not None and kept.signed_by(self._key.public) else None
+
+    @contextmanager
+    def _writing(self) -> Iterator[Page]:
+        # Read before the transaction: a kept head was committed before it was kept, so a true ledger contains it.
+        kept = self._kept.read()
+        with self._store.writing() as tables:
+            page = Page(tables, self._key, self._reader)
+            if kept is None:
+                raise RolledBack(
+                    f"no head is kept at {self._kept.path}, so this ledger may be an older copy. {_WAY_OUT}"
+                )
+            _require(page, kept)
+            yield page
+        if page.head is not None:
+            self._kept.advance(page.head)
+
+    def close(self) -> None:
+        """Close this process's connections; the next use opens them again."""
+        self._store.close()
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _priced(charges: Sequence[tuple[Account, Loss | Priced]]) -> list[tuple[Account, Loss]]:
+    if not charges:
+        raise BadCandidates("a charge needs at least one account and loss. Write [(account, rho('0.1'))].")
+    return [(account, account.price(item)) for account, item in charges]
+
+
+def _digest(request: str) -> str:
+    if not isinstance(request, str):
+        raise BadName(
+            f"a request is text, got a {type(request).__name__}. Give the query, or a sentence that names it."
+        )
+    return fingerprint(request)
+
+
+def _debit(page: Page, account: Account, loss: Loss) -> Line:
+    if page.balance(account.rules.key).rules != account.rules:
+        raise AccountMismatch(f"account {account.rules.key} belongs to another ledger. Take it from this one.")
+    return page.debit(account.rules.key, loss)
+
+
+def _require(page: Page, head: Head) -> None:
+    if not page.contains(head):
+        ends = page.head.number if page.head else 0
+        raise RolledBack(
+            f"a head shows entry {head.number}, and this ledger, which ends at entry {ends}, does not contain it: "
+            f"it is an older copy. {_WAY_OUT}"
+        )

@@ -1,0 +1,204 @@
+"""The auditor: recompute a whole ledger offline from its entries and the owner's public key.
+
+Every hash, every signature, every running total against its cap, every account's row; and, if a head is shown, that the
+ledger contains it. Memory does not grow with the ledger, only with accounts and with charges that were never finished.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from cloister.privacy.errors import CloisterError, HeadRejected, LedgerBroken, OverBudget
+from cloister.privacy.ledger.account import Balance
+from cloister.privacy.ledger.entry import BEFORE_ALL, Entry, Line
+from cloister.privacy.ledger.head import Head
+from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.ledger.store import open_store
+from cloister.privacy.loss import Loss
+from cloister.privacy.signing import PublicKey
+
+__all__ = ["Report", "verify"]
+
+_PART = 100  # rows that one thread checks at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the auditor found.
+
+    Attributes:
+        entries: how many entries are good, from the first on.
+        head: the last good entry.
+        balances: every account as the good entries leave it.
+        bad_entry: the number of the first bad entry, or None.
+        reason: what is wrong with it.
+    """
+
+    entries: int
+    head: Head | None
+    balances: tuple[Balance, ...]
+    bad_entry: int | None = None
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds."""
+        return self.bad_entry is None
+
+    def require_ok(self) -> None:
+        """Raise LedgerBroken, naming the first bad entry, unless everything holds."""
+        if not self.ok:
+            raise LedgerBroken(self.reason)
+
+    def __str__(self) -> str:
+        if not self.ok:
+            return f"First bad entry: {self.bad_entry}. {self.reason}"
+        return f"All {self.entries} entries hold: hashes, signatures, totals. Head {self.head}"
+
+
+def verify(place: str | os.PathLike[str], key: PublicKey, head: Head | None = None) -> Report:
+    """Check a ledger that may have been edited or exchanged for an older copy.
+
+    Args:
+        place: the file, or a `postgresql://` address; it is only read.
+        key: the owner's public key, from where you pinned it, not from the ledger.
+        head: a head that was printed, kept or found in a receipt; the ledger must contain it.
+
+    Raises:
+        HeadRejected: the head itself is not signed by this key.
+        StoreFailed: there is no readable ledger.
+    """
+    if head is not None and not head.signed_by(key):
+        raise HeadRejected(f"head {head.number} is not signed by {key}. Show the head that was printed.")
+    replay = _Replay(key, head)
+    store = open_store(place, "read")
+    try:
+        with store.reading() as tables, ThreadPoolExecutor(os.cpu_count()) as pool:
+            for rows in tables.pages():
+                replay.page(rows, pool)
+            replay.end(tables.accounts())
+    except LedgerBroken as error:
+        return replay.report(bad_entry=replay.at, reason=str(error))
+    finally:
+        store.close()
+    return replay.report()
+
+
+class _Replay:
+    """The ledger's arithmetic done again, entry by entry."""
+
+    def __init__(self, key: PublicKey, shown: Head | None) -> None:
+        self.at = 1  # the entry being checked
+        self._key = key
+        self._shown = shown
+        self._head: Head | None = None
+        self._balances: dict[str, Balance] = {}
+        self._rows: dict[str, tuple[int, int]] = {}
+        self._unfinished: dict[int, list[tuple[str, Loss]]] = {}
+
+    def page(self, rows: list[tuple[Any, ...]], pool: ThreadPoolExecutor) -> None:
+        """Check the next rows. Signatures cost most, so all processors share them."""
+        parts = [rows[start : start + _PART] for start in range(0, len(rows), _PART)]
+        for outcome in chain.from_iterable(pool.map(self._authentic, parts)):
+            if isinstance(outcome, LedgerBroken):
+                raise outcome
+            self._follow(outcome)
+
+    def _authentic(self, rows: list[tuple[Any, ...]]) -> list[Entry | LedgerBroken]:
+        outcomes: list[Entry | LedgerBroken] = []
+        for row in rows:
+            try:
+                entry = Entry.parse(*row)
+                entry.check_hash()
+                entry.check_signature(self._key)
+                outcomes.append(entry)
+            except LedgerBroken as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _follow(self, entry: Entry) -> None:
+        if entry.number != self.at:
+            raise LedgerBroken(f"entry {self.at} is missing: the next one is {entry.number}.")
+        if entry.previous != (self._head.hash if self._head else BEFORE_ALL):
+            raise LedgerBroken(f"entry {self.at} does not follow the entry before it.")
+        if self._shown is not None and self._shown.number == self.at and self._shown.hash != entry.hash:
+            raise LedgerBroken(f"entry {self.at} is not the one that the head shows: the ledger was rewritten.")
+        try:
+            self._lines(entry)
+        except (CloisterError, KeyError, ValueError, TypeError) as error:
+            reason = str(error) if isinstance(error, LedgerBroken | OverBudget) else "it breaks the rules of its kind."
+            raise LedgerBroken(f"entry {self.at} ({entry.kind}): {reason}") from None
+        self._head = entry.head
+        self.at += 1
+
+    def _lines(self, entry: Entry) -> None:
+        """The totals this entry must leave behind. A kind that is not here is a KeyError: unknown means refuse."""
+        {
+            "create": self._nothing,
+            "open": self._open,
+            "reserve": self._reserve,
+            "charge": self._add,
+            "write-off": self._add,
+            "commit": self._commit,
+            "void": self._void,
+            "head-shown": self._nothing,
+        }[entry.kind](entry)
+
+    def _nothing(self, entry: Entry) -> None:
+        if entry.lines or (entry.kind == "create") != (self.at == 1):
+            raise ValueError
+
+    def _open(self, entry: Entry) -> None:
+        rules, (line,) = Rules.from_json(entry.detail), entry.lines
+        if rules.key in self._balances or not rules.sound:
+            raise ValueError
+        self._rows[rules.key] = (self.at, self.at)
+        self._leaves(line, Balance.at_opening(rules), rules.key)
+
+    def _add(self, entry: Entry) -> None:
+        for line in entry.lines:
+            self._leaves(line, self._balances[line.account].add(line.loss), line.account)
+
+    def _reserve(self, entry: Entry) -> None:
+        self._add(entry)
+        self._unfinished[entry.number] = [(line.account, line.loss) for line in entry.lines]
+
+    def _commit(self, entry: Entry) -> None:
+        del self._unfinished[entry.settles or 0]
+        self._nothing(entry)
+
+    def _void(self, entry: Entry) -> None:
+        if self._unfinished.pop(entry.settles or 0) != [(line.account, line.loss) for line in entry.lines]:
+            raise ValueError
+        for line in entry.lines:
+            self._leaves(line, self._balances[line.account].take_back(line.loss), line.account)
+
+    def _leaves(self, line: Line, balance: Balance, key: str) -> None:
+        if (line.account, line.spent) != (key, balance.spent):
+            raise LedgerBroken(f"account {key} must stand at {balance.spent}, the entry says {line.spent}.")
+        self._balances[key] = balance
+        self._rows[key] = (self._rows[key][0], self.at)
+
+    def end(self, rows: dict[str, tuple[int, int]]) -> None:
+        """After the last entry: the accounts' rows, and the head that was shown."""
+        if self._head is None:
+            raise LedgerBroken("the ledger is empty.")
+        for key in sorted(rows.keys() | self._rows.keys()):
+            if rows.get(key) != self._rows.get(key):
+                self.at = self._rows.get(key, (0, self._head.number))[1]
+                raise LedgerBroken(
+                    f"entry {self.at} is the latest of account {key}, but the account's row says otherwise."
+                )
+        if self._shown is not None and self._shown.number > self._head.number:
+            self.at = self._head.number + 1
+            raise LedgerBroken(
+                f"entry {self.at} is missing: the ledger ends before it, but the head shows entry "
+                f"{self._shown.number}. This is an older copy."
+            )
+
+    def report(self, bad_entry: int | None = None, reason: str = "") -> Report:
+        """What was found so far."""
+        entries = self._head.number if self._head else 0
+        return Report(entries, self._head, tuple(self._balances.values()), bad_entry, reason)

@@ -1,0 +1,157 @@
+"""The one way data goes: charge the ledger, look, add noise, release.
+
+    request ──► reserve (durable) ──► look ──► exact noise ──► commit ──► Release with receipt
+                     │ refused: nothing changed, nothing read
+
+`look` is the only place where rows are read, and it is called only after the charge is on the disk.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cloister.privacy.canonical import canonical, fingerprint
+from cloister.privacy.errors import BadInput, LookFailed
+from cloister.privacy.ledger import Account, Charge, Entry
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import Mechanism, Numeric
+from cloister.privacy.noise import SYSTEM, Source
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.release import Release
+from cloister.privacy.unit import ROW, Unit
+from cloister.version import __version__
+
+__all__ = ["measure", "measure_all"]
+
+
+def measure(
+    look: Callable[[], Any],
+    mechanism: Mechanism,
+    *,
+    account: Account,
+    request: str,
+    unit: Unit = ROW,
+    data_version: str = "",
+    source: Source | None = None,
+) -> Release:
+    """Release one bounded statistic.
+
+    Args:
+        look: computes the statistic from private rows; called once, after the charge.
+        mechanism: states sensitivity and loss, and adds the noise (or makes the choice).
+        account: pays.
+        request: what was asked, in words or SQL; its hash enters ledger and receipt.
+        unit: whom the sensitivity speaks of.
+        data_version: the owner's name for this state of the data.
+        source: where random bits come from; a seeded one marks the release `not private`.
+
+    Privacy: the mechanism's loss, for the unit and relation stated, provided neighbouring tables move what `look`
+        returns by at most the mechanism's sensitivity. If `look` fails the charge stands, and the error says no more
+        than that. Audited in tests/statistical/test_mechanism_audits.py.
+    """
+    values, receipt = measure_all(
+        lambda: [look()],
+        [mechanism],
+        accounts=[account],
+        request=request,
+        unit=unit,
+        data_version=data_version,
+        source=source,
+    )
+    numeric = isinstance(mechanism, Numeric)
+    return Release(
+        value=values[0],
+        loss=account.price(mechanism),
+        unit=unit,
+        mechanism=mechanism.name,
+        parameters=mechanism.parameters(),
+        standard_error=mechanism.standard_error if isinstance(mechanism, Numeric) else None,
+        private=(source or SYSTEM).private,
+        receipt=receipt,
+        _margin=mechanism.margin if numeric else None,  # type: ignore[attr-defined]
+    )
+
+
+def measure_all(
+    look: Callable[[], Sequence[Any]],
+    mechanisms: Sequence[Mechanism],
+    *,
+    accounts: Sequence[Account],
+    request: str,
+    unit: Unit = ROW,
+    data_version: str = "",
+    source: Source | None = None,
+) -> tuple[list[Any], Receipt]:
+    """Release several statistics of one look: one charge, one receipt.
+
+    Args:
+        look: computes one statistic for each mechanism.
+        mechanisms: composed sequentially.
+        accounts: each pays the whole, all or none (a dataset's and an analyst's, say).
+        request, unit, data_version, source: as in `measure`.
+
+    Privacy: the sum of the mechanisms' losses.
+    """
+    if not mechanisms or not accounts:
+        raise BadInput("a release needs at least one mechanism and one account.")
+    source = source or SYSTEM
+    prices = [sum((account.price(one) for one in mechanisms), start=_zero(account)) for account in accounts]
+    charge = accounts[0].book.reserve(list(zip(accounts, prices, strict=True)), request)
+    values = _perform(charge, look, mechanisms, source)
+    entry = charge.commit()
+    facts = {
+        "software": f"cloister {__version__}",
+        "request": fingerprint(request),
+        "data_version": data_version,
+        "unit": str(unit),
+        "mechanism": ", ".join(dict.fromkeys(one.name for one in mechanisms)),
+        "parameters": [{"mechanism": one.name, **one.parameters()} for one in mechanisms],
+        "loss": prices[0].to_json(),
+        "answer": fingerprint(canonical([_text(value) for value in values]).decode()),
+        "private": source.private,
+    }
+    return values, Receipt.issue({**facts, **_standing(charge, entry)}, accounts[0].book.key)
+
+
+def _perform(
+    charge: Charge, look: Callable[[], Sequence[Any]], mechanisms: Sequence[Mechanism], source: Source
+) -> list[Any]:
+    charge.look()
+    try:
+        statistics = look()
+        return [one.release(statistic, source) for one, statistic in zip(mechanisms, statistics, strict=True)]
+    except Exception as error:
+        # What went wrong, and how, may depend on rows: it must not be told to whoever asked.
+        raise LookFailed(
+            "the statistic could not be computed. The charge stands; ask the owner to look into it.",
+            owner_detail=f"{type(error).__name__}: {error}",
+        ) from None
+
+
+def _standing(charge: Charge, entry: Entry) -> dict[str, Any]:
+    """Where the charge stands in the ledger, and what it did to each account."""
+    accounts = [
+        {
+            "account": line.account,
+            "paid": line.loss.to_json(),
+            "before": (line.spent - line.loss).to_json(),
+            "after": line.spent.to_json(),
+        }
+        for line in charge.entry.lines
+    ]
+    ledger = {"entry": charge.entry.number, "commit": entry.number, "head": str(entry.head)}
+    return {"accounts": accounts, "ledger": ledger}
+
+
+def _zero(account: Account) -> Loss:
+    return Loss.nothing(account.cap.measure, account.cap.relation)
+
+
+def _text(value: Any) -> Any:
+    """A released value as text, exactly."""
+    if isinstance(value, str | int | bool) or value is None:
+        return str(value)
+    if hasattr(value, "tolist"):
+        return _text(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_text(one) for one in value]
+    return repr(value)

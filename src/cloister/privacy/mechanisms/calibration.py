@@ -1,0 +1,147 @@
+"""How much Gaussian noise a loss needs.
+
+    classical     the textbook's formula, for the continuous normal law and epsilon < 1
+    analytic      the least sigma for the continuous normal law, any epsilon (Balle & Wang 2018)
+    concentrated  sigma = sensitivity / sqrt(2 rho): zCDP, the same for the normal and the discrete law, any dimension
+    discrete      the least sigma we can prove for the discrete law on one integer
+
+The first two are theorems about reals and teach; noise is drawn at sigmas of the last two. All round sigma up.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from cloister.privacy import conversion
+from cloister.privacy.errors import BadLoss
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import checks
+from cloister.privacy.mechanisms.rounding import root_above
+from cloister.privacy.number import Number, rounded_up
+
+__all__ = ["analytic", "classical", "concentrated", "discrete", "discrete_delta", "normal_delta", "rho_of"]
+
+# Up to this sigma the exact sum is taken term by term; beyond, by integral with a bound on the difference.
+_DIRECT = 4096
+
+
+def classical(sensitivity: Number, loss: Loss) -> Fraction:
+    """sigma = sensitivity · sqrt(2 ln(1.25/delta)) / epsilon, proved for epsilon < 1 only (Dwork & Roth 2014, A.1)."""
+    size = checks.positive(sensitivity, "sensitivity")
+    _approximate(loss, "the classical calibration")
+    if loss.amount >= 1:
+        raise BadLoss(f"the classical calibration is proved for epsilon below 1, got {loss}. Use analytic().")
+    return rounded_up(size * Fraction(math.sqrt(2 * math.log(Fraction(5, 4) / loss.delta)) * (1 + 1e-14)) / loss.amount)
+
+
+def analytic(sensitivity: Number, loss: Loss) -> Fraction:
+    """The least sigma for which the continuous Gaussian mechanism is (epsilon, delta)-private."""
+    size = checks.positive(sensitivity, "sensitivity")
+    _approximate(loss, "the analytic calibration")
+    e, delta = float(loss.amount), float(loss.delta) * (1 - 1e-9)
+    low, high = 0.0, 1.0  # sigma in units of the sensitivity
+    while normal_delta(high, e) > delta:
+        low, high = high, high * 2
+    while high - low > high * 1e-14:
+        middle = (low + high) / 2
+        low, high = (low, middle) if normal_delta(middle, e) <= delta else (middle, high)
+    return rounded_up(Fraction(high) * size)
+
+
+def normal_delta(sigma: float, epsilon: float) -> float:
+    """The delta of continuous Gaussian noise at sensitivity 1 (Balle & Wang 2018, Thm 8)."""
+    near, far = (_log_below(side / (2 * sigma) - epsilon * sigma) for side in (1, -1))
+    return math.exp(near) * -math.expm1(min(0.0, epsilon + far - near))
+
+
+def concentrated(sensitivity: Number, loss: Loss) -> Fraction:
+    """sigma for a rho; for an (epsilon, delta), through the largest rho that implies it.
+
+    Canonne, Kamath & Steinke 2020, Thm 14: discrete Gaussian noise on integer vectors of L2 sensitivity D is
+    D²/(2 sigma²)-zCDP, exactly as the continuous law.
+    """
+    size = checks.positive(sensitivity, "sensitivity")
+    return root_above(size * size / (2 * rho_of(loss)))
+
+
+def discrete(sensitivity: Number, loss: Loss) -> Fraction:
+    """sigma for which discrete Gaussian noise on one integer is (epsilon, delta)-private.
+
+    Starts from the continuous answer and grows until the exact delta of the discrete law is within.
+    """
+    steps = math.floor(checks.positive(sensitivity, "sensitivity")) or 1  # a single integer moves by whole steps
+    start, growth = analytic(steps, loss), Fraction(1, 10**9)
+    sigma = start
+    while discrete_delta(steps, sigma, loss.amount) > loss.delta:
+        sigma, growth = rounded_up(start * (1 + growth)), growth * 2
+    return sigma
+
+
+def discrete_delta(sensitivity: int, sigma: Fraction, epsilon: Fraction) -> float:
+    """The least delta of discrete Gaussian noise on one integer, rounded up.
+
+    Canonne, Kamath & Steinke 2020, Thm 7: the sum over k of max(0, p(k) - e^epsilon p(k + sensitivity)), which is
+    positive for k > a = epsilon sigma²/sensitivity - sensitivity/2. It grows with the sensitivity, as p is log-concave.
+    """
+    first = math.floor(epsilon * sigma**2 / sensitivity - Fraction(sensitivity, 2)) + 1
+    s, e = float(sigma), float(epsilon)
+    if s <= _DIRECT:
+        return _sum(first, sensitivity, sigma, e)
+    return _integral(float(first), sensitivity, s, e)
+
+
+def _sum(first: int, sensitivity: int, sigma: Fraction, epsilon: float) -> float:
+    s = float(sigma)
+    last = max(first, 0) + math.ceil(12 * s) + 12
+    first = max(first, -math.ceil(39 * s) - 39)  # below, p(k) is nothing to a double: its sum is under 1e-300
+    k = np.arange(first, last, dtype=np.float64)
+    gain = epsilon - sensitivity * (2 * k + sensitivity) / (2 * s * s)
+    weights = np.exp(-((k / s) ** 2) / 2)
+    terms = weights * (1e-14 * (1 + epsilon) - np.expm1(np.minimum(gain, 0)))  # the gain is rounded, by less than that
+    rest = math.exp(-((last / s) ** 2) / 2) * (1 + s * s / last)  # a geometric series above the tail
+    return float((terms.sum() + rest) / _normaliser(s) * (1 + 1e-11) + 1e-300)
+
+
+def _integral(first: float, sensitivity: int, s: float, epsilon: float) -> float:
+    """Trapezoids: |sum - integral - g(first)/2| <= (1/8) · the variation of g' (Peano), g = p(x) - e^epsilon p(x+D)."""
+    near, far = (_log_below(-(first + shift) / s) for shift in (0, sensitivity))
+    upper = math.exp(near)
+    area = upper * -math.expm1(min(0.0, epsilon + far - near))
+    density = math.exp(-((first / s) ** 2) / 2) / (s * math.sqrt(2 * math.pi))
+    end = density * -math.expm1(min(0.0, epsilon - sensitivity * (2 * first + sensitivity) / (2 * s * s)))
+    if first >= s:  # beyond its inflection p' is monotone and varies by |p'(first)|; and e^epsilon p(x+D) <= p(x)
+        variation = density * (2 * first + sensitivity) / s**2
+    else:  # over the whole line p' varies by four times its largest value
+        variation = 4 * math.exp(-0.5) / math.sqrt(2 * math.pi) / s**2 * (1 + math.exp(min(epsilon, 700)))
+    return area + end / 2 + variation / 8 + 1e-12 * upper
+
+
+def _log_below(x: float) -> float:
+    """ln Pr[standard normal <= x]."""
+    from scipy.special import log_ndtr  # half of this room's import time, and seldom needed
+
+    return float(log_ndtr(x))
+
+
+def _normaliser(s: float) -> float:
+    """The sum of e^(-k²/2s²). For s >= 3 Poisson summation leaves less than 1e-76 beside s sqrt(2 pi)."""
+    if s >= 3:
+        return s * math.sqrt(2 * math.pi)
+    return 1 + 2 * float(np.exp(-((np.arange(1, 130) / s) ** 2) / 2).sum())
+
+
+def rho_of(loss: Loss) -> Fraction:
+    """The rho that Gaussian noise may have under this loss."""
+    if not isinstance(loss, Loss):
+        raise BadLoss(f"Gaussian noise needs a loss, got a {type(loss).__name__}. Write rho('0.1').")
+    if loss.measure == "rho" and not loss.delta and loss.amount:
+        return loss.amount
+    _approximate(loss, "Gaussian noise")
+    return conversion.rho_within(loss.amount, loss.delta)
+
+
+def _approximate(loss: Loss, who: str) -> None:
+    if not isinstance(loss, Loss) or loss.measure != "epsilon" or not loss.delta or not loss.amount:
+        shown = loss if isinstance(loss, Loss) else f"a {type(loss).__name__}"
+        raise BadLoss(f"{who} needs an epsilon with a delta, or a plain rho, got {shown}. Write rho('0.1').")

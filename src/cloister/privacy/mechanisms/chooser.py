@@ -1,0 +1,86 @@
+"""What mechanisms that choose from a public list share: sensitivity, rate, and how far off a choice may be."""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.mechanisms import checks
+from cloister.privacy.mechanisms.mechanism import Pure
+from cloister.privacy.noise import Source
+from cloister.privacy.number import Number, rounded_up
+
+__all__ = ["Chooser", "monotone_allowed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser(Pure):
+    """A choice by score, at a rate of epsilon/(2 sensitivity) per point, or twice that for monotone scores.
+
+    Scores are monotone if a neighbour moves all of them the same way, as one more row does to counts.
+
+    Args:
+        sensitivity: the most that a neighbour moves any one score.
+        loss: a pure epsilon, or a rho.
+        monotone: that neighbours move all scores the same way, which doubles the rate.
+    """
+
+    told: ClassVar[tuple[str, ...]] = ("sensitivity", "epsilon", "monotone")
+
+    sensitivity: Fraction
+    loss: Loss
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        self._check()
+        monotone_allowed(self.monotone, self.relation)
+
+    @classmethod
+    def within(
+        cls,
+        error: Number,
+        confidence: Number,
+        sensitivity: Number,
+        *,
+        candidates: int,
+        relation: str | Relation = Relation.ADD_REMOVE,
+        **more: Any,
+    ) -> Self:
+        """The mechanism of least loss that we can prove to choose a score at most `error` below the best."""
+        one = cls.for_loss(sensitivity, Loss("epsilon", Fraction(1), relation=Relation.of(relation)), **more)
+        beta = checks.confidence_left(confidence) / checks.count(candidates, "candidates")
+        amount = rounded_up(one._rate_within(checks.positive(error, "error"), beta) / one.rate)
+        return cls.for_loss(sensitivity, Loss("epsilon", amount, relation=one.relation), **more)
+
+    def _rate_within(self, error: Fraction, beta: Fraction) -> Fraction:
+        return Fraction(-math.log(beta) * (1 + 1e-12)) / error
+
+    def release(self, scores: Any, source: Source | None = None) -> Any:
+        """The same as `choose`: every mechanism has a release.
+
+        Privacy: the loss of the mechanism.
+        """
+        return self.choose(scores, source)
+
+    @abstractmethod
+    def choose(self, scores: Any, source: Source | None = None) -> Any:
+        """The index of the candidate (or the indices of those) chosen."""
+
+    @property
+    def rate(self) -> Fraction:
+        """Points of log-probability per point of score."""
+        return self.epsilon / self.sensitivity / (1 if self.monotone else 2)
+
+    def margin(self, confidence: Number, candidates: int) -> float:
+        """How far below the best the chosen score may be, with this confidence: ln(candidates/beta)/rate."""
+        beta = checks.confidence_left(confidence) / checks.count(candidates, "candidates")
+        return -math.log(beta) / float(self.rate) * (1 + 1e-12)
+
+
+def monotone_allowed(monotone: bool, relation: Relation) -> None:
+    """Replacing a row moves some counts up and others down."""
+    if monotone and relation is not Relation.ADD_REMOVE:
+        raise BadInput("scores are monotone under add/remove only: replacing a row moves some up and others down.")

@@ -1,0 +1,124 @@
+"""Integer noise seen through a grid: the same mechanism in the units of real values."""
+
+import math
+from typing import Any, ClassVar, Self
+
+from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.mechanisms import checks
+from cloister.privacy.mechanisms.additive import Numeric
+from cloister.privacy.mechanisms.discrete_gaussian import DiscreteGaussian
+from cloister.privacy.mechanisms.discrete_laplace import DiscreteLaplace
+from cloister.privacy.noise import Grid, Source
+from cloister.privacy.noise.grid import read_bounds
+from cloister.privacy.number import Number
+
+__all__ = ["OnGrid"]
+
+
+class OnGrid(Numeric):
+    """A mechanism on grid steps, whose answers and errors are in the units of the values."""
+
+    __slots__ = ()
+    textbook: ClassVar[bool] = False
+    law: ClassVar[type[DiscreteLaplace] | type[DiscreteGaussian]]
+    steps: DiscreteLaplace | DiscreteGaussian
+    grid: Grid
+
+    @classmethod
+    def for_bounds(cls, lower: Number, upper: Number, loss: Loss, *, rows: int = 1, **more: Any) -> Self:
+        """For a sum of values clipped to the bounds, of which one unit has at most `rows`. The sensitivity is exact."""
+        if not isinstance(loss, Loss):
+            raise BadLoss(f"{cls.__name__} needs a loss, got a {type(loss).__name__}. Write epsilon(1) or rho('0.1').")
+        low, high = read_bounds(lower, upper)
+        reach = high - low if loss.relation is Relation.REPLACE_ONE else max(abs(low), abs(high))
+        grid = Grid.for_scale(reach, lower, upper)
+        steps = grid.sensitivity(lower, upper, loss.relation) * checks.count(rows, "rows")
+        return cls(cls.law.for_loss(steps, loss, **more), grid)  # type: ignore[call-arg]
+
+    @classmethod
+    def for_loss(
+        cls, sensitivity: Number, loss: Loss, *, grid: Grid | None = None, roundings: int = 1, **more: Any
+    ) -> Self:
+        """The mechanism that costs this loss.
+
+        Args:
+            sensitivity: the most that neighbours differ, a positive real (L1 norm for Laplace, L2 for Gaussian).
+            loss: what it may cost.
+            grid: chosen from the sensitivity unless given.
+            roundings: how many rounded numbers of one unit take part: its rows times the coordinates.
+            more: what the mechanism on the integers takes besides.
+        """
+        steps, grid = _steps(sensitivity, grid, roundings)
+        return cls(cls.law.for_loss(steps, loss, **more), grid)  # type: ignore[call-arg]
+
+    @classmethod
+    def within(
+        cls, error: Number, confidence: Number, sensitivity: Number, relation: str | Relation = Relation.ADD_REMOVE
+    ) -> Self:
+        """The mechanism of least loss whose noise on one number is at most `error` with this confidence."""
+        steps, grid = _steps(sensitivity, None, 1)
+        most = checks.positive(error, "error") / grid.step
+        return cls(cls.law.within(most, confidence, steps, relation), grid)  # type: ignore[call-arg]
+
+    @property
+    def loss(self) -> Loss:
+        """The loss as it was stated."""
+        return self.steps.loss
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbours the loss speaks of."""
+        return self.steps.relation
+
+    @property
+    def pure(self) -> Loss | None:
+        """The loss as a pure epsilon, if it has one."""
+        return self.steps.pure
+
+    @property
+    def zcdp(self) -> Loss:
+        """The loss as a rho."""
+        return self.steps.zcdp
+
+    def rdp(self, alpha: float) -> float:
+        """The Rényi divergence of order alpha: that of the discrete law on the grid."""
+        return self.steps.rdp(alpha)
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on one number."""
+        return self.steps.variance * float(self.grid.step) ** 2
+
+    def quantile(self, p: Number) -> float:
+        """The smallest grid value with Pr[noise <= value] >= p."""
+        return float(self.steps.quantile(p) * self.grid.step)
+
+    def margin(self, confidence: Number) -> float:
+        """The smallest grid distance that the noise keeps within with at least this probability."""
+        return float(self.steps.margin(confidence) * self.grid.step)
+
+    def release(self, statistic: Any, source: Source | None = None) -> Any:
+        """The statistic with noise, as floats.
+
+        Args:
+            statistic: grid integers, as `grid.total(grid.encode(values, lower, upper))` gives them.
+            source: where random bits come from; the operating system's unless given.
+
+        Privacy: the loss of the mechanism. Noise is added to integers; floats appear only afterwards.
+            Audited in tests/statistical/test_mechanism_audits.py.
+        """
+        return self.grid.decode(self.steps.release(statistic, source))
+
+    def parameters(self) -> dict[str, str]:
+        """Public and exact, for a receipt; the sensitivity and the noise in grid steps."""
+        return {**self.steps.parameters(), "step": str(self.grid.step)}
+
+
+def _steps(sensitivity: Number, grid: Grid | None, roundings: int) -> tuple[int, Grid]:
+    """A sensitivity in whole grid steps. Rounding moves a number by half a step, so a difference by one more."""
+    size = checks.positive(sensitivity, "sensitivity")
+    found = Grid.for_scale(size, -size, size) if grid is None else grid
+    if not isinstance(found, Grid):
+        raise BadInput(f"grid must be a Grid, got a {type(found).__name__}.")
+    return math.ceil(size / found.step) + checks.count(roundings, "roundings"), found

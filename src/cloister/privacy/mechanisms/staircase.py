@@ -1,0 +1,108 @@
+"""Staircase noise: the pure mechanism of least error on the real line, for lessons."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.mechanisms import checks
+from cloister.privacy.mechanisms.additive import Numeric
+from cloister.privacy.mechanisms.mechanism import Pure, register
+from cloister.privacy.noise import SYSTEM, Source
+from cloister.privacy.number import Number, rounded_up
+
+__all__ = ["Staircase"]
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Staircase(Pure, Numeric):
+    """A real plus noise whose density falls in steps, by e^(-epsilon) every `sensitivity`.
+
+    Geng & Viswanath 2014. The first step of each stair is as wide as gamma = 1/(1 + e^(epsilon/2)) of it, which makes
+    the expected size of the noise least.
+
+    Args:
+        sensitivity: the most that neighbours differ.
+        loss: a pure epsilon, or a rho.
+
+    Privacy: pure on paper, for real numbers. This one adds floats: a ledger refuses it. Use `Laplace` on its grid.
+    """
+
+    name: ClassVar[str] = "staircase"
+    textbook: ClassVar[bool] = True
+
+    sensitivity: Fraction
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @classmethod
+    def within(
+        cls, error: Number, confidence: Number, sensitivity: Number, relation: str | Relation = Relation.ADD_REMOVE
+    ) -> Self:
+        """The mechanism of least loss whose noise is at most `error` with this confidence."""
+        most, size = float(checks.positive(error, "error")), checks.positive(sensitivity, "sensitivity")
+        low, high = 1e-9, 1e9
+        for _ in range(200):
+            middle = math.sqrt(low * high)
+            near = cls(size, Loss("epsilon", Fraction(middle))).margin(confidence) <= most
+            low, high = (low, middle) if near else (middle, high)
+        return cls(size, Loss("epsilon", rounded_up(high * (1 + 1e-12)), relation=Relation.of(relation)))
+
+    @property
+    def gamma(self) -> float:
+        """Width of the first step."""
+        return 1 / (1 + math.exp(min(float(self.epsilon) / 2, 700)))
+
+    @property
+    def _shape(self) -> tuple[float, float, float]:
+        """The fall b = e^(-epsilon), the width gamma, and the probability of the higher step of a stair."""
+        b, g = math.exp(-float(self.epsilon)), self.gamma
+        return b, g, g / (g + (1 - g) * b)
+
+    def density(self, x: Any) -> NDArray[np.float64]:
+        """Density of the noise at x."""
+        b, g, _ = self._shape
+        stair, part = np.divmod(np.abs(np.asarray(x, dtype=np.float64)) / float(self.sensitivity), 1)
+        top = (1 - b) / (2 * float(self.sensitivity) * (g + b * (1 - g)))
+        return np.asarray(top * b ** (stair + (part >= g)))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise: whole stairs are geometric, the rest uniform on one of two steps."""
+        b, g, high = self._shape
+        mean, square = b / (1 - b), b * (1 + b) / (1 - b) ** 2
+        first = square + mean * g + g * g / 3
+        second = square + mean * (1 + g) + (1 + g + g * g) / 3
+        return float(self.sensitivity) ** 2 * (high * first + (1 - high) * second)
+
+    def quantile(self, p: Number) -> float:
+        """The value that the noise stays below with probability p."""
+        exact = checks.probability(p, "p")
+        side = 2 * exact - 1
+        return math.copysign(self.margin(abs(side)), side) if side else 0.0
+
+    def margin(self, confidence: Number) -> float:
+        """The distance that the noise keeps within with this probability."""
+        b, g, high = self._shape
+        left = 1 - checks.probability(confidence, "confidence")  # Pr[noise beyond k stairs] = b^k
+        stairs = math.floor(-math.log(left) / float(self.epsilon))
+        inside = min(1.0, (1 - float(left) / b**stairs) / (1 - b))  # of the stair where it ends
+        within = g * inside / high if inside <= high else g + (1 - g) * (inside - high) / (1 - high)
+        return float(self.sensitivity) * (stairs + within)
+
+    def release(self, statistic: Any, source: Source | None = None) -> Any:
+        """The statistic with noise. In a lesson, never for people: see the class."""
+        given = np.asarray(statistic, dtype=np.float64)
+        _, g, high = self._shape
+        sign, whole, step, part = (source or SYSTEM).floats((4, *given.shape))
+        stairs = np.floor(-np.log(whole) / float(self.epsilon))
+        rest = np.where(step < high, g * part, g + (1 - g) * part)
+        noisy = given + np.where(sign < 0.5, -1, 1) * float(self.sensitivity) * (stairs + rest)
+        return noisy if given.ndim else float(noisy)

@@ -1,0 +1,98 @@
+"""A signed proof of one release, for whoever was not there.
+
+A receipt is canonical JSON: one byte string for one content, so any change breaks the signature. It says what was
+asked (as a hash), of which version of the data, at which cost, with which mechanism, and where in the ledger the charge
+stands; never a row. It is checked offline against the owner's public key, which the reader must already have: a key
+inside a receipt would prove nothing.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cloister.privacy.canonical import canonical
+from cloister.privacy.errors import ReceiptRejected
+from cloister.privacy.loss import Loss
+from cloister.privacy.signing import PublicKey, SigningKey
+
+__all__ = ["Receipt"]
+
+FORM = "cloister-receipt/1"
+# Signatures of different kinds of text must never be exchangeable.
+_PURPOSE = b"cloister receipt\n"
+_FIELDS = {
+    "form", "software", "time", "request", "data_version", "unit", "mechanism", "parameters", "loss", "answer",
+    "private", "ledger", "accounts",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What was released, and its signature.
+
+    Attributes:
+        body: the facts, all of them text, integers, booleans, lists or dictionaries.
+        signature: the owner's, over the canonical body.
+    """
+
+    body: dict[str, Any]
+    signature: str
+
+    @classmethod
+    def issue(cls, facts: dict[str, Any], key: SigningKey) -> "Receipt":
+        """Sign the facts of a release; form and time are added here."""
+        body = {**facts, "form": FORM, "time": datetime.now(UTC).isoformat(timespec="seconds")}
+        return cls(body, key.sign(_PURPOSE + canonical(body)))
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> "Receipt":
+        """Read a receipt. It must be in canonical form, to the byte."""
+        raw = text.encode() if isinstance(text, str) else text
+        try:
+            record = json.loads(raw)
+            receipt = cls(record["receipt"], record["signature"])
+            same = receipt.text().encode() == raw.rstrip(b"\n")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise ReceiptRejected("this is not a receipt. Ask for the file as it was issued.") from None
+        if not same or set(receipt.body) != _FIELDS or not isinstance(receipt.signature, str):
+            raise ReceiptRejected("the receipt is not in the form it was issued in. Ask for the file as it was issued.")
+        return receipt
+
+    def verify(self, owner_key: PublicKey | str) -> None:
+        """Raise ReceiptRejected unless this receipt is what the holder of the owner's key signed.
+
+        Args:
+            owner_key: the owner's public key, from a place you trust. Nothing inside the receipt is trusted.
+        """
+        key = PublicKey.parse(owner_key) if isinstance(owner_key, str) else owner_key
+        if self.body.get("form") != FORM:
+            raise ReceiptRejected(f"only receipts of the form {FORM} are known to this version.")
+        if not key.verify(_PURPOSE + canonical(self.body), self.signature):
+            raise ReceiptRejected("the signature does not fit: the receipt was changed, or another key signed it.")
+
+    def text(self) -> str:
+        """One line of canonical JSON."""
+        return canonical({"receipt": self.body, "signature": self.signature}).decode()
+
+    def __str__(self) -> str:
+        body = self.body
+        lines = [
+            ("asked", f"{body['request'][:16]}… (SHA-256)"),
+            ("data", body["data_version"] or "no version given"),
+            ("protects", f"{body['unit']}, {body['loss']['relation']} neighbours"),
+            ("paid", Loss.from_json(body["loss"])),
+            *((f"{one['account']}", f"{_loss(one['before'])} → {_loss(one['after'])}") for one in body["accounts"]),
+            ("mechanism", body["mechanism"]),
+            ("ledger", f"entries {body['ledger']['entry']} and {body['ledger']['commit']}"),
+            ("time", body["time"]),
+            ("software", body["software"]),
+        ]
+        if not body["private"]:
+            lines.insert(0, ("WARNING", "not private: the noise came from a seeded source"))
+        width = max(len(str(name)) for name, _ in lines)
+        return "\n".join(f"{name:>{width}}  {value}" for name, value in lines)
+
+
+def _loss(record: dict[str, str]) -> str:
+    return str(Loss.from_json(record))

@@ -1,0 +1,95 @@
+"""What a private call returns: a value, how wrong it may be, what it cost, and the proof.
+
+Everything after a release is post-processing and costs nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import Number, rational
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.unit import Unit
+
+__all__ = ["Release"]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A private answer.
+
+    Attributes:
+        value: the number, array or choice.
+        loss: what it cost.
+        unit: whom it protects.
+        mechanism: the name of the mechanism.
+        parameters: its public, exact parameters.
+        standard_error: of each number, due to the noise; None for a choice.
+        private: False if the noise came from a seeded source, which protects nobody.
+        receipt: the signed proof; None outside a ledger.
+
+    Privacy: the loss, for the unit and the relation the loss states. Whatever is computed from `value` alone keeps it.
+    """
+
+    value: Any
+    loss: Loss
+    unit: Unit
+    mechanism: str
+    parameters: dict[str, str]
+    standard_error: Any = None
+    private: bool = True
+    receipt: Receipt | None = None
+    _margin: Callable[[Number], Any] | None = field(default=None, repr=False, compare=False)
+
+    def margin(self, confidence: Number = "0.95") -> Any:
+        """How far the noise may have moved each number, with at least this confidence."""
+        if self._margin is None:
+            raise TypeError("a choice has no margin: its error is a probability, not a distance.")
+        return self._margin(confidence)
+
+    def interval(self, confidence: Number = "0.95") -> tuple[Any, Any]:
+        """Limits that hold the statistic without noise, each number with at least this confidence."""
+        margin = self.margin(confidence)
+        return self.value - margin, self.value + margin
+
+    def __str__(self) -> str:
+        lines = [self._value_text()]
+        if not self.private:
+            lines.insert(0, "NOT PRIVATE: the noise came from a seeded source")
+        lines.append(f"  cost      {self.loss}")
+        lines.append(f"  protects  {self.unit}, {self.loss.relation} neighbours")
+        lines.append(f"  noise     {self.mechanism}")
+        if self.receipt is not None:
+            lines.append(f"  receipt   entry {self.receipt.body['ledger']['entry']} of the ledger")
+        return "\n".join(lines)
+
+    def _value_text(self, confidence: Number = "0.95") -> str:
+        if self._margin is None:
+            return str(self.value)
+        percent = f"{float(100 * rational(confidence)):g} %"
+        margin = self.margin(confidence)
+        if np.ndim(self.value) == 0:
+            return f"{short(self.value, margin)} ± {short(margin, margin)} ({percent})"
+        shown = ", ".join(short(one, margin) for one in np.ravel(self.value)[:8])
+        more = ", …" if np.size(self.value) > 8 else ""
+        return f"[{shown}{more}] ± {short(margin, margin)} ({percent}, each)"
+
+    def _repr_html_(self) -> str:
+        facts = [("cost", self.loss), ("protects", f"{self.unit}, {self.loss.relation}"), ("noise", self.mechanism)]
+        if not self.private:
+            facts.insert(0, ("warning", "not private: seeded source"))
+        rows = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in facts)
+        return f"<div><strong>{escape(self._value_text())}</strong><table>{rows}</table></div>"
+
+
+def short(value: Any, margin: Any) -> str:
+    """A number with as many digits as its error makes sensible: two of the margin."""
+    if isinstance(value, int | np.integer):
+        return f"{int(value):,}"
+    size = float(np.max(np.abs(margin)))
+    places = max(0, min(12, 1 - int(np.floor(np.log10(size))))) if size > 0 else 6
+    return f"{float(value):,.{places}f}"

@@ -1,0 +1,121 @@
+"""Ed25519 signatures: the owner's key signs ledgers and receipts, everybody else holds the public half."""
+
+import base64
+import binascii
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from cloister.privacy.errors import BadName, StoreFailed
+
+__all__ = ["PublicKey", "SigningKey"]
+
+_PREFIX = "ed25519:"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """The half that checks signatures. It prints as one line, `ed25519:BASE64`, to be pinned by whoever verifies."""
+
+    _key: Ed25519PublicKey
+
+    @classmethod
+    def parse(cls, text: str) -> "PublicKey":
+        """The key that was printed."""
+        try:
+            prefix, raw = text.strip()[: len(_PREFIX)], text.strip()[len(_PREFIX) :]
+            if prefix != _PREFIX:
+                raise ValueError
+            return cls(Ed25519PublicKey.from_public_bytes(base64.b64decode(raw, validate=True)))
+        except (ValueError, binascii.Error):
+            raise BadName(f"a public key is one line like {_PREFIX}BASE64, got {text!r:.40}.") from None
+
+    @classmethod
+    def load(cls, place: str | os.PathLike[str]) -> "PublicKey":
+        """The key in a line of text, in a file that holds that line, or of a private key file."""
+        if str(place).startswith(_PREFIX):
+            return cls.parse(str(place))
+        text = _read(place)
+        return SigningKey.load(place).public if text.startswith("-----BEGIN") else cls.parse(text)
+
+    def verify(self, message: bytes, signature: str) -> bool:
+        """Whether the owner signed exactly this message."""
+        try:
+            self._key.verify(base64.b64decode(signature, validate=True), message)
+        except (InvalidSignature, ValueError, TypeError):
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return _PREFIX + base64.b64encode(self._key.public_bytes(Encoding.Raw, PublicFormat.Raw)).decode("ascii")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SigningKey:
+    """The owner's half. It never prints itself."""
+
+    _key: Ed25519PrivateKey
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str] | None = None) -> "SigningKey":
+        """A new key; with a path, kept there in a file that only its owner can read (mode 0600)."""
+        key = cls(Ed25519PrivateKey.generate())
+        if path is not None:
+            pem = key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            try:
+                # Never over an existing key: what it signed could not be continued.
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(pem)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise StoreFailed(
+                    f"no key was written to {os.fspath(path)} ({error.strerror}). Choose a new path."
+                ) from None
+        return key
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "SigningKey":
+        """The key kept in a file."""
+        text = _read(path)
+        if stat.S_IMODE(Path(path).stat().st_mode) & 0o077:
+            raise StoreFailed(
+                f"the key in {os.fspath(path)} can be read by others. Run chmod 600 on it, or make a new key."
+            )
+        try:
+            key = load_pem_private_key(text.encode(), password=None)
+        except (ValueError, TypeError):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise BadName(f"{os.fspath(path)} does not hold an Ed25519 key. Make one with SigningKey.create(path).")
+        return cls(key)
+
+    @property
+    def public(self) -> PublicKey:
+        """The half to hand out."""
+        return PublicKey(self._key.public_key())
+
+    def sign(self, message: bytes) -> str:
+        """A signature on the message, in base64."""
+        return base64.b64encode(self._key.sign(message)).decode("ascii")
+
+
+def _read(path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except UnicodeDecodeError:
+        raise BadName(f"{os.fspath(path)} does not hold a key.") from None
+    except OSError as error:
+        raise StoreFailed(f"no key can be read from {os.fspath(path)} ({error.strerror}).") from None

