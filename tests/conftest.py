@@ -1,6 +1,6 @@
-"""The real servers that tests share: one PostgreSQL and one Spark session a worker.
+"""The real servers that tests share: a PostgreSQL for each worker, and one Spark session for all tests that ask for it.
 
-Mark tests that use `spark` with `@pytest.mark.xdist_group("spark")`, so that only one worker starts it.
+With `--dist loadgroup` every test that uses `spark` runs on one worker, so that Spark starts once.
 """
 
 import os
@@ -9,6 +9,21 @@ import sys
 import warnings
 
 import pytest
+from _pytest import nodes
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    answer = yield
+    # pytest-xdist 3.8 writes the group into `_nodeid`, where pytest 9.2 no longer looks for it.
+    for item in items:
+        grouped = getattr(item, "_nodeid", item.nodeid)
+        if grouped != item.nodeid and hasattr(nodes, "coerce_node_id"):
+            item._id = nodes.coerce_node_id(grouped)
+    return answer
 
 
 @pytest.fixture(scope="session")

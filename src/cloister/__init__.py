@@ -2,13 +2,15 @@
 
 This is the one door. It offers few names, and the rooms behind it:
 
+    open                           tables for private questions: `cl.open(source, schema=…, budget=…)` -> Dataset
+    count, total, mean, …          what to ask, when a question is built in Python
     epsilon, rho, Loss, Relation   privacy paid, as a value
     Unit                           whom we protect
     Ledger, SigningKey             the durable account of every spend, and the key that signs it
     DiscreteLaplace, Laplace, DiscreteGaussian, Gaussian     exact noise for integers and reals
     measure                        one private answer: charge, look, add exact noise
     Release, Receipt               what a private call returns, and its signed proof
-    privacy, attack                the rooms: the trusted core, and the audits that try to break its claims
+    privacy, attack, data, query   the rooms: the trusted core, audits and attacks, tables, questions
 
 Nothing is loaded before it is asked for, so `import cloister` costs a few milliseconds.
 """
@@ -19,7 +21,9 @@ from typing import TYPE_CHECKING
 from cloister.version import __version__
 
 if TYPE_CHECKING:
-    from cloister import attack, privacy
+    from cloister import attack, data, privacy, query
+    from cloister.data.schema import Schema
+    from cloister.dataset import Dataset, open  # noqa: A004
     from cloister.privacy.ledger import Ledger
     from cloister.privacy.loss import Loss, Relation, epsilon, rho
     from cloister.privacy.measure import measure
@@ -28,8 +32,37 @@ if TYPE_CHECKING:
     from cloister.privacy.release import Release
     from cloister.privacy.signing import SigningKey
     from cloister.privacy.unit import Unit
+    from cloister.query.builder import (
+        count,
+        count_people,
+        maximum,
+        mean,
+        median,
+        minimum,
+        mode,
+        quantile,
+        std,
+        total,
+        var,
+    )
+
+_BUILDER = ("count", "count_people", "total", "mean", "var", "std", "median", "quantile", "minimum", "maximum", "mode")
 
 __all__ = [
+    "open",
+    "Dataset",
+    "Schema",
+    "count",
+    "count_people",
+    "total",
+    "mean",
+    "var",
+    "std",
+    "median",
+    "quantile",
+    "minimum",
+    "maximum",
+    "mode",
     "epsilon",
     "rho",
     "Loss",
@@ -46,11 +79,17 @@ __all__ = [
     "Receipt",
     "privacy",
     "attack",
+    "data",
+    "query",
     "__version__",
 ]
 
-_ROOMS = {"privacy", "attack"}
+_ROOMS = {"privacy", "attack", "data", "query"}
 _HOMES = {
+    "open": "dataset",
+    "Dataset": "dataset",
+    "Schema": "data.schema",
+    **dict.fromkeys(_BUILDER, "query.builder"),
     "epsilon": "privacy.loss",
     "rho": "privacy.loss",
     "Loss": "privacy.loss",

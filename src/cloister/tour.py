@@ -1,100 +1,98 @@
-"""The tour behind `cloister demo`: private answers, a refusal, the ledger, and a receipt that cannot be forged."""
+"""The tour behind `cloister demo`: ask in SQL, read the error, be refused, check the ledger and a receipt."""
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from cloister.data.hospital import WARDS, hospital
-from cloister.privacy.errors import CloisterError, OverBudget, ReceiptRejected
-from cloister.privacy.ledger import Account, Ledger, verify
-from cloister.privacy.loss import epsilon
-from cloister.privacy.measure import measure
-from cloister.privacy.mechanisms import DiscreteLaplace, Laplace, Mechanism
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.dataset import Dataset
+from cloister.dataset import open as open_dataset
+from cloister.privacy.errors import CloisterError, ReceiptRejected
+from cloister.privacy.ledger import verify
+from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.release import Release
-from cloister.privacy.signing import SigningKey
-from cloister.privacy.unit import Unit
+from cloister.query.answer import Answer
+from cloister.query.explain import expected_errors
 
 __all__ = ["tour"]
 
-PATIENT = Unit("patient", max_rows=8)
+WARDS = "SELECT ward, COUNT(*) AS visits, AVG(stay_days) AS stay FROM visits GROUP BY ward ORDER BY visits DESC"
+OLD = "SELECT COUNT(DISTINCT patient) AS patients FROM visits WHERE age >= 65"
+AGES = "SELECT MEDIAN(age) AS median_age FROM visits"
 
 
 def tour(console: Console | None = None) -> None:
     """Walk through it, in a temporary folder that is gone afterwards."""
     console = console or Console(highlight=False)
-    with tempfile.TemporaryDirectory() as folder, Ledger.in_folder(Path(folder) / "visits") as ledger:
-        console.print(Panel("A hospital shares its visits. Nobody may see a row; anybody may ask.", title="Cloister"))
-        visits = hospital()
-        account = ledger.open_account("visits", epsilon(1))
-        console.print(f"\n[bold]The budget[/]  {account}\n[bold]The unit[/]    {PATIENT}\n")
-        answers = _three_answers(visits, account, console)
-        _one_refusal(account, console)
-        _the_ledger(ledger, Path(folder) / "visits", console)
-        _the_receipt(answers[-1].receipt, ledger.key, console)
+    with tempfile.TemporaryDirectory() as folder:
+        budget = epsilon(2, delta="1e-6")
+        with open_dataset(pa.table(hospital()), schema=SCHEMA, budget=budget, ledger=folder, version="2025") as visits:
+            console.print(
+                Panel("A hospital shares its visits. Nobody may see a row; anybody may ask.", title="Cloister")
+            )
+            console.print(f"[bold]The budget[/]  {visits.account}\n[bold]The unit[/]    {visits.unit}\n")
+            _plan(visits, console)
+            answer = _answers(visits, console)
+            _refusals(visits, console)
+            _ledger(visits, Path(folder), console)
+            _receipt(answer, visits, console)
 
 
-def _three_answers(visits: dict[str, NDArray[Any]], account: Account, console: Console) -> list[Release]:
-    kept = _first_rows(visits["patient"], PATIENT.max_rows)
-    ward, stay = visits["ward"][kept], visits["stay_days"][kept]
-    count = DiscreteLaplace.for_loss(PATIENT.max_rows, epsilon("0.2"))
-    total = Laplace.for_bounds(0, 60, epsilon("0.3"), rows=PATIENT.max_rows)
-    questions: list[tuple[str, Callable[[], Any], Mechanism]] = [
-        ("How many visits were there?", lambda: len(ward), count),
-        ("How many in each ward?", lambda: np.array([(ward == name).sum() for name in WARDS]), count),
-        ("How many days in bed, all together?", lambda: total.grid.total(total.grid.encode(stay, 0, 60)), total),
-    ]
-    table = Table(title="Three private answers", title_justify="left")
-    for column in ("question", "answer, 95 % sure", "cost"):
-        table.add_column(column, overflow="fold")
-    answers = []
-    for question, look, mechanism in questions:
-        answer = measure(look, mechanism, account=account, request=question, unit=PATIENT, data_version="2025")
-        table.add_row(question, str(answer).splitlines()[0], str(answer.loss))
-        answers.append(answer)
-    console.print(table)
-    return answers
+def _plan(visits: Dataset, console: Console) -> None:
+    plan = visits.plan(WARDS, spend=rho("0.03"))
+    console.print(f"[bold]Plan first[/] (costs nothing, reads nothing)\n  {WARDS}\n  cost: {plan.loss}")
+    for text, error in expected_errors(plan):
+        console.print(f"  expected error of {text}: {error}")
+    console.print()
 
 
-def _one_refusal(account: Account, console: Console) -> None:
-    console.print("\n[bold]One question too many[/]")
-    greedy = DiscreteLaplace.for_loss(PATIENT.max_rows, epsilon("0.5"))
-    try:
-        measure(lambda: 0, greedy, account=account, request="How many were readmitted?", unit=PATIENT)
-    except OverBudget as refusal:
-        console.print(f"  [red]{refusal}[/]\n  Nothing was read and nothing was charged: {account.left} is left.")
+def _answers(visits: Dataset, console: Console) -> Answer:
+    for sql, spend in ((WARDS, "0.03"), (OLD, "0.005"), (AGES, "0.02")):
+        answer = visits.sql(sql, spend=rho(spend))
+        _show(answer, sql, console)
+    again = visits.sql(WARDS, spend=rho("0.03"))
+    console.print(f"Asked again, the first question is answered from the record: cost {again.loss}.\n")
+    return answer
 
 
-def _the_ledger(ledger: Ledger, folder: Path, console: Console) -> None:
-    console.print("\n[bold]The ledger, recomputed from its first entry[/]")
-    console.print(f"  {verify(folder / 'ledger.db', ledger.key.public, ledger.head)}".replace("\n", "\n  "))
+def _show(answer: Answer, sql: str, console: Console) -> None:
+    table = Table()
+    for name in answer.columns:
+        table.add_column(name)
+    for row in answer.cells():
+        table.add_row(*row)
+    console.print(f"[bold]{sql}[/]", table, f"  95 % intervals, cost {answer.loss}\n", sep="\n")
 
 
-def _the_receipt(receipt: Receipt | None, key: SigningKey, console: Console) -> None:
+def _refusals(visits: Dataset, console: Console) -> None:
+    console.print("[bold]What is refused[/]")
+    for sql, spend in (("SELECT * FROM visits", "0.01"), ("SELECT SUM(cost) FROM visits", "0.5")):
+        try:
+            visits.sql(sql, spend=rho(spend))
+        except CloisterError as refusal:
+            console.print(f"  {sql}, spend rho {spend}\n  [red]{refusal}[/]")
+    console.print(f"  Nothing was read and nothing was charged: {visits.left} is left.\n")
+
+
+def _ledger(visits: Dataset, folder: Path, console: Console) -> None:
+    book = visits.account.book
+    report = verify(folder / "ledger.db", book.key.public, book.head)
+    console.print(f"[bold]The ledger, recomputed from its first entry[/]\n  {report}\n")
+
+
+def _receipt(answer: Answer, visits: Dataset, console: Console) -> None:
+    receipt, key = answer.receipt, visits.account.book.key.public
     if receipt is None:
         raise CloisterError("a release from a ledger carries a receipt.")
     console.print(Panel(str(receipt), title="The last answer's receipt", title_align="left"))
-    receipt.verify(key.public)
+    receipt.verify(key)
     console.print("  [green]Genuine[/]: the owner's key signed it.")
-    cheaper = Receipt.parse(receipt.text().replace('"amount":"3/10"', '"amount":"1/10"', 1))
+    cheaper = Receipt.parse(receipt.text().replace('"amount":"1/50"', '"amount":"1/500"', 1))
     try:
-        cheaper.verify(key.public)
+        cheaper.verify(key)
     except ReceiptRejected as refusal:
         console.print(f"  Somebody makes the answer look cheaper … [red]{refusal}[/]")
-
-
-def _first_rows(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
-    """Which rows are among the first of their person: a choice that depends on that person's rows alone."""
-    order = np.argsort(person, kind="stable")
-    starts = np.r_[True, person[order][1:] != person[order][:-1]]
-    place = np.arange(len(person)) - np.maximum.accumulate(np.where(starts, np.arange(len(person)), 0))
-    kept = np.empty(len(person), dtype=bool)
-    kept[order] = place < most
-    return kept

@@ -16,7 +16,9 @@ def test_the_tour_shows_answers_a_refusal_the_ledger_and_a_forgery():
     console = Console(record=True, width=120, force_terminal=False)
     tour(console)
     text = console.export_text()
-    assert text.count("±") >= 3
+    assert text.count("95 % intervals") == 3
+    assert "Plan first" in text
+    assert "CLO-209" in text
     assert re.search(r"CLO-204: .* is left, .* short", text)
     assert "entries hold" in text
     assert "Genuine" in text

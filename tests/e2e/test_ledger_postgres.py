@@ -183,6 +183,11 @@ def test_an_account_of_another_ledger_is_refused(ledger: Ledger, tmp_path: Path)
         account = other.open_account("visits", epsilon(5))
         with pytest.raises(AccountMismatch, match="another ledger"):
             ledger.reserve([(account, epsilon(1))], "request")
+        # The same name and the same budget: one of the two ledgers would have paid for both.
+        twin = other.open_account("labs", epsilon(1))
+        with pytest.raises(AccountMismatch, match="another ledger"):
+            ledger.reserve([(ledger.open_account("labs", epsilon(1)), epsilon(1)), (twin, epsilon(1))], "request")
+        assert ledger.account("labs").spent.amount == twin.spent.amount == 0
 
 
 def test_a_ledger_opened_again_goes_on_where_it_was(ledger: Ledger, place: str, tmp_path: Path) -> None:

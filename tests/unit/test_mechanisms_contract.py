@@ -264,8 +264,11 @@ def test_the_sensitivity_on_a_grid_holds_every_row() -> None:
         for relation in Relation:
             made = Laplace.for_bounds(lower, upper, epsilon(1, relation=relation), rows=3)
             ends = made.grid.encode([float(lower), float(upper)], lower, upper).tolist()
-            moved = ends[1] - ends[0] if relation is Relation.REPLACE_ONE else max(map(abs, ends))
-            assert made.steps.sensitivity == 3 * moved > 0
+            sums = [count * end for count in range(4) for end in ends]  # of a unit with none to three rows
+            moved = max(sums) - min(sums) if relation is Relation.REPLACE_ONE else max(map(abs, sums))
+            assert made.steps.sensitivity == moved > 0
+    one_row = Laplace.for_bounds(5, 7, epsilon(1, relation="replace-one"))
+    assert one_row.steps.sensitivity * one_row.grid.step == 2
     vector = Gaussian.for_loss(1, rho("0.5"), roundings=10)
     assert vector.steps.sensitivity == 2**30 + 10
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -155,6 +156,34 @@ def test_no_more_can_be_chosen_than_there_are() -> None:
 def test_monotone_scores_exist_under_add_remove_only(kind: type[Exponential]) -> None:
     with pytest.raises(BadInput, match="monotone under add/remove only"):
         kind.for_loss(1, epsilon(1, relation="replace-one"), monotone=True, **MORE.get(kind, {}))
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: NoisyMax(1, epsilon(1), "geometric"),
+        lambda: TopK(1, epsilon(1), 3),
+        lambda: Exponential(1, epsilon(1), 1),
+    ],
+)
+def test_an_argument_in_the_place_of_monotone_does_not_double_the_rate(mistake: Callable[[], object]) -> None:
+    with pytest.raises(BadInput, match="True or False"):
+        mistake()
+
+
+def test_absurd_losses_and_lists_are_refused_with_a_sentence() -> None:
+    huge = epsilon(10**7, relation="replace-one")
+    for make in (RandomisedResponse.for_loss, lambda loss: KaryResponse.for_loss(3, loss)):
+        with pytest.raises(BadProbability, match="strictly between 0 and 1"):
+            make(huge)
+    with pytest.raises(BadCandidates, match="2\\^62"):
+        KaryResponse.for_loss(2**63, epsilon(60, relation="replace-one"))
+    tiny = epsilon("0.5", delta="1e-400")
+    for calibrate in (calibration.classical, calibration.analytic, calibration.discrete):
+        with pytest.raises(BadLoss, match="1e-299"):
+            calibrate(1, tiny)
+    with pytest.raises(BadLoss, match="costs more"):  # its delta is 1e-342, which a double calls zero
+        DiscreteGaussian(5000, 5000, epsilon(40, delta="1e-400"), scalar=True)
 
 
 def test_a_survey_answer_is_protected_by_replacement() -> None:

@@ -1,7 +1,7 @@
 """Every number a mechanism states, against the sum over its law."""
 
 import math
-from decimal import Decimal, getcontext
+from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -245,6 +245,21 @@ def test_the_renyi_curves_of_finite_laws_are_exact() -> None:
         for alpha in (1.01, 2, 30):
             true = max(math.log((p**alpha * q ** (1 - alpha)).sum()) / (alpha - 1) for p, q in (laws, laws[::-1]))
             assert true * (1 - 1e-12) <= made.rdp(alpha) <= true * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("alpha", [2.0, 1e5, 1e9])
+def test_the_renyi_curves_of_finite_laws_are_never_below_the_truth(alpha: float) -> None:
+    for made in (
+        RandomisedResponse.for_loss(epsilon("1e-6", **REPLACE)),
+        KaryResponse.for_loss(3, epsilon("1e-9", **REPLACE)),
+        KaryResponse.for_loss(10, epsilon("1e-9", **REPLACE)),
+    ):
+        with localcontext() as context:
+            context.prec = 60
+            a = Decimal(alpha)
+            p, q = ([Decimal(x.numerator) / x.denominator for x in made.probabilities(one)] for one in (0, 1))
+            true = sum(x * ((x / y).ln() * (a - 1)).exp() for x, y in zip(p, q, strict=True)).ln() / (a - 1)
+            assert true <= Decimal(made.rdp(alpha))
 
 
 def test_no_pure_mechanism_exceeds_randomised_response() -> None:

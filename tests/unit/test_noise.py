@@ -158,6 +158,13 @@ def test_an_overwhelming_score_wins_without_overflow(choose):
     assert choose([4], 1) == 0
 
 
+@pytest.mark.parametrize("choose", [exponential_choice, permute_and_flip])
+def test_a_long_rate_fails_for_no_scores(choose):
+    """An error for some scores only, such as all zero, would tell that they are."""
+    for scores in ([0, 0, 0], np.zeros(3, dtype=np.int64), [0, 1, 0], [10**1100, 0, 0]):
+        assert choose(scores, Fraction(10**20 + 1, 10**20)) in (0, 1, 2)
+
+
 def test_noisy_max_of_far_scores_is_the_maximum():
     assert noisy_max([0, 10**6, 5], 2) == 1
     assert noisy_max([0, 2**70, 5], 2, "geometric") == 1
@@ -189,6 +196,11 @@ def test_a_row_lands_within_the_bounds_whatever_it_holds():
     assert encoded.tolist() == [-2048, 3072, -2048, 3072, -2048, 512]
     assert np.abs(encoded).max() == grid.sensitivity(-2, 3)
     assert grid.sensitivity(-2, 3, Relation.REPLACE_ONE) == 5 * 1024
+
+
+def test_a_row_that_numpy_cannot_hold_is_clipped_like_any_other():
+    """An error would tell that it is there."""
+    assert Grid(2).encode([1, 2**70, -(10**400), None], -1, 5).tolist() == [4, 20, -4, -4]
 
 
 def test_a_total_is_exact_where_floats_and_int64_are_not():

@@ -159,7 +159,9 @@ def test_what_is_installed_is_what_the_constraints_say():
 
 
 def test_the_extras_are_the_agreed_ones():
-    assert set(PROJECT["optional-dependencies"]) == {"hub", "accounting", "jax", "spark", "postgres", "mongo", "dev"}
+    assert set(PROJECT["optional-dependencies"]) == {
+        *("hub", "accounting", "jax", "spark", "postgres", "mongo", "shell", "dev")
+    }
 
 
 def test_the_readme_shows_the_commands_that_ci_runs():

@@ -2,6 +2,7 @@
 
 import json
 import random
+import string
 from fractions import Fraction
 
 import pytest
@@ -100,10 +101,33 @@ def test_three_hundred_mutations_are_all_rejected(receipt, ledger):
             Receipt.parse(changed).verify(ledger.key.public)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"receipt":{},"signature":""}', "\x00", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "null",
+        "[]",
+        '{"receipt":{},"signature":""}',
+        "\x00",
+        "[" * 100_000,
+        "\ud800",
+        '{"receipt":5,"signature":"x"}',
+        '{"receipt":[],"signature":"x"}',
+    ],
+)
 def test_what_is_not_a_receipt_is_rejected_with_a_sentence(text, ledger):
     with pytest.raises(CloisterError, match="receipt"):
         Receipt.parse(text).verify(ledger.key.public)
+
+
+def test_one_changed_letter_of_the_signature_is_rejected(receipt, ledger):
+    text = receipt.text()
+    at = text.rindex('=="') - 1  # the letter with bits to spare
+    for letter in string.ascii_letters + string.digits + "+/":
+        if letter != text[at]:
+            with pytest.raises(ReceiptRejected):
+                Receipt.parse(text[:at] + letter + text[at + 1 :]).verify(ledger.key.public)
 
 
 def test_a_doubled_key_cannot_hide_a_second_content(receipt):

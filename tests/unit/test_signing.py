@@ -1,6 +1,7 @@
 """Canonical bytes and signatures."""
 
 import stat
+import string
 from fractions import Fraction
 from pathlib import Path
 
@@ -58,6 +59,13 @@ def test_a_signature_holds_for_its_message_and_key_only() -> None:
     assert not key.public.verify(b"massage", signature)
     assert not other.public.verify(b"message", signature)
     assert not key.public.verify(b"message", "not base64!")
+
+
+def test_a_signature_has_one_spelling() -> None:
+    """Its last letter has four spare bits: sixteen texts decode to the same bytes."""
+    key, letters = SigningKey.create(), string.ascii_letters + string.digits + "+/"
+    signature = key.sign(b"message")
+    assert [x for x in letters if key.public.verify(b"message", f"{signature[:85]}{x}==")] == [signature[85]]
     assert not key.public.verify(b"message", "")
 
 

@@ -9,6 +9,8 @@
     floating.py      the doubles that textbook noise can reach, and the order in which floats were summed
     differencing.py  two honest averages give away the person between them
     averaging.py     the same question asked again and again wears the noise off
+    tracker.py       refused answers, put together from those that are given
+    reconstruction.py  the tables that fit what was published
 
 Nothing here pays a ledger: an attack runs on made-up inputs, or on releases that were paid for.
 """

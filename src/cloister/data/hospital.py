@@ -10,9 +10,29 @@ from numpy.typing import NDArray
 
 from cloister.privacy.noise import SeededSource
 
-__all__ = ["WARDS", "hospital"]
+__all__ = ["SCHEMA", "WARDS", "hospital"]
 
 WARDS = ("cardiology", "emergency", "geriatrics", "maternity", "neurology", "surgery")
+
+# What is public about the table that `hospital()` makes, as its owner would write it.
+SCHEMA: dict[str, Any] = {
+    "unit": {"name": "patient", "max_rows": 8},
+    "tables": {
+        "visits": {
+            "unit": "patient",
+            "rows": 6000,
+            "columns": {
+                "ward": {"type": "text", "categories": list(WARDS), "nullable": False},
+                "age": {"type": "integer", "bounds": [0, 100], "nullable": False},
+                "stay_days": {"type": "integer", "bounds": [0, 60], "nullable": False},
+                "cost": {"type": "real", "bounds": [0, 50000], "nullable": False},
+                "admitted": {"type": "date", "bounds": ["2025-01-01", "2025-12-31"], "nullable": False},
+                "readmitted": {"type": "integer", "bounds": [0, 1], "nullable": False},
+            },
+        }
+    },
+}
+
 _SHARE = (0.16, 0.34, 0.14, 0.09, 0.11, 0.16)
 _MEAN_STAY = (5.0, 1.5, 9.0, 3.0, 6.0, 4.0)
 

@@ -7,9 +7,12 @@
 """
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
-from cloister.privacy.canonical import canonical, fingerprint
+import numpy as np
+
+from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadInput, LookFailed
 from cloister.privacy.ledger import Account, Charge, Entry
 from cloister.privacy.loss import Loss
@@ -106,7 +109,7 @@ def measure_all(
         "mechanism": ", ".join(dict.fromkeys(one.name for one in mechanisms)),
         "parameters": [{"mechanism": one.name, **one.parameters()} for one in mechanisms],
         "loss": prices[0].to_json(),
-        "answer": fingerprint(canonical([_text(value) for value in values]).decode()),
+        "answer": fingerprint("\n".join(map(_text, values))),
         "private": source.private,
     }
     return values, Receipt.issue({**facts, **_standing(charge, entry)}, accounts[0].book.key)
@@ -123,7 +126,7 @@ def _perform(
         # What went wrong, and how, may depend on rows: it must not be told to whoever asked.
         raise LookFailed(
             "the statistic could not be computed. The charge stands; ask the owner to look into it.",
-            owner_detail=f"{type(error).__name__}: {error}",
+            owner_detail=getattr(error, "owner_detail", "") or f"{type(error).__name__}: {error}",
         ) from None
 
 
@@ -146,12 +149,8 @@ def _zero(account: Account) -> Loss:
     return Loss.nothing(account.cap.measure, account.cap.relation)
 
 
-def _text(value: Any) -> Any:
+def _text(value: Any) -> str:
     """A released value as text, exactly."""
-    if isinstance(value, str | int | bool) or value is None:
-        return str(value)
-    if hasattr(value, "tolist"):
-        return _text(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_text(one) for one in value]
-    return repr(value)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return f"{value.dtype.str} {value.shape} {sha256(np.ascontiguousarray(value).data).hexdigest()}"
+    return repr(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)

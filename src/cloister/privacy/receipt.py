@@ -48,11 +48,11 @@ class Receipt:
     @classmethod
     def parse(cls, text: str | bytes) -> "Receipt":
         """Read a receipt. It must be in canonical form, to the byte."""
-        raw = text.encode() if isinstance(text, str) else text
         try:
+            raw = text.encode() if isinstance(text, str) else text
             record = json.loads(raw)
             receipt = cls(record["receipt"], record["signature"])
-            same = receipt.text().encode() == raw.rstrip(b"\n")
+            same = receipt.text().encode() == raw.rstrip(b"\n") and isinstance(receipt.body, dict)
         except (ValueError, TypeError, KeyError, RecursionError):
             raise ReceiptRejected("this is not a receipt. Ask for the file as it was issued.") from None
         if not same or set(receipt.body) != _FIELDS or not isinstance(receipt.signature, str):

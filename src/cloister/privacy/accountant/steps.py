@@ -16,6 +16,9 @@ __all__ = ["GaussianStep", "LaplaceStep"]
 class GaussianStep:
     """Gaussian noise on a statistic, possibly of a Poisson sample: one step of DP-SGD.
 
+    The continuous law. Noise on a grid has the same rho, but no theorem says that its sampled or distribution price is
+    the same; with sigma of many grid steps the difference is far below any digit that is printed.
+
     Args:
         sigma: standard deviation divided by the L2 sensitivity (the noise multiplier). A sensitivity exists only if
             each unit's part, a gradient for example, is clipped.
@@ -50,7 +53,9 @@ class GaussianStep:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceStep:
-    """Laplace noise on a statistic.
+    """Laplace noise on a statistic: the continuous law.
+
+    Integer noise at a sensitivity of few steps costs more in Rényi privacy: compose `DiscreteLaplace` itself then.
 
     Args:
         scale: the noise's scale divided by the L1 sensitivity, so 1/epsilon.

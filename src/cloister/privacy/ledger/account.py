@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from cloister.privacy.errors import OverBudget
 from cloister.privacy.ledger.charge import Charge
 from cloister.privacy.ledger.entry import Entry
+from cloister.privacy.ledger.head import Head
 from cloister.privacy.ledger.rules import Priced, Rules, tidy
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
@@ -64,6 +65,11 @@ class Book(Protocol):
     @property
     def key(self) -> SigningKey:
         """The owner's key, which signs receipts."""
+        ...
+
+    @property
+    def head(self) -> Head:
+        """The newest entry, signed."""
         ...
 
     def balance(self, key: str) -> Balance:

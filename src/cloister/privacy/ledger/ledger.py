@@ -43,7 +43,8 @@ class Ledger:
         charge = account.reserve(rho("0.01"), request="SELECT COUNT(*) FROM visits")
 
     Privacy: the losses of all releases charged to an account add up to at most its cap, for the neighbours its budget
-    names, however the requests were chosen and whatever crashed in between. Assumed: the key is secret. A ledger that
+    names, however the requests were chosen and whatever crashed in between. Assumed: the key is secret, and nobody else
+    writes to the store; whoever does can have a total taken from an older entry, which `verify` finds. A ledger that
     was restored from a backup is noticed by the head kept outside it, or by any receipt newer than the backup; if both
     are lost with it, it is not.
     """
@@ -171,7 +172,7 @@ class Ledger:
         """
         priced, digest = _priced(charges), _digest(request)
         with self._writing() as page:
-            entry = page.append("reserve", [_debit(page, *each) for each in priced], request=digest)
+            entry = page.append("reserve", [self._debit(page, *each) for each in priced], request=digest)
         return Charge(entry, self._settle)
 
     def charge_all(self, charges: Sequence[tuple[Account, Loss | Priced]], request: str) -> list[Entry]:
@@ -181,7 +182,13 @@ class Ledger:
         """
         priced, digest = _priced(charges), _digest(request)
         with self._writing() as page:
-            return [page.append("charge", [_debit(page, *each)], request=digest) for each in priced]
+            return [page.append("charge", [self._debit(page, *each)], request=digest) for each in priced]
+
+    def _debit(self, page: Page, account: Account, loss: Loss) -> Line:
+        # By its book and by its rules: two ledgers may have accounts of one name and budget, and only one would pay.
+        if account.book is not self or page.balance(account.rules.key).rules != account.rules:
+            raise AccountMismatch(f"account {account.rules.key} belongs to another ledger. Take it from this one.")
+        return page.debit(account.rules.key, loss)
 
     def _settle(self, reserved: Entry, kind: Literal["commit", "void"]) -> Entry:
         with self._writing() as page:
@@ -302,12 +309,6 @@ def _digest(request: str) -> str:
             f"a request is text, got a {type(request).__name__}. Give the query, or a sentence that names it."
         )
     return fingerprint(request)
-
-
-def _debit(page: Page, account: Account, loss: Loss) -> Line:
-    if page.balance(account.rules.key).rules != account.rules:
-        raise AccountMismatch(f"account {account.rules.key} belongs to another ledger. Take it from this one.")
-    return page.debit(account.rules.key, loss)
 
 
 def _require(page: Page, head: Head) -> None:

@@ -18,18 +18,20 @@ from cloister.privacy.errors import BadLoss
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import checks
 from cloister.privacy.mechanisms.rounding import root_above
-from cloister.privacy.number import Number, rounded_up
+from cloister.privacy.number import Number, rounded_up, show
 
 __all__ = ["analytic", "classical", "concentrated", "discrete", "discrete_delta", "normal_delta", "rho_of"]
 
 # Up to this sigma the exact sum is taken term by term; beyond, by integral with a bound on the difference.
 _DIRECT = 4096
+# Below this, sums of doubles vanish, and a delta of nothing would be claimed. `concentrated` works with rationals.
+_LEAST_DELTA = Fraction(1, 10**299)
 
 
 def classical(sensitivity: Number, loss: Loss) -> Fraction:
     """sigma = sensitivity · sqrt(2 ln(1.25/delta)) / epsilon, proved for epsilon < 1 only (Dwork & Roth 2014, A.1)."""
     size = checks.positive(sensitivity, "sensitivity")
-    _approximate(loss, "the classical calibration")
+    _in_doubles(loss, "the classical calibration")
     if loss.amount >= 1:
         raise BadLoss(f"the classical calibration is proved for epsilon below 1, got {loss}. Use analytic().")
     return rounded_up(size * Fraction(math.sqrt(2 * math.log(Fraction(5, 4) / loss.delta)) * (1 + 1e-14)) / loss.amount)
@@ -38,7 +40,7 @@ def classical(sensitivity: Number, loss: Loss) -> Fraction:
 def analytic(sensitivity: Number, loss: Loss) -> Fraction:
     """The least sigma for which the continuous Gaussian mechanism is (epsilon, delta)-private."""
     size = checks.positive(sensitivity, "sensitivity")
-    _approximate(loss, "the analytic calibration")
+    _in_doubles(loss, "the analytic calibration")
     e, delta = float(loss.amount), float(loss.delta) * (1 - 1e-9)
     low, high = 0.0, 1.0  # sigma in units of the sensitivity
     while normal_delta(high, e) > delta:
@@ -114,7 +116,7 @@ def _integral(first: float, sensitivity: int, s: float, epsilon: float) -> float
         variation = density * (2 * first + sensitivity) / s**2
     else:  # over the whole line p' varies by four times its largest value
         variation = 4 * math.exp(-0.5) / math.sqrt(2 * math.pi) / s**2 * (1 + math.exp(min(epsilon, 700)))
-    return area + end / 2 + variation / 8 + 1e-12 * upper
+    return area + end / 2 + variation / 8 + 1e-12 * upper + 1e-300
 
 
 def _log_below(x: float) -> float:
@@ -139,6 +141,12 @@ def rho_of(loss: Loss) -> Fraction:
         return loss.amount
     _approximate(loss, "Gaussian noise")
     return conversion.rho_within(loss.amount, loss.delta)
+
+
+def _in_doubles(loss: Loss, who: str) -> None:
+    _approximate(loss, who)
+    if loss.delta < _LEAST_DELTA:
+        raise BadLoss(f"{who} needs a delta of at least 1e-299, got {show(loss.delta)}. Use a rho.")
 
 
 def _approximate(loss: Loss, who: str) -> None:

@@ -81,6 +81,8 @@ class Chooser(Pure):
 
 
 def monotone_allowed(monotone: bool, relation: Relation) -> None:
-    """Replacing a row moves some counts up and others down."""
+    """Replacing a row moves some counts up and others down. A word or a number in the flag's place is a mistake."""
+    if not isinstance(monotone, bool):
+        raise BadInput(f"monotone must be True or False, got {monotone!r:.40}. Name the argument that you meant.")
     if monotone and relation is not Relation.ADD_REMOVE:
         raise BadInput("scores are monotone under add/remove only: replacing a row moves some up and others down.")

@@ -43,8 +43,8 @@ class KaryResponse(Pure):
     loss: Loss
 
     def __post_init__(self) -> None:
-        if checks.count(self.choices, "choices") < 2:
-            raise BadCandidates("there must be at least two answers to choose from.")
+        if not 2 <= checks.count(self.choices, "choices") <= 2**62:  # twice as many must fit into int64
+            raise BadCandidates("there must be at least two answers to choose from, and at most 2^62.")
         object.__setattr__(self, "truth", checks.probability(self.truth, "truth"))
         of_replacement(self.loss, self.name)
         if self.truth <= self.lie:

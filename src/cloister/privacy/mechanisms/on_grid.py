@@ -1,6 +1,7 @@
 """Integer noise seen through a grid: the same mechanism in the units of real values."""
 
 import math
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from cloister.privacy.errors import BadInput, BadLoss
@@ -27,13 +28,19 @@ class OnGrid(Numeric):
 
     @classmethod
     def for_bounds(cls, lower: Number, upper: Number, loss: Loss, *, rows: int = 1, **more: Any) -> Self:
-        """For a sum of values clipped to the bounds, of which one unit has at most `rows`. The sensitivity is exact."""
+        """For a sum of values clipped to the bounds, of which one unit has at most `rows`. The sensitivity is exact.
+
+        With one row, a unit that is replaced leaves one row behind. With several, its place may be taken by a unit of
+        fewer rows, so that its sum can also fall to zero: the range from lower to upper is not enough then.
+        """
         if not isinstance(loss, Loss):
             raise BadLoss(f"{cls.__name__} needs a loss, got a {type(loss).__name__}. Write epsilon(1) or rho('0.1').")
         low, high = read_bounds(lower, upper)
+        if checks.count(rows, "rows") > 1:
+            low, high = min(low, Fraction(0)), max(high, Fraction(0))
         reach = high - low if loss.relation is Relation.REPLACE_ONE else max(abs(low), abs(high))
         grid = Grid.for_scale(reach, lower, upper)
-        steps = grid.sensitivity(lower, upper, loss.relation) * checks.count(rows, "rows")
+        steps = grid.sensitivity(low, high, loss.relation) * rows
         return cls(cls.law.for_loss(steps, loss, **more), grid)  # type: ignore[call-arg]
 
     @classmethod

@@ -23,10 +23,10 @@ def decimal(value: Fraction) -> Decimal:
 
 
 def exp_decimal(power: Fraction) -> Decimal:
-    """e^power to 60 digits."""
+    """e^power to 60 digits; e^1000 for all beyond, where decimals end and no probability is left."""
     with localcontext() as context:
         context.prec = DIGITS
-        return decimal(power).exp()
+        return decimal(min(power, Fraction(1000))).exp()
 
 
 def log_above(ratio: Fraction) -> Fraction:

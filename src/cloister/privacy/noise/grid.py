@@ -59,12 +59,12 @@ class Grid:
         return Fraction(2) ** -self.exponent
 
     def encode(self, values: ArrayLike, lower: Number, upper: Number) -> Integers:
-        """Clip to the bounds, then round half up to the grid. NaN counts as the lower bound: an error would tell.
+        """Clip to the bounds, then round half up to the grid. NaN and None are the lower bound: an error would tell.
 
         Rounding is monotone, so no row lands beyond where the bounds themselves land, and `sensitivity` is exact.
         """
         low, high = self._ends(lower, upper)
-        rows = np.asarray(values)
+        rows = _plain(np.asarray(values))
         if rows.dtype.kind not in "biuf":
             raise BadNumber("a grid takes numbers: bool, integer or float columns.")
         rows = np.where(np.isnan(rows), -np.inf, rows.astype(np.float64))
@@ -112,6 +112,14 @@ def read_bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
     if low >= high:
         raise BadBounds("the lower bound must be below the upper bound.")
     return low, high
+
+
+def _plain(rows: NDArray[Any]) -> NDArray[Any]:
+    """Python numbers as doubles: numpy makes objects of a list as soon as one row is missing or beyond 64 bits."""
+    if rows.dtype != object or not all(one is None or isinstance(one, int | float) for one in rows.flat):
+        return rows
+    known = (np.nan if one is None else max(min(one, 2**1000), -(2**1000)) for one in rows.flat)
+    return np.array([float(one) for one in known]).reshape(rows.shape)
 
 
 def _log2_floor(value: Fraction) -> int:

@@ -77,7 +77,8 @@ def _gaps(scores: Scores, rate: Number) -> tuple[NDArray[Any], int]:
     (whole, unit), per_point = _read(scores), rational(rate, "rate")
     if per_point <= 0:
         raise BadInput("rate must be positive: a loss divided by a sensitivity.")
-    if _reach(whole) * per_point.numerator >= 2**61:
+    # The 1 keeps a long rate out of int64 even if all scores are 0: an error there would tell that they are.
+    if max(_reach(whole), 1) * per_point.numerator >= 2**61:
         whole = whole.astype(object)
     return (whole.max() - whole) * per_point.numerator, unit * per_point.denominator
 
@@ -91,7 +92,8 @@ def _read(scores: Scores) -> tuple[NDArray[Any], int]:
         raise BadCandidates("scores must be integers or fractions: floats would leak. Put them on a grid first.")
     if given.dtype.kind == "i":
         return given.astype(np.int64), 1
-    exact = [rational(score, "score") for score in given]
+    # Integers and fractions as they are: `rational` limits their length, and its refusal would show a secret score.
+    exact = [Fraction(score) if isinstance(score, int | Fraction) else rational(score, "score") for score in given]
     unit = lcm(*(score.denominator for score in exact))
     whole = np.empty(len(exact), dtype=object)
     whole[:] = [int(score * unit) for score in exact]

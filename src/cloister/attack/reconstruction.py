@@ -1,0 +1,223 @@
+"""Reconstruction: tables that fit what was published. If few fit, the table is known.
+
+reconstruct     people of a small block, from counts, medians and means by group (Garfinkel, Abowd, Martindale 2018)
+solve_totals    single values, from many sums over known sets of people (Dinur, Nissim 2003)
+fill_in         suppressed cells, from the margins of their table
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import ceil, floor, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadNumber, BadSchema
+from cloister.privacy.number import Number, rational
+
+__all__ = ["Person", "Published", "Reconstruction", "fill_in", "reconstruct", "solve_totals"]
+
+Person = tuple[Any, ...]  # the age first, then the attributes in their order
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published about a group.
+
+    Attributes:
+        who: values of attributes that the group shares; empty for everybody.
+        count: how many they are.
+        median: of their ages; None if it was not published.
+        mean: of their ages: a number as it is, text as printed: "36.7" stands for 36.65 to 36.75.
+        within: how far the mean may be off, if that is known otherwise.
+    """
+
+    who: Mapping[str, str]
+    count: int
+    median: Number | None = None
+    mean: Number | None = None
+    within: Number | None = None
+
+    def totals(self, ages: tuple[int, int]) -> tuple[int, int]:
+        """Between which whole numbers the sum of the ages lies."""
+        if self.mean is None:
+            return ages[0] * self.count, ages[1] * self.count
+        off = Fraction(0)
+        if self.within is not None:
+            off = rational(self.within, "within")
+        elif isinstance(self.mean, str):
+            off = Fraction(1, 2 * 10 ** len(self.mean.partition(".")[2]))
+        mean = rational(self.mean, "mean")
+        return ceil((mean - off) * self.count), floor((mean + off) * self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """Every table that fits, or the first of them if there are more than were asked for."""
+
+    tables: tuple[tuple[Person, ...], ...]
+    complete: bool
+
+    def certain(self) -> tuple[Person, ...]:
+        """The people who are in every table that fits, so that they are known. Nobody if the list was cut."""
+        if not self.tables or not self.complete:
+            return ()
+        shared = Counter(self.tables[0])
+        for table in self.tables[1:]:
+            shared &= Counter(table)
+        return tuple(sorted(shared.elements()))
+
+
+def reconstruct(
+    published: Sequence[Published],
+    attributes: Mapping[str, Sequence[str]],
+    ages: tuple[int, int] = (0, 125),
+    most: int = 1_000,
+) -> Reconstruction:
+    """Enumerate the tables that fit what was published.
+
+    People are placed in order of age, so the n-th placed member of a group has its n-th smallest age: a median is
+    checked as soon as its member is placed, and a sum that can no longer be reached ends the branch.
+
+    Args:
+        published: one of them about everybody (`who={}`).
+        attributes: each with its values.
+        ages: the youngest and oldest possible.
+        most: stop after so many tables.
+    """
+    if not any(not one.who for one in published) or any(set(one.who) - set(attributes) for one in published):
+        raise BadSchema("publish something about everybody (who={}), and name only the attributes given.")
+    kinds = list(product(*attributes.values()))
+    inside = [
+        [all(kind[list(attributes).index(name)] == value for name, value in one.who.items()) for kind in kinds]
+        for one in published
+    ]
+    whole = next(one for one in published if not one.who)
+    groups = [
+        _Group(one.count, one.totals(ages), one.median, fits) for one, fits in zip(published, inside, strict=True)
+    ]
+    groups += _differences(groups)
+    found: list[tuple[Person, ...]] = []
+    for table in _search(groups, kinds, whole.count, ages):
+        if len(found) == most:
+            return Reconstruction(tuple(found), complete=False)
+        found.append(table)
+    return Reconstruction(tuple(found), complete=True)
+
+
+class _Group:
+    """People who share something, filled in order of age."""
+
+    def __init__(self, size: int, totals: tuple[int, int], median: Number | None, fits: list[bool]) -> None:
+        self.size, self.totals, self.fits = size, totals, fits
+        self.twice = None if median is None else int(2 * rational(median, "median"))  # ages are whole: 2·median is too
+        self.ages: list[int] = []
+        self.sum = 0
+
+    def without(self, part: "_Group") -> "_Group":
+        """The others: what is published about some says something about the rest."""
+        fits = [mine and not theirs for mine, theirs in zip(self.fits, part.fits, strict=True)]
+        totals = self.totals[0] - part.totals[1], self.totals[1] - part.totals[0]
+        return _Group(self.size - part.size, totals, None, fits)
+
+    def takes(self, age: int, oldest: int) -> bool:
+        """Whether there can be a next member of this age."""
+        held = len(self.ages)
+        if held >= self.size:
+            return False
+        if self.twice is not None and held == self.size // 2:  # the middle one, or the upper of the two in the middle
+            lower = self.ages[-1] if self.size % 2 == 0 else age
+            if age + lower != self.twice:
+                return False
+        return self.open(age, oldest, held + 1, self.sum + age)
+
+    def open(self, age: int, oldest: int, held: int, total: int) -> bool:
+        """Whether the sum can be reached: those to come lie between this age and the median, or above both."""
+        left = self.size - held
+        below, middle = 0, age
+        if self.twice is not None:
+            below, middle = max(0, (self.size + 1) // 2 - held), max(age, self.twice // 2)
+            if below and 2 * age > self.twice:
+                return False
+        least = total + below * age + (left - below) * middle
+        most = total + below * middle + (left - below) * oldest
+        return least <= self.totals[1] and most >= self.totals[0]
+
+    def add(self, age: int) -> None:
+        self.ages.append(age)
+        self.sum += age
+
+    def remove(self) -> None:
+        self.sum -= self.ages.pop()
+
+
+def _differences(groups: list[_Group]) -> list[_Group]:
+    """Groups that follow from those published by subtraction, and from those again."""
+    found = {tuple(group.fits): group for group in groups}
+    fresh = True
+    while fresh:
+        pairs = [(a, b) for a in found.values() for b in found.values() if a is not b]
+        new = [a.without(b) for a, b in pairs if all(x or not y for x, y in zip(a.fits, b.fits, strict=True))]
+        fresh = any(tuple(one.fits) not in found for one in new)
+        for one in new:
+            found.setdefault(tuple(one.fits), one)
+    return [group for group in found.values() if group not in groups]
+
+
+def _search(groups: list[_Group], kinds: list[Any], people: int, ages: tuple[int, int]) -> Iterator[tuple[Person, ...]]:
+    placed: list[Person] = []
+    member = [[group for group in groups if group.fits[kind]] for kind in range(len(kinds))]
+
+    def place(youngest: int, first: int) -> Iterator[tuple[Person, ...]]:
+        if len(placed) == people:
+            if all(len(group.ages) == group.size for group in groups):
+                yield tuple(placed)
+            return
+        for age in range(youngest, ages[1] + 1):
+            if not all(group.open(age, ages[1], len(group.ages), group.sum) for group in groups):
+                return
+            for kind in range(first if age == youngest else 0, len(kinds)):
+                if all(group.takes(age, ages[1]) for group in member[kind]):
+                    for group in member[kind]:
+                        group.add(age)
+                    placed.append((age, *kinds[kind]))
+                    yield from place(age, kind)
+                    placed.pop()
+                    for group in member[kind]:
+                        group.remove()
+
+    yield from place(ages[0], 0)
+
+
+def solve_totals(sets: Sequence[Sequence[int]], answers: Sequence[float], people: int) -> NDArray[np.float64]:
+    """Each person's value by least squares, from sums over sets of people. Noise below sqrt(people) does not help.
+
+    Args:
+        sets: who was in each sum, by number.
+        answers: the sums.
+        people: how many there are.
+    """
+    if len(sets) != len(answers):
+        raise BadNumber(f"{len(sets)} sets need as many answers, got {len(answers)}.")
+    matrix = np.zeros((len(sets), people))
+    for row, members in zip(matrix, sets, strict=True):
+        row[list(members)] = 1
+    return np.asarray(np.linalg.lstsq(matrix, np.asarray(answers, dtype=np.float64), rcond=None)[0])
+
+
+def fill_in(cells: Mapping[tuple[Any, Any], float | None], rows: Mapping[Any, float],
+            columns: Mapping[Any, float]) -> dict[tuple[Any, Any], float | None]:  # fmt: skip
+    """Suppressed cells (None) that follow from margins: a row or column with one gap gives it away; repeat."""
+    known = dict(cells)
+    for _ in range(prod((len(rows), len(columns)))):
+        for axis, totals in ((0, rows), (1, columns)):
+            for name, total in totals.items():
+                line = [cell for cell in known if cell[axis] == name]
+                gaps = [cell for cell in line if known[cell] is None]
+                if len(gaps) == 1:
+                    known[gaps[0]] = total - sum(known[cell] or 0 for cell in line)
+    return known

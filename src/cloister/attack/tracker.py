@@ -1,0 +1,117 @@
+"""Trackers: allowed questions that add up to a forbidden one (Denning, Denning, Schwartz 1979).
+
+Each attack takes `ask`, any way of asking: a lesson's `count`, or a private dataset's SQL. `None` from it is a refusal.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cloister.privacy.errors import BadName
+
+__all__ = ["EVERYBODY", "Ask", "Condition", "general_tracker", "individual_tracker", "narrowed", "refusal", "where"]
+
+_SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Who is asked about, both as SQL and as a test of one row; `&`, `|` and `~` combine."""
+
+    sql: str
+    test: Callable[[Mapping[str, Any]], bool]
+
+    def __and__(self, other: "Condition") -> "Condition":
+        return Condition(f"({self.sql} AND {other.sql})", lambda row: self.test(row) and other.test(row))
+
+    def __or__(self, other: "Condition") -> "Condition":
+        return Condition(f"({self.sql} OR {other.sql})", lambda row: self.test(row) or other.test(row))
+
+    def __invert__(self) -> "Condition":
+        return Condition(f"(NOT {self.sql})", lambda row: not self.test(row))
+
+    def reworded(self, times: int) -> "Condition":
+        """The same people in other words."""
+        return Condition(f"({self.sql} AND {times} = {times})", self.test)
+
+
+EVERYBODY = Condition("(1 = 1)", lambda _row: True)
+Ask = Callable[[Condition], float | None]
+
+
+def where(column: str, sign: str, value: str | int) -> Condition:
+    """One comparison.
+
+    >>> (where("ward", "=", "surgery") & ~where("age", ">=", 65)).sql
+    "(ward = 'surgery' AND (NOT age >= 65))"
+    """
+    if sign not in _SIGNS:
+        raise BadName(f"a comparison is one of {' '.join(_SIGNS)}, got {sign!r:.20}.")
+    compare = _SIGNS[sign]
+    shown = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+    return Condition(f"{column} {sign} {shown}", lambda row: compare(row[column], value))
+
+
+def individual_tracker(ask: Ask, known: Condition, rest: Condition, secret: Condition | None = None) -> float | None:
+    """The answer about the one person for whom `known & rest` holds, though asking for them directly is refused.
+
+    With T = known and not rest: q(known & rest) = q(known) - q(T), and for a further, secret fact
+    q(known & rest & secret) = q(T or (known & secret)) - q(T).
+
+    Args:
+        ask: COUNT or SUM over a condition.
+        known: half of what singles the person out; enough people share it for an answer.
+        rest: the other half.
+        secret: what the attacker wants to know of them; None for the statistic itself.
+    """
+    tracker = known & ~rest
+    padding = ask(tracker)
+    whole = ask(known if secret is None else tracker | (known & secret))
+    return None if whole is None or padding is None else whole - padding
+
+
+def general_tracker(ask: Ask, wanted: Condition, trackers: Iterable[Condition]) -> float | None:
+    """Any refused answer, from one formula T with 2k <= |T| <= N - 2k.
+
+    q(C) = q(C or T) + q(C or not T) - q(T) - q(not T).
+
+    Args:
+        ask: COUNT or SUM over a condition.
+        wanted: the condition that is refused.
+        trackers: formulas to try; about half of all fitting ones work.
+    """
+    for one in trackers:
+        answers = [ask(one), ask(~one), ask(wanted | one), ask(wanted | ~one)]
+        if not any(answer is None for answer in answers):
+            in_t, out, with_t, with_out = (float(answer or 0) for answer in answers)
+            return with_t + with_out - in_t - out
+    return None
+
+
+def narrowed(ask: Callable[[Condition], tuple[float, float]], wanted: Condition,
+             padding: Iterable[tuple[Condition, float]]) -> tuple[float, float]:  # fmt: skip
+    """Limits of an answer that is given as a range only, by intersection.
+
+    Args:
+        ask: a range for the SUM over a condition: rounded, recoded or in public bands.
+        wanted: the person or group asked about.
+        padding: people outside `wanted` whose sum the attacker knows; each shifts the answer across the bands' edges.
+    """
+    low, high = ask(wanted)
+    for others, known in padding:
+        below, above = ask(wanted | others)
+        low, high = max(low, below - known), min(high, above - known)
+    return low, high
+
+
+def refusal(largest: Ask, everyone: Condition, target: Condition) -> float | None:
+    """The target's value, told by a refusal: an audit that looks at the data refuses only where there is a secret.
+
+    If the largest of `everyone` is answered and that of everyone but the target is refused, the target has the largest
+    (Kenthapadi, Mishra, Nissim 2005). None if nothing was learnt.
+    """
+    top = largest(everyone)
+    return top if top is not None and largest(everyone & ~target) is None else None

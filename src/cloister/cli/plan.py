@@ -1,0 +1,27 @@
+"""`cloister plan`: what a question would cost and how wrong its answer may be. Costs nothing and reads nothing."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cloister.cli.query import check_price, data_options, open_dataset, price_options
+from cloister.privacy.loss import Loss
+
+__all__ = ["plan"]
+
+
+@click.command()
+@data_options
+@click.argument("sql")
+@price_options
+def plan(sql: str, spend: Loss | None, within: str | None, confidence: str, ledger: Path, **data: Any) -> None:
+    """Show what asking SOURCE a question in SQL would cost, and how wrong the answer may be. Free; reads no row."""
+    from cloister.query.console import plan_of
+
+    check_price(spend, within)
+    with tempfile.TemporaryDirectory() as passing:  # a plan must not open an account that is there for good
+        place = ledger if (ledger / "ledger.db").exists() else Path(passing)
+        with open_dataset(ledger=place, **data) as dataset:
+            click.echo(str(plan_of(dataset, sql, spend, within, confidence)))

@@ -1,0 +1,40 @@
+"""`cloister schema`: write a first schema, and check one."""
+
+import click
+
+from cloister.data.schema import Schema
+
+__all__ = ["schema"]
+
+
+@click.group()
+def schema() -> None:
+    """Write down what is public about tables, and check it."""
+
+
+@schema.command("draft")
+@click.argument("file")
+def draft_command(file: str) -> None:
+    """Print a schema with blanks for FILE (CSV, Parquet, DuckDB, or a postgresql:// address). Reads no value."""
+    from cloister.data.draft import draft
+
+    click.echo(draft(file), nl=False)
+
+
+@schema.command("draft-as-owner")
+@click.argument("file")
+def draft_as_owner_command(file: str) -> None:
+    """Print a schema for FILE with bounds and categories taken from its VALUES, each marked to be confirmed."""
+    from cloister.data.draft import draft_as_owner
+
+    click.echo(draft_as_owner(file), nl=False)
+
+
+@schema.command("check")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+def check_command(file: str) -> None:
+    """List every problem of the schema in FILE, in order; none may be left."""
+    checked = Schema.load(file)
+    checked.check()
+    columns = sum(len(table.columns) for table in checked.tables.values())
+    click.echo(f"{file}: {len(checked.tables)} tables, {columns} columns, protects {checked.unit}. No problem found.")

@@ -1,0 +1,130 @@
+"""A first schema.yaml: from names and declared types for anybody, from values for the owner only."""
+
+import math
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from cloister.data.engines.engine import Engine
+from cloister.data.reader import CONFIRM, FILL_IN, plain, to_yaml
+from cloister.data.schema import Column, Table, Type
+from cloister.data.tables import open_engine
+from cloister.data.tongue import Family, family, tongue
+from cloister.data.views import read, view
+
+__all__ = ["draft", "draft_as_owner"]
+
+_TYPE: dict[str, Type] = {
+    "integer": "integer", "wide": "real", "float": "real", "text": "text", "boolean": "boolean",
+    "date": "date", "timestamp": "timestamp", "zoned": "timestamp",
+}  # fmt: skip
+_IN_TEXT: tuple[Type, ...] = ("integer", "real", "date", "timestamp")  # tried in this order on columns of text
+_FEW = 50
+
+
+def draft(source: object) -> str:
+    """A schema with blanks, from the names and declared types of a file or address.
+
+    Privacy: reads no value. Columns of a CSV file are text until somebody says otherwise.
+    """
+    return _drafted(source, "# Drafted from names and declared types; no value was read.\n", _blank)
+
+
+def draft_as_owner(source: object) -> str:
+    """A schema with bounds and categories suggested by the values, each marked for the owner to confirm.
+
+    Privacy: for the owner's eyes only. What it writes comes from the rows, and is public only once the owner says so:
+    `cloister schema check` refuses the schema until every mark is removed.
+    """
+    return _drafted(source, "# Drafted from VALUES: secret until you have confirmed each bound and category.\n", _seen)
+
+
+def _drafted(source: object, first_line: str, column: Any) -> str:
+    engine = open_engine(source)
+    try:
+        tables = {name: {"unit": FILL_IN, "columns": _columns(engine, name, column)} for name in engine.tables()}
+        left_out = [f"# Left out: {line}\n" for name in engine.tables() for line in _left_out(engine, name)]
+    finally:
+        engine.close()
+    help_text = (
+        f"# Replace or remove every '{FILL_IN}'. unit: row, or {{name: patient, max_rows: 8}}; in a table, unit: the\n"
+        "# column that names a patient (and remove it from columns), or instead public: true.\n"
+    )
+    return first_line + help_text + "".join(left_out) + to_yaml({"unit": FILL_IN, "tables": tables})
+
+
+def _families(engine: Engine, table: str) -> Iterator[tuple[str, str, Family | None]]:
+    say = tongue(engine.dialect)
+    for name, declared in engine.columns(table).items():
+        yield name, declared, family(declared, say)
+
+
+def _columns(engine: Engine, table: str, column: Any) -> dict[str, Any]:
+    return {
+        name: column(engine, table, name, found) for name, _, found in _families(engine, table) if found is not None
+    }
+
+
+def _left_out(engine: Engine, table: str) -> Iterator[str]:
+    for name, declared, found in _families(engine, table):
+        if found is None:
+            yield f"{table}.{name}, since {declared[:60]} is no type that can be read."
+
+
+def _blank(engine: Engine, table: str, name: str, found: Family) -> dict[str, Any]:
+    kind = _TYPE[found]
+    if kind == "boolean":
+        return {"type": kind}
+    return {"type": kind, "categories" if kind == "text" else "bounds": FILL_IN}
+
+
+def _seen(engine: Engine, table: str, name: str, found: Family) -> dict[str, Any]:
+    kind = _kind_of_text(engine, table, name) if found == "text" else _TYPE[found]
+    if kind == "boolean":
+        return {"type": kind}
+    x, rows = _column_of(engine, table, name, kind, found)
+    if kind == "text":
+        found_values = engine.run(f"SELECT DISTINCT {x} AS x {rows} LIMIT {_FEW + 2}").column("x").to_pylist()
+        values = sorted(value for value in found_values if value is not None)
+        return {"type": kind, "categories": values, "confirm": CONFIRM} if 0 < len(values) <= _FEW else {"type": kind}
+    # Infinities, and numbers that stand for them, would make bounds of no use.
+    usual = f" WHERE ABS({x}) < {10**18}" if kind in ("integer", "real") else ""
+    low, high = _one_row(engine, f"SELECT MIN({x}) AS a, MAX({x}) AS b {rows}{usual}")
+    if low is None:
+        return {"type": kind, "bounds": FILL_IN}
+    return {"type": kind, "bounds": plain(_outward(low, high)), "confirm": CONFIRM}
+
+
+def _column_of(engine: Engine, table: str, name: str, kind: Type, found: Family) -> tuple[str, str]:
+    """A column read as a type: its quoted name, and the FROM that holds it."""
+    alone = Table(table, {name: Column(name, kind)})
+    sql = view(alone, {name: found}, engine.place(table), engine.dialect).sql(engine.dialect)
+    say = tongue(engine.dialect)
+    return say.name(name), f"FROM ({sql}) AS {say.name(table)}"
+
+
+def _kind_of_text(engine: Engine, table: str, name: str) -> Type:
+    """The first type in which every value of a text column can be read."""
+    say, place = tongue(engine.dialect), engine.place(table)
+    counts = [f"COUNT({read(kind, 'text', name, say)}) AS {kind}s" for kind in ("text", *_IN_TEXT)]
+    said = f"{say.name(name)} IS NOT NULL AND NOT {say.is_like(say.trimmed(say.name(name)), '[nN][aA][nN]')}"
+    total, *parsed = _one_row(engine, f"SELECT {', '.join(counts)} FROM {place} WHERE {said}")  # noqa: S608
+    return next((kind for kind, count in zip(_IN_TEXT, parsed, strict=True) if count == total > 0), "text")
+
+
+def _one_row(engine: Engine, sql: str) -> list[Any]:
+    return list(engine.run(sql).to_pylist()[0].values())
+
+
+def _outward(low: Any, high: Any) -> tuple[Any, Any]:
+    """Round bounds that came from values: numbers to one digit of the larger, dates to whole years."""
+    if isinstance(low, datetime):
+        return datetime(low.year, 1, 1), datetime(high.year, 12, 31, 23, 59, 59)
+    if isinstance(low, date):
+        return date(low.year, 1, 1), date(high.year, 12, 31)
+    largest = max(abs(low), abs(high))
+    step = Decimal(10) ** (math.floor(math.log10(largest)) if largest else 0)
+    ends = math.floor(Decimal(low) / step) * step, math.ceil(Decimal(high) / step) * step
+    lower, upper = ends if ends[0] < ends[1] else (ends[0], ends[0] + step)
+    return (int(lower), int(upper)) if isinstance(low, int) else (float(lower), float(upper))

@@ -1,0 +1,177 @@
+"""DuckDB: the engine inside this process, over files, Arrow tables and DuckDB's own databases.
+
+It reads what it was given and nothing else: once the tables are there, files, extensions and settings are out of reach
+of any statement. What does not fit into memory is spilled to a folder that only this user can read and that goes away.
+"""
+
+import csv
+import gzip
+import io
+import shutil
+import tempfile
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from cloister.data.engines.engine import Dialect, failing_quietly
+from cloister.data.tongue import tongue
+from cloister.privacy.errors import BadSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DuckDB"]
+
+_SEAL = (
+    "SET enable_external_access = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET python_enable_replacements = false",
+    "SET lock_configuration = true",
+)
+# No line may fail and no guess may depend on rows: everything is text, short lines are filled up with NULL, lines that
+# are no text or endless are left out. One thread, because the parallel reader fails on line breaks between quotes.
+_CSV = (
+    "auto_detect = false, header = true, quote = '\"', escape = '\"', parallel = false, "
+    "ignore_errors = true, null_padding = true, strict_mode = false"
+)
+# Files of one folder may declare different types: a common one is found, and no value is cast to another file's type.
+_PARQUET = "union_by_name = true, hive_types_autocast = false, utf8_validation = 'replace'"
+
+
+class DuckDB:
+    """Tables in files and in memory, read by DuckDB.
+
+    Args:
+        memory_limit: how much memory it may use, such as "2GB"; by default DuckDB's own limit.
+        threads: on how many threads it runs; by default one a core.
+    """
+
+    dialect: ClassVar[Dialect] = "duckdb"
+
+    @failing_quietly("DuckDB")
+    def __init__(self, memory_limit: str | None = None, threads: int | None = None) -> None:
+        import duckdb
+
+        self._say = tongue("duckdb")
+        self._lock = threading.Lock()
+        self._names: list[str] = []
+        self._paths: list[str] = []
+        self._folders: list[str] = []
+        spill = tempfile.mkdtemp(prefix="cloister-")
+        self._clean_up = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
+        self._connection = duckdb.connect(":memory:")
+        self._connection.execute(f"SET temp_directory = {self._say.text(spill)}")
+        self._connection.execute("SET TimeZone = 'UTC'")
+        if memory_limit is not None:
+            self._connection.execute(f"SET memory_limit = {self._say.text(memory_limit)}")
+        if threads is not None:
+            self._connection.execute(f"SET threads = {int(threads)}")
+
+    def add_csv(self, name: str, path: Path) -> None:
+        """A CSV file. Its first line names the columns and shows the separator; all columns are text."""
+        separator, names = _header(path)
+        columns = ", ".join(f"{self._say.text(column)}: 'VARCHAR'" for column in names)
+        place, option = self._file(path), f"delim = {self._say.text(separator)}, columns = {{{columns}}}, {_CSV}"
+        self._add(name, f"SELECT * FROM read_csv({place}, {option})")  # noqa: S608
+
+    def add_parquet(self, name: str, path: Path) -> None:
+        """A Parquet file, or all Parquet files under a folder."""
+        place = self._file(path)
+        if path.is_dir():
+            place = self._say.text(f"{path.resolve()}/**/*.parquet")
+        self._add(name, f"SELECT * FROM read_parquet({place}, {_PARQUET})")  # noqa: S608
+
+    @failing_quietly("DuckDB")
+    def add_arrow(self, name: str, table: "pa.Table") -> None:
+        """An Arrow table, read where it lies."""
+        self._connection.register(name, table)
+        self._names.append(name)
+
+    @failing_quietly("DuckDB")
+    def attach(self, path: Path) -> None:
+        """Every table and view of a DuckDB file, opened for reading."""
+        self._connection.execute(f"ATTACH {self._file(path)} AS cloister_source (READ_ONLY)")
+        found = self._connection.execute(
+            "SELECT table_name FROM information_schema.tables "
+            "WHERE table_catalog = 'cloister_source' AND table_schema = 'main' ORDER BY ALL"
+        ).fetchall()
+        for (name,) in found:
+            self._add(name, f"SELECT * FROM cloister_source.main.{self._say.name(name)}")  # noqa: S608
+
+    @failing_quietly("DuckDB")
+    def seal(self) -> None:
+        """Put everything but the tables out of reach."""
+        for setting, places in (("allowed_paths", self._paths), ("allowed_directories", self._folders)):
+            self._connection.execute(f"SET {setting} = [{', '.join(map(self._say.text, places))}]")
+        for statement in _SEAL:
+            self._connection.execute(statement)
+
+    def _file(self, path: Path) -> str:
+        whole = str(path.resolve())
+        if any(sign in whole for sign in "*?[]{}"):
+            raise BadSource(f"{path} has a wildcard in its name, which DuckDB would follow. Rename it.")
+        (self._folders if path.is_dir() else self._paths).append(whole + "/" * path.is_dir())
+        return self._say.text(whole)
+
+    @failing_quietly("DuckDB")
+    def _add(self, name: str, query: str) -> None:
+        self._connection.execute(f"CREATE VIEW {self._say.name(name)} AS {query}")
+        self._names.append(name)
+
+    def tables(self) -> list[str]:
+        """The names of the tables it was given."""
+        return list(self._names)
+
+    @failing_quietly("DuckDB")
+    def columns(self, table: str) -> dict[str, str]:
+        """Names and declared types, from the files' metadata."""
+        if table not in self._names:
+            return {}
+        with self._lock:
+            rows = self._connection.execute(f"DESCRIBE {self._say.name(table)}").fetchall()
+        return {row[0]: row[1] for row in rows}
+
+    def place(self, table: str) -> str:
+        """The quoted name."""
+        return self._say.name(table)
+
+    @failing_quietly("DuckDB")
+    def run(self, sql: str) -> "pa.Table":
+        """Run one SELECT and return what it gives."""
+        from duckdb import StatementType
+
+        with self._lock:
+            kinds = [statement.type for statement in self._connection.extract_statements(sql)]
+            if kinds != [StatementType.SELECT]:
+                raise ValueError("only one SELECT is run at a time")
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(lambda: self._connection.sql(sql).to_arrow_table())
+                try:
+                    return answer.result()
+                except KeyboardInterrupt:  # DuckDB itself would only notice when it is done
+                    self._connection.interrupt()
+                    raise
+
+    def close(self) -> None:
+        """Close the connection; registered tables are let go, and what was spilled is removed."""
+        self._connection.close()
+        self._clean_up()
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    """The separator and the column names of a CSV file, from its first line alone."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            line = file.readline(2**20).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise BadSource(f"the first line of {path} is not readable text. Save the file as UTF-8 CSV.") from None
+    separator = max(",;\t|", key=line.count)
+    names = next(csv.reader(io.StringIO(line.replace("\r", "\n")), delimiter=separator), [])
+    if not all(names) or len({name.lower() for name in names}) < len(names) or not names:
+        raise BadSource(f"the first line of {path} must name every column, each differently. Correct it.")
+    return separator, names

@@ -1,0 +1,109 @@
+"""PostgreSQL: rows stay in the server; statements run in read-only transactions."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cloister.data.engines.engine import Dialect, failing_quietly
+from cloister.data.tongue import tongue
+from cloister.privacy.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Postgres"]
+
+_TABLES = (
+    "SELECT c.relname FROM pg_class c WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND pg_table_is_visible(c.oid) "
+    "AND c.relnamespace <> ALL (SELECT oid FROM pg_namespace WHERE nspname IN ('pg_catalog', 'information_schema')) "
+    "ORDER BY 1"
+)
+# A domain counts as the type it is made of, an enumeration as text.
+_COLUMNS = (
+    "SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) "
+    "ELSE format_type(a.atttypid, a.atttypmod) END FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+    "WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+)
+
+
+class Postgres:
+    """The tables on the search path of a PostgreSQL address.
+
+    Args:
+        address: postgresql://user@host/database; add ?options=-csearch_path%3Dclinic for tables in a schema.
+        timeout_s: after how many seconds the server gives a statement up.
+    """
+
+    dialect: ClassVar[Dialect] = "postgres"
+
+    def __init__(self, address: str, timeout_s: float | None = None) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtra("tables in PostgreSQL need psycopg. Run: pip install 'cloister[postgres]'") from None
+        self._connect: Callable[..., Any] = psycopg.connect
+        self._say, self._lock = tongue("postgres"), threading.Lock()
+        self._address, self._timeout_ms = address, 0 if timeout_s is None else max(1, round(1000 * timeout_s))
+        self._open()
+
+    @failing_quietly("PostgreSQL")
+    def _open(self) -> None:
+        self._connection = self._connect(self._address, autocommit=True)
+        self._connection.execute("SET client_encoding = 'UTF8'")
+        self._connection.execute("SET TIME ZONE 'UTC'")
+        self._connection.execute("SET standard_conforming_strings = on")
+        self._connection.execute(f"SET statement_timeout = {self._timeout_ms}")
+        self._connection.execute("SET default_transaction_read_only = on")
+
+    def _ask(self, sql: str, values: Sequence[str] | None = None) -> tuple[list[Any], list[tuple[Any, ...]]]:
+        if self._connection.closed:  # the server was restarted, perhaps
+            self._open()
+        with self._connection.transaction():
+            self._connection.execute("SET TRANSACTION READ ONLY")
+            # A prepared statement is one statement, and a percent sign in it is just that.
+            cursor = self._connection.execute(sql, values, prepare=True)
+            return list(cursor.description), cursor.fetchall()
+
+    @failing_quietly("PostgreSQL")
+    def tables(self) -> list[str]:
+        """Tables and views on the search path."""
+        with self._lock:
+            return [name for (name,) in self._ask(_TABLES)[1]]
+
+    @failing_quietly("PostgreSQL")
+    def columns(self, table: str) -> dict[str, str]:
+        """Names and declared types, from the catalogue."""
+        with self._lock:
+            return dict(self._ask(_COLUMNS, [self._say.name(table)])[1])
+
+    def place(self, table: str) -> str:
+        """The quoted name."""
+        return self._say.name(table)
+
+    @failing_quietly("PostgreSQL")
+    def run(self, sql: str) -> "pa.Table":
+        """Run one SELECT and return what it gives, each column in the Arrow type of its declared type."""
+        import pyarrow as pa
+
+        with self._lock:
+            described, rows = self._ask(sql)
+            columns = list(zip(*rows, strict=True)) if rows else [()] * len(described)
+            arrays = [pa.array(column, type=_arrow_type(item)) for item, column in zip(described, columns, strict=True)]
+            return pa.Table.from_arrays(arrays, names=[item.name for item in described])
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
+def _arrow_type(column: Any) -> "pa.DataType":
+    """From the server's type number, never from values. A numeric without a stated scale is a sum of integers."""
+    import pyarrow as pa
+
+    if column.type_code == 1700:
+        return pa.decimal128(column.precision or 38, column.scale or 0)
+    return {
+        16: pa.bool_(), 20: pa.int64(), 21: pa.int64(), 23: pa.int64(), 700: pa.float64(), 701: pa.float64(),
+        25: pa.string(), 1042: pa.string(), 1043: pa.string(), 19: pa.string(),
+        1082: pa.date32(), 1114: pa.timestamp("us"), 1184: pa.timestamp("us", "UTC"),
+    }[column.type_code]  # fmt: skip

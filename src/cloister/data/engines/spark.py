@@ -1,0 +1,89 @@
+"""Spark: rows stay on the cluster; statements run in the session they came with."""
+
+import itertools
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cloister.data.engines.engine import Dialect, failing_quietly
+from cloister.data.tongue import tongue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Spark"]
+
+_NUMBERS = itertools.count(1)
+_SETTINGS = {
+    "spark.sql.variable.substitute": "false",  # or '${env:HOME}' in a text constant would be replaced
+    "spark.sql.parser.escapedStringLiterals": "false",  # how our text constants are written
+}
+
+
+class Spark:
+    """Some DataFrames of one Spark session.
+
+    Two settings of the session (how text constants are read) are changed until `close`.
+
+    Args:
+        frames: the DataFrames, by table name.
+    """
+
+    dialect: ClassVar[Dialect] = "spark"
+
+    @failing_quietly("Spark")
+    def __init__(self, frames: Mapping[str, Any]) -> None:
+        self._say, self._lock = tongue("spark"), threading.Lock()
+        self._frames, number = dict(frames), next(_NUMBERS)
+        self._views = {name: f"cloister_{number}_{i}" for i, name in enumerate(self._frames)}
+        self._session = next(iter(self._frames.values())).sparkSession
+        self._before = {setting: self._session.conf.get(setting) for setting in _SETTINGS}
+        for setting, value in _SETTINGS.items():
+            self._session.conf.set(setting, value)
+        for name, frame in self._frames.items():
+            frame.createOrReplaceTempView(self._views[name])
+
+    def tables(self) -> list[str]:
+        """The names of the tables it was given."""
+        return list(self._frames)
+
+    @failing_quietly("Spark")
+    def columns(self, table: str) -> dict[str, str]:
+        """Names and declared types."""
+        return dict(self._frames[table].dtypes) if table in self._frames else {}
+
+    def place(self, table: str) -> str:
+        """The temporary view that stands for the table."""
+        return self._say.name(self._views[table])
+
+    @failing_quietly("Spark")
+    def run(self, sql: str) -> "pa.Table":
+        """Run one SELECT and return what it gives."""
+        with self._lock, _silent():
+            table: pa.Table = self._session.sql(sql).toArrow()
+            return table
+
+    @failing_quietly("Spark")
+    def close(self) -> None:
+        """Drop the temporary views and give the settings back; the session stays its owner's."""
+        for name in self._views.values():
+            self._session.catalog.dropTempView(name)
+        for setting, value in self._before.items():
+            self._session.conf.set(setting, value)
+
+
+class _silent:  # noqa: N801
+    """Keep PySpark's own logger from printing an error, rows and all, before we can catch it."""
+
+    def __enter__(self) -> None:
+        logging.getLogger("SQLQueryContextLogger").addFilter(_nothing)
+        logging.getLogger("DataFrameQueryContextLogger").addFilter(_nothing)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("SQLQueryContextLogger").removeFilter(_nothing)
+        logging.getLogger("DataFrameQueryContextLogger").removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False

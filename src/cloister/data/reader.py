@@ -1,0 +1,195 @@
+"""From schema.yaml to a Schema and back. Strict: an unknown word is a problem, and so is a word written twice."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import Any
+
+import yaml
+
+from cloister.data.schema import Bound, Column, ForeignKey, Schema, Table
+from cloister.privacy.errors import BadInput, BadSchema
+from cloister.privacy.number import rational
+from cloister.privacy.unit import ROW, Unit
+
+__all__ = ["CONFIRM", "FILL_IN", "plain", "read", "to_yaml", "written"]
+
+CONFIRM = "confirm that this is public"
+FILL_IN = "fill in"
+
+_WORDS = {
+    "schema": ("unit", "tables", "foreign_keys"),
+    "unit": ("name", "max_rows"),
+    "table": ("unit", "public", "rows", "max_rows", "columns"),
+    "column": ("type", "bounds", "categories", "nullable", "confirm"),
+}
+
+
+def read(source: str | Mapping[str, Any], unit: Unit | None = None) -> tuple[Schema, list[str]]:
+    """The schema, and the problems of its form; the problems of its content are the schema's to tell."""
+    raw = _parsed(source) if isinstance(source, str) else source
+    problems: list[str] = []
+    words = _words("schema", "schema", raw, problems)
+    protects = _unit(words.get("unit"), unit, problems)
+    tables = {
+        str(name): _table(str(name), given, problems)
+        for name, given in _mapping("tables", words.get("tables"), problems).items()
+    }
+    keys = words.get("foreign_keys") or []
+    if not isinstance(keys, list | tuple):
+        problems.append("foreign_keys: write a list such as [visits.ward -> wards.ward]")
+        keys = []
+    return Schema(tables, protects, tuple(_foreign_keys(keys, problems))), problems
+
+
+def written(schema: Schema) -> str:
+    """The schema as YAML."""
+    unit: Any = "row" if schema.unit == ROW else {"name": schema.unit.name, "max_rows": schema.unit.max_rows}
+    raw: dict[str, Any] = {"unit": unit, "tables": {name: _plain_table(table) for name, table in schema.tables.items()}}
+    if schema.foreign_keys:
+        raw["foreign_keys"] = [str(key) for key in schema.foreign_keys]
+    return to_yaml(raw)
+
+
+def to_yaml(raw: Mapping[str, Any]) -> str:
+    """Plain values as YAML in our layout."""
+    return str(yaml.safe_dump(raw, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110))
+
+
+def plain(bounds: tuple[Bound, Bound]) -> list[Any]:
+    """Bounds as YAML shows them best: timestamps as text."""
+    return [bound.isoformat(" ") if isinstance(bound, datetime) else bound for bound in bounds]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        twice = list(_written_twice(yaml.compose(text, yaml.SafeLoader)))
+        raw = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" near line {mark.line + 1}" if mark is not None else ""
+        raise BadSchema(f"the schema is not YAML{place}. See `cloister schema draft` for the form.") from None
+    if twice:
+        raise BadSchema(f"the schema says twice: {', '.join(twice)}. Keep one of each.")
+    return raw
+
+
+def _written_twice(node: Any) -> Iterator[str]:
+    """Keys that occur more than once in one mapping; YAML itself would silently keep the last."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if str(key.value) in seen:
+                yield f"{key.value} (line {key.start_mark.line + 1})"
+            seen.add(str(key.value))
+            yield from _written_twice(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _written_twice(value)
+
+
+def _mapping(place: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
+    if isinstance(raw, Mapping):
+        return raw
+    problems.append(f"{place}: needs names with something under each")
+    return {}
+
+
+def _words(kind: str, place: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
+    """The words of a part of the schema, all of which must be known and filled in."""
+    words = _mapping(place, raw, problems)
+    for word, value in words.items():
+        if word not in _WORDS[kind]:
+            problems.append(f"{place}: the word {word!r:.40} is unknown. Words here are {', '.join(_WORDS[kind])}")
+        elif kind != "schema" and (value == FILL_IN or (isinstance(value, list | tuple) and FILL_IN in value)):
+            problems.append(f"{place}: fill in {word}, or remove it")
+    return {word: value for word, value in words.items() if value != FILL_IN}
+
+
+def _unit(raw: Any, given: Unit | None, problems: list[str]) -> Unit:
+    stated = given
+    if raw == "row":
+        stated = ROW
+    elif raw is not None:
+        words = _words("unit", "unit", raw, problems)
+        try:
+            stated = Unit(words.get("name", ""), words.get("max_rows", 1))
+        except BadInput as error:
+            problems.append(f"unit: {str(error).rstrip('.')}")
+    elif given is None:
+        problems.append("unit: say whom to protect: row, or {name: patient, max_rows: 8}")
+    if given is not None and stated != given:
+        problems.append(f"unit: the schema protects {stated}, but {given} was asked for. Make them agree")
+    return stated or Unit("person")  # a stand-in: its absence is among the problems already
+
+
+def _table(name: str, raw: Any, problems: list[str]) -> Table:
+    words = _words("table", name, raw, problems)
+    public = _truth(f"{name}: public", words.get("public", False), problems)
+    columns = {
+        str(column): _column(name, str(column), given, problems)
+        for column, given in _mapping(f"{name}: columns", words.get("columns"), problems).items()
+    }
+    unit = words.get("unit")
+    return Table(name, columns, None if unit is None else str(unit), words.get("max_rows"), public, words.get("rows"))
+
+
+def _column(table: str, name: str, raw: Any, problems: list[str]) -> Column:
+    place = f"{table}.{name}"
+    words = _words("column", place, raw, problems)
+    kind, bounds, categories = words.get("type", "(none)"), words.get("bounds"), words.get("categories")
+    if isinstance(bounds, list | tuple):
+        bounds = tuple(_bound(kind, bound) for bound in bounds)
+    if isinstance(categories, list | tuple):
+        categories = tuple(categories)
+    nullable = _truth(f"{place}: nullable", words.get("nullable", True), problems)
+    confirmed = words.get("confirm", "confirmed") == "confirmed"
+    return Column(name, kind, bounds, categories, nullable, confirmed)
+
+
+def _bound(kind: object, raw: Any) -> Bound:
+    """A bound in the Python type of the column; what cannot be read stays as it is, for the schema to complain of."""
+    try:
+        if kind == "integer" and (whole := rational(raw)).denominator == 1:
+            return int(whole)
+        if kind == "real":
+            return float(rational(raw))
+        if kind == "date" and isinstance(raw, str):
+            return date.fromisoformat(raw)
+        if kind == "timestamp":
+            moment = datetime.fromisoformat(raw if isinstance(raw, str) else raw.isoformat())
+            return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    except (BadInput, ValueError, OverflowError, AttributeError):
+        pass
+    return raw  # type: ignore[no-any-return]
+
+
+def _truth(place: str, raw: Any, problems: list[str]) -> bool:
+    if not isinstance(raw, bool):
+        problems.append(f"{place}: write true or false")
+    return raw is True
+
+
+def _foreign_keys(raw: Any, problems: list[str]) -> Iterator[ForeignKey]:
+    for text in raw:
+        ends = [part.strip().partition(".") for part in str(text).split("->")]
+        if len(ends) == 2 and all(table and column for table, _, column in ends):
+            yield ForeignKey(ends[0][0], ends[0][2], ends[1][0], ends[1][2])
+        else:
+            problems.append(f"foreign_keys: write {text!r:.60} like visits.ward -> wards.ward")
+
+
+def _plain_table(table: Table) -> dict[str, Any]:
+    words = {"unit": table.unit, "public": table.public or None, "rows": table.rows, "max_rows": table.max_rows}
+    stated: dict[str, Any] = {word: value for word, value in words.items() if value is not None}
+    return stated | {"columns": {name: _plain_column(column) for name, column in table.columns.items()}}
+
+
+def _plain_column(column: Column) -> dict[str, Any]:
+    words = {
+        "type": column.type,
+        "bounds": None if column.bounds is None else plain(column.bounds),
+        "categories": None if column.categories is None else list(column.categories),
+        "nullable": None if column.nullable else False,
+        "confirm": None if column.confirmed else CONFIRM,
+    }
+    return {word: value for word, value in words.items() if value is not None}

@@ -1,0 +1,271 @@
+"""The schema: what is publicly known about the tables, written down by their owner.
+
+    unit: {name: patient, max_rows: 8}       # whom we protect; or  unit: row
+    tables:
+      visits:
+        unit: patient_id                     # the column that names a patient; it is not listed below
+        rows: 100000                         # optional: a public size, used to plan, never believed
+        columns:
+          ward: {type: text, categories: [cardiology, surgery]}
+          stay_days: {type: integer, bounds: [0, 60]}
+          admitted: {type: date, bounds: [2020-01-01, 2026-12-31], nullable: false}
+      wards:
+        public: true                         # nobody's secret: joined freely
+        columns:
+          ward: {type: text, categories: [cardiology, surgery]}
+    foreign_keys: [visits.ward -> wards.ward]
+
+Types are integer, real, text, boolean, date and timestamp (UTC). The schema is enforced, not believed: values outside
+the bounds are clipped, values outside the categories read as NULL, and a row with NULL where `nullable: false` is left
+out of every question that uses the column. So bounds and categories must be known without looking at the data. The word
+`confirm` marks a column whose bounds or categories were drafted from values; nothing is opened with such a schema until
+the owner has removed it.
+"""
+
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cloister.privacy.errors import BadSchema
+from cloister.privacy.unit import ROW, Unit
+
+__all__ = ["TYPES", "UNIT", "Bound", "Column", "ForeignKey", "Schema", "Table", "Type"]
+
+Type = Literal["integer", "real", "text", "boolean", "date", "timestamp"]
+Bound = int | float | date | datetime
+TYPES: tuple[Type, ...] = get_args(Type)
+UNIT = "_unit"  # what every view calls the column that names the unit
+
+# Symmetric, so that no negation overflows; finite, so that no sum is infinite.
+_LIMITS: Mapping[str, tuple[Bound, Bound]] = {
+    "integer": (-(2**63 - 1), 2**63 - 1),
+    "real": (-sys.float_info.max, sys.float_info.max),
+    "date": (date.min, date.max),
+    "timestamp": (datetime.min, datetime.max),
+}
+_PYTHON = {"integer": int, "real": float, "date": date, "timestamp": datetime, "text": str}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What is public about a column.
+
+    Attributes:
+        name: as the source spells it.
+        type: how its values are read, whatever type the source declares.
+        bounds: lower and upper limit of an integer, real, date or timestamp; values beyond are clipped.
+        categories: every text or integer that counts; other values read as NULL.
+        nullable: if False, rows in which the column reads as NULL are left out.
+        confirmed: False while bounds or categories drafted from values wait for the owner's word.
+    """
+
+    name: str
+    type: Type
+    bounds: tuple[Bound, Bound] | None = None
+    categories: tuple[str | int, ...] | None = None
+    nullable: bool = True
+    confirmed: bool = True
+
+    @property
+    def limits(self) -> tuple[Bound, Bound] | None:
+        """Between which values its view lies: its bounds, or the widest of its type; None for text and boolean."""
+        return self.bounds or _LIMITS.get(self.type)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the column, in the order in which it is written."""
+        if not _is_name(self.name) or self.name.lower() == UNIT:
+            yield f"needs a printable name other than {UNIT}"
+        if self.type not in TYPES:
+            yield f"has the type {self.type!r:.40}. Types are {', '.join(TYPES)}"
+            return
+        if self.bounds is not None and self.categories is not None:
+            yield "has bounds and categories. Keep one of them"
+        elif self.bounds is not None:
+            yield from self._bounds_problems(self.bounds)
+        elif self.categories is not None:
+            yield from self._categories_problems(self.categories)
+
+    def _bounds_problems(self, bounds: tuple[Bound, Bound]) -> Iterator[str]:
+        widest = _LIMITS.get(self.type)
+        if widest is None:
+            yield f"is {self.type} and takes no bounds. Remove them"
+        elif not _is_pair(bounds) or not all(_is_a(self.type, bound) for bound in bounds):
+            yield f"needs bounds: [lower, upper], each a finite {self.type}"
+        elif not widest[0] <= bounds[0] < bounds[1] <= widest[1]:  # type: ignore[operator]
+            yield f"needs a lower bound below the upper one, between {widest[0]} and {widest[1]}"
+
+    def _categories_problems(self, categories: tuple[str | int, ...]) -> Iterator[str]:
+        if self.type not in ("text", "integer"):
+            yield f"is {self.type} and takes no categories. Remove them"
+        elif not _is_list(categories) or not categories or not all(_is_category(self.type, one) for one in categories):
+            yield f"needs categories: [...], a list of {self.type}s (quote words like 'yes', 'no' and '007')"
+        elif len(set(categories)) < len(categories):
+            yield "lists a category twice. Keep one of each"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is public about a table.
+
+    Attributes:
+        name: as the source spells it.
+        columns: those that may be used, by name.
+        unit: the column that names the unit; None in a public table and where the unit is the row.
+        max_rows: how many rows of one unit count here, if fewer than the unit's own limit.
+        public: whether nothing in it is secret.
+        rows: a public size, for plans only.
+    """
+
+    name: str
+    columns: Mapping[str, Column]
+    unit: str | None = None
+    max_rows: int | None = None
+    public: bool = False
+    rows: int | None = None
+
+    def problems(self, unit: Unit) -> Iterator[str]:
+        """What is wrong with the table under this unit, in the order in which it is written."""
+        if not _is_name(self.name):
+            yield "needs a printable name"
+        if self.unit is not None and (self.public or unit == ROW):
+            yield f"names a unit column, but {'is public' if self.public else 'protects rows'}. Remove its unit"
+        elif self.unit is None and not self.public and unit != ROW:
+            yield f"needs unit: the column that names a {unit.name}; or public: true"
+        elif self.unit in self.columns:
+            yield f"lists its unit column {self.unit} among the columns. Remove it there: it names people"
+        for word, number in (("max_rows", self.max_rows), ("rows", self.rows)):
+            if number is not None and not (_is_a("integer", number) and number > 0):
+                yield f"needs a whole number above 0 for {word}"
+        if not self.columns:
+            yield "needs columns"
+        yield from _same_but_for_case([*self.columns, *([self.unit] if self.unit else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """That a column holds keys of another table. How many rows match is enforced where it matters, never believed."""
+
+    table: str
+    column: str
+    other_table: str
+    other_column: str
+
+    def __str__(self) -> str:
+        return f"{self.table}.{self.column} -> {self.other_table}.{self.other_column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The public facts about some tables under one unit. Privacy: everything in here is taken to be public."""
+
+    tables: Mapping[str, Table]
+    unit: Unit
+    foreign_keys: tuple[ForeignKey, ...] = ()
+
+    @staticmethod
+    def load(source: "str | os.PathLike[str] | Mapping[str, Any] | Schema", unit: Unit | None = None) -> "Schema":
+        """Read a schema from a file, from its text, or from the same as a dict.
+
+        Args:
+            unit: whom to protect, if the schema leaves that open; if it does not, the two must agree.
+
+        Raises:
+            BadSchema: with every problem, in order. Marks to confirm are left to `check`.
+        """
+        from cloister.data.reader import read
+
+        if isinstance(source, Schema):
+            return source
+        if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
+            path = Path(source)
+            if not path.is_file():
+                raise BadSchema(f"there is no schema file {path}. `cloister schema draft FILE` writes a first one.")
+            source = path.read_text(encoding="utf-8")
+        schema, problems = read(source, unit)
+        # A place whose form is wrong is not scolded for its content too.
+        misshapen = {problem.partition(":")[0] for problem in problems}
+        _refuse(problems + [one for one in schema.problems() if one.partition(":")[0] not in misshapen])
+        return schema
+
+    def dump(self) -> str:
+        """The schema as YAML that `load` reads back."""
+        from cloister.data.reader import written
+
+        return written(self)
+
+    def check(self) -> None:
+        """Refuse a schema with any problem, in order, or with a mark that its owner has still to confirm.
+
+        Raises:
+            BadSchema: with every problem.
+        """
+        waiting = [
+            f"{table.name}.{column.name}: confirm that its bounds or categories are public, and remove the mark"
+            for table in self.tables.values()
+            for column in table.columns.values()
+            if not column.confirmed
+        ]
+        _refuse([*self.problems(), *waiting])
+
+    def problems(self) -> list[str]:
+        """What is wrong, each with its place and the way out."""
+        found = [] if self.tables else ["tables: there is none"]
+        found += [f"tables: {problem}" for problem in _same_but_for_case(list(self.tables))]
+        for table in self.tables.values():
+            found += [f"{table.name}: {problem}" for problem in table.problems(self.unit)]
+            for column in table.columns.values():
+                found += [f"{table.name}.{column.name}: {problem}" for problem in column.problems()]
+        return found + [f"foreign key {key}: {problem}" for key in self.foreign_keys for problem in self._misses(key)]
+
+    def _misses(self, key: ForeignKey) -> Iterator[str]:
+        for name, column in ((key.table, key.column), (key.other_table, key.other_column)):
+            table = self.tables.get(name)
+            if table is None or not (column in table.columns or column == table.unit):
+                yield f"there is no column {name}.{column} in the schema"
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems, 1))
+        count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise BadSchema(f"the schema has {count}:{listed}\nCorrect it and run `cloister schema check FILE`.")
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= 200 and name.isprintable()
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2
+
+
+def _is_a(kind: str, value: object) -> bool:
+    """Whether a value has exactly the Python type of a column type: a bool is no integer, a datetime no date."""
+    return type(value) is _PYTHON[kind] and (not isinstance(value, float) or math.isfinite(value))
+
+
+def _is_category(kind: str, value: object) -> bool:
+    if isinstance(value, str):
+        # Empty text reads as NULL, so that CSV and the others agree; PostgreSQL has no NUL in text.
+        return (
+            kind == "text" and value != "" and "\0" not in value and value.encode("utf-8", "replace").decode() == value
+        )
+    return kind == "integer" and _is_a(kind, value) and -(2**63) < value < 2**63  # type: ignore[operator]
+
+
+def _same_but_for_case(names: Sequence[str]) -> Iterator[str]:
+    """Names that some engine would take for one."""
+    folded: dict[str, str] = {}
+    for name in names:
+        first = folded.setdefault(str(name).lower(), name)
+        if first != name:
+            yield f"the names {first} and {name} differ in case only. Rename one"

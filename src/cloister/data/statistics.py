@@ -1,0 +1,438 @@
+"""Bounded statistics: integer sums by group, computed where the rows live, with every person's part capped.
+
+Counts, sums, cross products, histograms, marginals and the leaves of quantile trees are all one thing: for each group,
+the sum over rows of a few integers within public limits. One statement computes them, in any engine, to the last digit.
+
+The cap on a person is a weight, not a choice of rows. A person with n > m rows has each of them counted m/n times (in
+units of 1/1024, rounded down): what choosing m rows at random would give on average, with less variance, without a
+secret, and the same in every engine. So one person adds at most m · max|value| to all groups together.
+
+    WITH rows AS (…), heavy AS (SELECT _unit, COUNT(*) AS n FROM rows GROUP BY _unit HAVING COUNT(*) > m)
+    SELECT key…, SUM(weight), SUM(weight * value)… FROM rows LEFT JOIN heavy USING (_unit) GROUP BY key…
+
+Privacy: nothing here is private yet. The sums are exact; noise must follow (privacy.measure). What these functions
+promise is the sensitivity they state, for adding or removing one unit.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from cloister.data.literals import as_double, literal
+from cloister.privacy.errors import BadBounds, BadSchema
+
+__all__ = ["WEIGHT", "DistinctPairs", "DistinctUnits", "GroupKey", "Sums", "Value", "grid_value", "whole_value"]
+
+WEIGHT = 1024  # a whole row, for people; their rows may count less
+UNIT = "_unit"
+_LARGEST = 2**51
+# Long lists of text are slow to search; groups that are not listed are left out afterwards anyway.
+_IN_LIST = 50
+
+
+class Engine(Protocol):
+    """Where rows live."""
+
+    @property
+    def dialect(self) -> str:
+        """The SQL it speaks."""
+
+    def run(self, sql: str) -> pa.Table:
+        """Run one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An integer for each row, within public limits; NULL adds nothing.
+
+    Attributes:
+        sql: the expression, over the columns of the rows.
+        low, high: its limits; `grid_value` and `whole_value` clip to them, so they hold whatever the expression gives.
+    """
+
+    sql: exp.Expression
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if self.low > self.high or max(abs(self.low), abs(self.high)) > _LARGEST:
+            raise BadBounds("a value needs low <= high, both within 51 bits. Use a coarser grid or narrower bounds.")
+
+    @property
+    def reach(self) -> int:
+        """The most that one row adds, either way."""
+        return max(abs(self.low), abs(self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """A public list of groups: the expression that names a row's group, and every value that counts."""
+
+    name: str
+    sql: exp.Expression
+    values: Sequence[Any]
+    type: str
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise BadSchema(f"group {self.name} has no values. List them in the schema or in the query.")
+
+
+def grid_value(sql: exp.Expression, low: float, high: float, exponent: int, centre: float = 0.0) -> Value:
+    """A real expression on the grid of multiples of 2^-exponent, measured from a public centre.
+
+    floor((x - centre) · 2^exponent + 1/2), clipped: rounding happens row by row, before anything is summed.
+    If the grid is coarser than 1, half a step is added first: a tiny x times the factor would underflow, which is an
+    error in PostgreSQL.
+    """
+    step = 2.0**exponent
+    ends = [math.floor((end - centre) * step + 0.5) for end in (low, high)]
+    # Clip first: what does not fit into 64 bits must not reach the cast, nor FLOOR, which in Spark is a cast too. All
+    # that follows is monotone, rounding included, so nothing lands beyond where the limits themselves land.
+    moved = _clipped(as_double(sql), literal(float(low)), literal(float(high)))
+    if centre:
+        moved = exp.Paren(this=exp.Sub(this=moved, expression=literal(centre)))
+    if step >= 1:
+        scaled: exp.Expression = exp.Add(this=exp.Mul(this=moved, expression=literal(step)), expression=literal(0.5))
+    else:
+        raised = exp.Paren(this=exp.Add(this=moved, expression=literal(0.5 / step)))
+        scaled = exp.Mul(this=raised, expression=literal(step))
+    return Value(_long(exp.Floor(this=scaled)), ends[0], ends[1])
+
+
+def whole_value(sql: exp.Expression, low: int, high: int) -> Value:
+    """An integer expression, clipped to its limits."""
+    return Value(_clipped(exp.Paren(this=sql.copy()), literal(low), literal(high)), low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """For each group, the number of rows and the sums of some values.
+
+    Attributes:
+        rows: FROM and WHERE: a query to which the projections are added; it gives `_unit` if there is a unit column.
+        keys: the groups; none asks for one total.
+        values: what is summed beside the number of rows.
+        max_rows: how many rows a unit counts for at most; None where the unit is the row.
+        copies: how often a row can occur in `rows`, where the unit is the row.
+    """
+
+    rows: exp.Select
+    keys: tuple[GroupKey, ...]
+    values: tuple[Value, ...]
+    max_rows: int | None
+    copies: int = 1
+
+    @property
+    def unit_weight(self) -> int:
+        """What a whole row counts: the numbers that come out are multiples of 1/unit_weight."""
+        return 1 if self.max_rows is None else WEIGHT
+
+    @property
+    def cells(self) -> int:
+        """How many groups there are."""
+        return math.prod(len(key.values) for key in self.keys)
+
+    def sensitivity(self, index: int | None = None) -> int:
+        """The most one unit changes the sums of value `index` (None: the number of rows), all groups together (L1).
+
+        The L2 norm reaches the same: all of a person's rows may be in one group.
+        """
+        reach = 1 if index is None else self.values[index].reach
+        return reach * self.unit_weight * (self.copies if self.max_rows is None else self.max_rows)
+
+    @lru_cache(maxsize=256)  # noqa: B019
+    def sql(self, dialect: str) -> str:
+        """The statement."""
+        keys = [exp.alias_(key.sql.copy(), f"k{i}", quoted=True) for i, key in enumerate(self.keys)]
+        values = [exp.alias_(value.sql.copy(), f"v{i}", quoted=True) for i, value in enumerate(self.values)]
+        rows = self.rows.copy().select(*keys, *values)
+        if not rows.expressions:  # a bare number of rows
+            rows = rows.select(exp.alias_(exp.Literal.number(1), "_row", quoted=True))
+        weight, source = self._weight()
+        sums = [exp.alias_(_total(weight, dialect), "n", quoted=True)]
+        for i in range(len(self.values)):
+            value: exp.Expression = exp.column(f"v{i}", quoted=True)
+            product = value if weight is None else exp.Mul(this=weight.copy(), expression=value)
+            sums.append(exp.alias_(_total(product, dialect), f"s{i}", quoted=True))
+        names = [exp.column(f"k{i}", quoted=True) for i in range(len(self.keys))]
+        query = exp.select(*names, *sums).from_(source)
+        if names:
+            query = query.group_by(*(name.copy() for name in names))
+        # Read twice rather than kept: a copy of all rows may not fit into memory. Spark never keeps one.
+        query = query.with_("_rows", as_=rows, materialized=None if dialect == "spark" else False)
+        if self.max_rows is not None:
+            query = query.with_("_heavy", as_=_heavy(self.max_rows))
+        return query.sql(dialect=dialect, identify=True)
+
+    def _weight(self) -> tuple[exp.Expression | None, exp.Expression]:
+        table = exp.to_table("_rows")
+        if self.max_rows is None:
+            return None, table
+        count = exp.column("_n", quoted=True)
+        part = exp.Cast(
+            this=exp.Floor(
+                this=exp.Div(
+                    this=literal(float(WEIGHT * self.max_rows)), expression=as_double(count), typed=False, safe=False
+                )
+            ),
+            to=exp.DataType.build("BIGINT"),
+        )
+        whole = exp.If(this=exp.Is(this=count.copy(), expression=exp.Null()), true=exp.Literal.number(WEIGHT))
+        weight = exp.Case(ifs=[whole], default=part)
+        joined = (
+            exp.select("*")
+            .from_(table)
+            .join(
+                exp.to_table("_heavy"),
+                on=exp.EQ(
+                    this=exp.column(UNIT, "_rows", quoted=True), expression=exp.column("_person", "_heavy", quoted=True)
+                ),
+                join_type="left",
+            )
+        )
+        return weight, exp.Subquery(this=joined, alias=exp.TableAlias(this=exp.to_identifier("_weighted", quoted=True)))
+
+    def run(self, engine: Engine) -> list[NDArray[Any]]:
+        """The numbers of rows and the sums, one array over all groups each, in the order of the keys' values.
+
+        Privacy: reads rows. The caller has charged for it.
+        """
+        names = ("n", *(f"s{i}" for i in range(len(self.values))))
+        return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, names)
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctUnits:
+    """For each group, how many units have a row in it. A unit in more than `max_groups` groups counts less in each."""
+
+    rows: exp.Select
+    keys: tuple[GroupKey, ...]
+    max_groups: int
+
+    def as_sums(self) -> Sums:
+        """The same as sums over one row per unit and group."""
+        keys = [exp.alias_(key.sql.copy(), f"d{i}", quoted=True) for i, key in enumerate(self.keys)]
+        inner = self.rows.copy().select(*keys)
+        pairs = exp.select(
+            exp.column(UNIT, quoted=True), *(exp.column(f"d{i}", quoted=True) for i in range(len(self.keys)))
+        )
+        pairs = pairs.distinct().from_(
+            exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("_in", quoted=True)))
+        )
+        for i, key in enumerate(self.keys):
+            if len(key.values) <= _IN_LIST:
+                pairs = pairs.where(_listed(exp.column(f"d{i}", quoted=True), key.values))
+        outer = exp.select(exp.column(UNIT, quoted=True)).from_(
+            exp.Subquery(this=pairs, alias=exp.TableAlias(this=exp.to_identifier("_pairs", quoted=True)))
+        )
+        renamed = tuple(
+            GroupKey(key.name, exp.column(f"d{i}", quoted=True), key.values, key.type)
+            for i, key in enumerate(self.keys)
+        )
+        return Sums(outer, renamed, (), self.max_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctPairs:
+    """For each group, how many different values a column has; or, without groups, how many units have each value.
+
+    Weights cannot help here: a value is present or not. So a unit with more than `most` different (group, value) pairs
+    keeps that many, chosen by a keyed hash of the pair: the choice depends on nobody else's rows, and stays the same.
+
+    Attributes:
+        rows, keys: as in `Sums`.
+        value: the column.
+        most: pairs a unit keeps; None where the unit is the row.
+        secret: keys the hash, so that nobody can arrange rows to be chosen.
+    """
+
+    rows: exp.Select
+    keys: tuple[GroupKey, ...]
+    value: exp.Expression
+    most: int | None
+    secret: str
+    copies: int = 1
+
+    unit_weight = 1
+    values: tuple[Value, ...] = ()
+
+    @property
+    def max_rows(self) -> int | None:
+        """How many pairs a unit counts for."""
+        return self.most
+
+    @property
+    def cells(self) -> int:
+        """How many groups there are."""
+        return math.prod(len(key.values) for key in self.keys)
+
+    def sensitivity(self, index: int | None = None) -> int:
+        """The most one unit changes the numbers, all groups together."""
+        return self.copies if self.most is None else self.most
+
+    def sql(self, dialect: str) -> str:
+        """The number of different values of each group."""
+        query, names = self._kept(dialect)
+        count = exp.Count(this=exp.Distinct(expressions=[exp.column("x", quoted=True)]))
+        query = exp.select(*names, exp.alias_(_long(count), "n", quoted=True)).from_(query)
+        if names:
+            query = query.group_by(*(name.copy() for name in names))
+        return query.sql(dialect=dialect, identify=True)
+
+    def units_sql(self, dialect: str) -> str:
+        """The values themselves, with the number of units that have each. Private: a rare value names a person."""
+        query, _ = self._kept(dialect)
+        counted = exp.select(
+            exp.column("x", quoted=True), exp.alias_(_long(exp.Count(this=exp.Star())), "n", quoted=True)
+        )
+        return counted.from_(query).group_by(exp.column("x", quoted=True)).sql(dialect=dialect, identify=True)
+
+    def _kept(self, dialect: str) -> tuple[exp.Expression, list[exp.Expression]]:
+        names: list[exp.Expression] = [exp.column(f"k{i}", quoted=True) for i in range(len(self.keys))]
+        shown = [exp.alias_(key.sql.copy(), f"k{i}", quoted=True) for i, key in enumerate(self.keys)]
+        rows = self.rows.copy().select(*shown, exp.alias_(self.value.copy(), "x", quoted=True))
+        known = exp.Not(this=exp.Is(this=exp.column("x", quoted=True), expression=exp.Null()))
+        if self.most is None:
+            inner = exp.select(*names, exp.column("x", quoted=True)).from_(_named(rows, "_in")).where(known)
+            return _named(self._listed(inner), "_pairs"), names
+        unit = exp.column(UNIT, quoted=True)
+        pairs = (
+            exp.select(unit, *names, exp.column("x", quoted=True)).distinct().from_(_named(rows, "_in")).where(known)
+        )
+        text = exp.DataType.build("TEXT")
+        parts = [exp.Cast(this=one.copy(), to=text.copy()) for one in (*names, exp.column("x", quoted=True))]
+        joined: exp.Expression = exp.Literal.string(self.secret)
+        for part in parts:
+            filled = exp.Coalesce(this=part, expressions=[exp.Literal.string("~")])
+            joined = exp.DPipe(this=joined, expression=exp.DPipe(this=exp.Literal.string("|"), expression=filled))
+        place = exp.Window(
+            this=exp.RowNumber(),
+            partition_by=[unit.copy()],
+            order=exp.Order(
+                expressions=[exp.Ordered(this=exp.MD5(this=joined)), *(exp.Ordered(this=one.copy()) for one in names)]
+            ),
+        )
+        numbered = exp.select(*names, exp.column("x", quoted=True), exp.alias_(place, "_place", quoted=True))
+        numbered = numbered.from_(_named(self._listed(pairs), "_pairs"))
+        kept = exp.select(*names, exp.column("x", quoted=True)).from_(_named(numbered, "_numbered"))
+        kept = kept.where(exp.LTE(this=exp.column("_place", quoted=True), expression=exp.Literal.number(self.most)))
+        return _named(kept, "_kept"), names
+
+    def _listed(self, query: exp.Select) -> exp.Select:
+        for i, key in enumerate(self.keys):
+            if len(key.values) <= _IN_LIST:
+                query = query.where(_listed(exp.column(f"k{i}", quoted=True), key.values))
+        return query
+
+    def run(self, engine: Engine) -> list[NDArray[Any]]:
+        """The number of different values of every group.
+
+        Privacy: reads rows. The caller has charged for it.
+        """
+        return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, ("n",))
+
+
+def _spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequence[str]) -> list[NDArray[Any]]:
+    """Columns of a result, one entry for each group in the order of the keys' values; groups without rows are zero."""
+    place, known = np.zeros(table.num_rows, dtype=np.int64), np.ones(table.num_rows, dtype=bool)
+    for i, key in enumerate(keys):
+        code, found = _codes(table.column(f"k{i}"), key)
+        place = place * len(key.values) + code
+        known &= found
+    answers = []
+    for name in names:
+        numbers = integers(table.column(name))[known]
+        answer = np.zeros(cells, dtype=numbers.dtype)
+        answer[place[known]] = numbers
+        answers.append(answer)
+    return answers
+
+
+def _named(query: exp.Query, name: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+
+
+def _long(sql: exp.Expression) -> exp.Expression:
+    return exp.Cast(this=sql, to=exp.DataType.build("BIGINT"))
+
+
+def integers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """A column of exact sums as int64, or as Python integers if one is beyond; NULL is zero."""
+    array = pc.fill_null(column, pa.scalar(0, column.type)).combine_chunks()
+    if not pa.types.is_decimal(array.type):
+        return np.asarray(array.cast(pa.int64()).to_numpy(zero_copy_only=False))
+    if array.type.scale == 0 and array.type.bit_width == 128:
+        # 128-bit integers, little end first: if the upper half only repeats the sign, the lower half is the number.
+        halves = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
+        low, high = halves[0::2], halves[1::2]
+        if (high == low >> np.int64(63)).all():
+            return low.copy()
+    return np.array([int(one) for one in array.to_pylist()], dtype=object)
+
+
+def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The place of each value in the key's list, and whether it is in it."""
+    if isinstance(key.values, range) and key.values.step == 1:
+        known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
+        place = np.asarray(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)) - key.values.start
+        inside = known & (place >= 0) & (place < len(key.values))
+        return np.where(inside, place, 0), inside
+    kinds = {
+        "integer": pa.int64(),
+        "text": pa.string(),
+        "boolean": pa.bool_(),
+        "date": pa.date32(),
+        "real": pa.float64(),
+    }
+    listed = pa.array(list(key.values), type=kinds[key.type])
+    place = pc.index_in(column.cast(kinds[key.type]), value_set=listed)
+    found = np.asarray(pc.is_valid(place).to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64), found
+
+
+def _heavy(max_rows: int) -> exp.Select:
+    return (
+        exp.select(
+            exp.alias_(exp.column(UNIT, quoted=True), "_person", quoted=True),
+            exp.alias_(exp.Count(this=exp.Star()), "_n", quoted=True),
+        )
+        .from_(exp.to_table("_rows"))
+        .group_by(exp.column(UNIT, quoted=True))
+        .having(exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(max_rows)))
+    )
+
+
+def _total(summed: exp.Expression | None, dialect: str) -> exp.Expression:
+    """An exact sum; of nothing given, the number of rows."""
+    if summed is None:
+        return _long(exp.Count(this=exp.Star()))
+    wide = exp.DataType.build("DECIMAL(38, 0)")
+    # DuckDB and PostgreSQL sum 64-bit integers in more than 64 bits; Spark must be told to.
+    inner = exp.Cast(this=summed.copy(), to=wide) if dialect == "spark" else summed.copy()
+    return exp.Cast(this=exp.Sum(this=inner), to=wide.copy())
+
+
+def _listed(column: exp.Expression, values: Sequence[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    test: Any = exp.In(this=column, expressions=[literal(value) for value in known]) if known else exp.false()
+    if None in values:
+        test = exp.or_(test, exp.Is(this=column.copy(), expression=exp.Null()))
+    return test
+
+
+def _clipped(sql: exp.Expression, low: exp.Expression, high: exp.Expression) -> exp.Expression:
+    """NULL stays NULL; NaN, which every engine sorts above all numbers, becomes the upper limit.
+
+    DuckDB passes rows on as they are where all of a batch are inside; LEAST and GREATEST cost it twice as much.
+    """
+    below, above = exp.LT(this=sql.copy(), expression=low.copy()), exp.GT(this=sql.copy(), expression=high.copy())
+    return exp.Case(ifs=[exp.If(this=below, true=low), exp.If(this=above, true=high)], default=sql.copy())

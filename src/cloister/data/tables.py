@@ -1,0 +1,263 @@
+"""Tables: a source of rows and the schema that says what is public about them, opened together.
+
+    tables = open_tables("visits.parquet", Schema.load("visits.yaml"))
+    tables.view("visits")           # what a statement may read, as SQL
+    tables.engine.run(...)          # where it runs
+
+Everything about the source that could be wrong is found here, from names and declared types alone.
+"""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from cloister.data.engines.engine import Engine
+from cloister.data.schema import Schema, Table
+from cloister.data.tongue import Family, family, tongue
+from cloister.data.views import readable, unit_families, view
+from cloister.privacy.errors import BadSchema, BadSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Tables", "open_engine", "open_tables"]
+
+_CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_DUCKDB = (".duckdb", ".ddb", ".db")
+_FRAMES = ("pyarrow", "pandas", "polars", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Tables in an engine, behind their canonical views.
+
+    Attributes:
+        engine: where the rows are.
+        schema: what is public.
+        unit_as_text: whether ids are text in every view, or BIGINT in every view.
+    """
+
+    engine: Engine
+    schema: Schema
+    unit_as_text: bool
+    _families: Mapping[str, Mapping[str, Family]] = field(repr=False)
+
+    def view(self, table: str, columns: Collection[str] | None = None) -> exp.Select:
+        """The canonical view of a table: its columns, its unit column if it has one, and that again as `_unit`.
+
+        Args:
+            columns: those that are needed, which makes the statement shorter; by default all. A row with NULL in one of
+                them that may not be NULL is left out.
+        """
+        known = self.schema.tables[table]
+        kept = {name: column for name, column in known.columns.items() if columns is None or name in columns}
+        families, place = self._families[table], self.engine.place(table)
+        return view(replace(known, columns=kept), families, place, self.engine.dialect, self.unit_as_text)
+
+    def close(self) -> None:
+        """Let go of the source."""
+        self.engine.close()
+
+
+def open_tables(
+    source: object,
+    schema: Schema,
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    timeout_s: float | None = None,
+) -> Tables:
+    """Open a source under its schema. No row is read.
+
+    Args:
+        source: a CSV file, a Parquet file or folder, an Arrow table, a pandas or polars frame, a Spark DataFrame; a
+            dict from table name to any of these; a DuckDB file, a postgresql:// address or a Spark session, in which
+            the schema's tables are found by name.
+        memory_limit, threads: for DuckDB. timeout_s: for PostgreSQL.
+
+    Raises:
+        BadSchema: if the schema has a problem, or the source lacks a table or column, or declares a type from which a
+            column cannot be read; all are listed.
+        BadSource: if the source cannot be opened at all.
+    """
+    schema.check()
+    engine = open_engine(source, schema, memory_limit, threads, timeout_s)
+    say, problems = tongue(engine.dialect), list[str]()
+    families: dict[str, dict[str, Family]] = {}
+    for table in schema.tables.values():
+        declared = engine.columns(table.name)
+        families[table.name] = {
+            name: found for name, kind in declared.items() if (found := family(kind, say)) is not None
+        }
+        problems += _mismatches(table, declared, families[table.name])
+    if problems:
+        engine.close()
+        listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems, 1))
+        raise BadSchema(f"the schema does not fit the source:{listed}")
+    private = [table for table in schema.tables.values() if table.unit is not None]
+    as_text = any(families[table.name][table.unit or ""] == "text" for table in private)
+    return Tables(engine, schema, as_text, families)
+
+
+def _mismatches(table: Table, declared: Mapping[str, str], families: Mapping[str, Family]) -> list[str]:
+    if not declared:
+        return [f"there is no table {table.name} in the source"]
+    wanted = {column.name: (column.type, readable(column.type)) for column in table.columns.values()}
+    if table.unit is not None:
+        wanted = {table.unit: ("unit", unit_families()), **wanted}  # type: ignore[dict-item]
+    found = []
+    for name, (kind, possible) in wanted.items():
+        if name not in declared:
+            found.append(f"there is no column {table.name}.{name} in the source")
+        elif families.get(name) not in possible:
+            found.append(f"{table.name}.{name} is declared {declared[name]:.60}, which cannot be read as {kind}")
+    return found
+
+
+def open_engine(
+    source: object,
+    schema: Schema | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    timeout_s: float | None = None,
+) -> Engine:
+    """The engine that holds a source; without a schema, for a look at names and declared types."""
+    if _is_address(source):
+        from cloister.data.engines.postgres import Postgres
+
+        return Postgres(str(source), timeout_s)
+    if _home(source) == "pyspark" and hasattr(source, "catalog"):
+        source = _session_tables(source, schema)
+    named = source if isinstance(source, Mapping) else {_only_name(source, schema): source}
+    spark = [_home(one) == "pyspark" for one in named.values()]
+    if not named or any(spark) != all(spark):
+        raise BadSource("a dict names one or more tables, all in Spark or none of them. Save the others to Parquet.")
+    if all(spark):
+        from cloister.data.engines.spark import Spark
+
+        return Spark(named)
+    return _duckdb(named, schema, memory_limit, threads)
+
+
+def _is_address(source: object) -> bool:
+    return isinstance(source, str) and source.startswith(("postgresql://", "postgres://"))
+
+
+def _home(source: object) -> str:
+    """The package an object comes from; asked by name, so that none has to be imported."""
+    return type(source).__module__.partition(".")[0]
+
+
+def _session_tables(session: Any, schema: Schema | None) -> dict[str, Any]:
+    if schema is None:
+        raise BadSource("a Spark session holds too many tables to choose from. Give the DataFrames by name.")
+    say = tongue("spark")
+    return {
+        name: session.table(say.name(name)) for name in schema.tables if session.catalog.tableExists(say.name(name))
+    }
+
+
+def _only_name(source: object, schema: Schema | None) -> str:
+    """What the one table of a source is called: as in the schema, or like its file."""
+    if _is_database(source) or schema is None:
+        return Path(source).name.partition(".")[0] if isinstance(source, str | os.PathLike) else "table"
+    if len(schema.tables) != 1:
+        raise BadSource(
+            f"the schema has {len(schema.tables)} tables and the source one. Open a dict: {{'visits': 'visits.csv'}}."
+        )
+    return next(iter(schema.tables))
+
+
+def _is_database(source: object) -> bool:
+    return isinstance(source, str | os.PathLike) and str(source).lower().endswith(_DUCKDB)
+
+
+def _duckdb(named: Mapping[str, object], schema: Schema | None, memory: str | None, threads: int | None) -> Engine:
+    from cloister.data.engines.duckdb import DuckDB
+
+    engine = DuckDB(memory, threads)
+    try:
+        for name, one in named.items():
+            if _home(one) in _FRAMES:
+                table = None if schema is None else schema.tables.get(name)
+                engine.add_arrow(name, _arrow(one, table))
+            elif isinstance(one, str | os.PathLike):
+                _add_file(engine, name, Path(one))
+            else:
+                raise BadSource(f"a {type(one).__name__} cannot be opened. See `help(cloister.data.open_tables)`.")
+        engine.seal()
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _add_file(engine: Any, name: str, path: Path) -> None:
+    if not path.exists():
+        raise BadSource(f"there is no file {path}. Check the path.")
+    ending = path.name.lower()
+    if ending.endswith(_CSV) and path.is_file():
+        engine.add_csv(name, path)
+    elif ending.endswith((".parquet", ".pq")) or path.is_dir():
+        engine.add_parquet(name, path)
+    elif _is_database(path):
+        engine.attach(path)
+    else:
+        endings = ", ".join((*_CSV, ".parquet", *_DUCKDB))
+        raise BadSource(f"what {path} holds cannot be told from its name. Name it with one of {endings}.")
+
+
+def _arrow(frame: Any, table: Table | None) -> "pa.Table":
+    """A frame as Arrow, without copying its numbers; only the columns that the schema names."""
+    import pyarrow as pa
+
+    if isinstance(frame, pa.Table):
+        given = {name: frame.column(name) for name in _wanted(frame.column_names, table)}
+    elif _home(frame) == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns"):
+        given = {name: pa.chunked_array(frame.get_column(name).to_arrow()) for name in _wanted(frame.columns, table)}
+    elif _home(frame) == "pandas" and hasattr(frame, "columns"):
+        given = {name: _from_pandas(frame[name]) for name in _wanted(list(frame.columns), table)}
+    else:
+        raise BadSource(f"a {type(frame).__name__} is no table. Give a pandas or polars DataFrame or an Arrow table.")
+    return pa.table({name: _valid(column) for name, column in given.items()})
+
+
+def _wanted(names: Sequence[str], table: Table | None) -> list[str]:
+    return [name for name in names if table is None or name in table.columns or name == table.unit]
+
+
+def _from_pandas(series: Any) -> Any:
+    """A column of objects has no declared type; it becomes text, so that its type cannot depend on its values."""
+    import pyarrow as pa
+
+    if series.dtype == object:
+        missing = series.isna()
+        return pa.array([None if gone else str(one) for one, gone in zip(series, missing, strict=True)], pa.string())
+    return pa.array(series)
+
+
+def _valid(column: Any) -> Any:
+    """Text whose bytes are no UTF-8, which would stop DuckDB, becomes NULL; so does a column of nothing but NULL."""
+    import pyarrow as pa
+
+    column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    if pa.types.is_null(column.type):  # frames infer this type from values, so it must not decide what can be read
+        return column.cast(pa.string())
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array(map(_text, column.cast(pa.large_binary()).to_pylist()), pa.string())
+    return column
+
+
+def _text(raw: bytes | None) -> str | None:
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        return None

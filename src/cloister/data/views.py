@@ -1,0 +1,306 @@
+"""Canonical views: every table as its schema says it is, whatever the cells hold.
+
+A view is total: no cell makes it fail. Text that does not read as the column's type, NaN, a number that should be whole
+and is not, a value outside the categories: NULL. Numbers and dates beyond the bounds, infinities, numbers too large for
+the type: the nearer bound. Empty text: NULL, so that CSV files and databases agree. Rows without a unit are left out.
+So no error, no type and no interval depends on a value, and the three engines give the same rows to the last bit.
+
+Two steps, one inside the other: *read* turns the declared type into BIGINT, DOUBLE, BOOLEAN, text, DATE or TIMESTAMP
+(numbers that do not fit become the largest that does); *clip* applies bounds and categories. Numbers in text have at
+most 60 digits on either side of the point and an exponent of three; dates are written 2026-01-31, timestamps
+2026-01-31 12:30:59.999999, with a T between and a Z behind if you like.
+
+Privacy: a view is built from the schema and the declared types, never from rows, and each of its rows comes from one
+row of the table. People are told apart by their ids as the engine reads them, exact to the last character.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+
+from cloister.data.schema import UNIT, Column, Table
+from cloister.data.tongue import Family, Tongue, tongue
+
+__all__ = ["read", "readable", "unit_families", "view"]
+
+_NUMBER = "[+-]?([0-9]{1,60}([.][0-9]{0,60})?|[.][0-9]{1,60})([eE][+-]?[0-9]{1,3})?"
+_WHOLE = "[+-]?[0-9]{1,60}([.]0{0,60})?"
+_PLUS_INFINITY = "[+]?[iI][nN][fF]([iI][nN][iI][tT][yY])?"
+_MINUS_INFINITY = "[-][iI][nN][fF]([iI][nN][iI][tT][yY])?"
+_TRUE = "[tT]([rR][uU][eE])?|[yY]([eE][sS])?|1"
+_FALSE = "[fF]([aA][lL][sS][eE])?|[nN][oO]?|0"
+_DAY = "[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_MOMENT = _DAY + "([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?)?Z?"
+
+_MOST, _LEAST = 2**63 - 1, -(2**63 - 1)  # -2**63 would be a wider type in SQL text
+_TWO_63 = float(2**63)
+_TINY = 1e-300  # text closer to zero is zero: PostgreSQL refuses to round it
+
+
+# Reading: (type in the schema, family of the declared type) -> SQL
+
+
+def _numeric_from_postgres(x: str, say: Tongue) -> str:
+    """An exact number as DOUBLE, where too large or too small is an error: made to fit first."""
+    largest = f"CAST('{float.fromhex('0x1.fffffffffffffp+1023')!r}' AS NUMERIC)"
+    return (
+        f"CASE WHEN {x} = CAST('NaN' AS NUMERIC) THEN NULL"
+        f" WHEN {x} > {largest} THEN {say.infinity()} WHEN {x} < -{largest} THEN {say.infinity('-')}"
+        f" WHEN ABS({x}) < CAST('{_TINY!r}' AS NUMERIC) THEN CAST('0' AS {say.double})"
+        f" ELSE CAST({x} AS {say.double}) END"
+    )
+
+
+def _double(x: str, say: Tongue) -> str:
+    return f"CAST({x} AS {say.double})"
+
+
+def _double_from_wide(x: str, say: Tongue) -> str:
+    if say.dialect == "postgres":
+        return _numeric_from_postgres(x, say)
+    # DuckDB divides by a power of ten, which rounds twice; through text it is rounded once, like the others do.
+    return say.safe(f"CAST({x} AS VARCHAR)", say.double) if say.dialect == "duckdb" else _double(x, say)
+
+
+def _double_from_text(x: str, say: Tongue) -> str:
+    t = say.trimmed(x)
+    if say.dialect == "postgres":
+        number = _numeric_from_postgres(f"CAST({t} AS NUMERIC)", say)
+    else:
+        parsed, tiny = say.safe(t, say.double), say.constant(_TINY)
+        number = f"CASE WHEN ABS({parsed}) < {tiny} THEN {say.constant(0.0)} ELSE {parsed} END"
+    return (
+        f"CASE WHEN {say.is_like(t, _NUMBER)} THEN {number}"
+        f" WHEN {say.is_like(t, _PLUS_INFINITY)} THEN {say.infinity()}"
+        f" WHEN {say.is_like(t, _MINUS_INFINITY)} THEN {say.infinity('-')} END"
+    )
+
+
+def _whole(x: str, say: Tongue) -> str:
+    return f"CAST({x} AS BIGINT)"
+
+
+def _whole_from_float(x: str, say: Tongue) -> str:
+    real, cast = _double(x, say), say.safe(_double(x, say), "BIGINT")
+    return (
+        f"CASE WHEN {real} < {say.constant(-_TWO_63)} THEN {say.constant(_LEAST)}"
+        f" WHEN {real} < {say.constant(_TWO_63)} THEN CASE WHEN CAST({cast} AS {say.double}) = {real} THEN {cast} END"
+        f" WHEN {real} <= {say.infinity()} THEN {say.constant(_MOST)} END"
+    )
+
+
+def _whole_from_wide(x: str, say: Tongue) -> str:
+    if say.dialect == "duckdb":  # comparing a wide decimal with its floor may overflow; its text never does
+        return _whole_from_text(f"CAST({x} AS VARCHAR)", say)
+    if say.dialect == "postgres":
+        return (
+            f"CASE WHEN {x} <> FLOOR({x}) OR {x} = CAST('NaN' AS NUMERIC) THEN NULL"
+            f" WHEN {x} < {say.constant(_LEAST)} THEN {say.constant(_LEAST)}"
+            f" WHEN {x} <= {say.constant(_MOST)} THEN CAST({x} AS BIGINT)"
+            f" WHEN {x} > {say.constant(_MOST)} THEN {say.constant(_MOST)} END"
+        )
+    overflow = f"CASE WHEN {x} < 0 THEN {say.constant(_LEAST)} ELSE {say.constant(_MOST)} END"
+    return f"CASE WHEN {x} = FLOOR({x}) THEN COALESCE({say.safe(x, 'BIGINT')}, {overflow}) END"
+
+
+def _whole_from_text(x: str, say: Tongue) -> str:
+    t = say.trimmed(x)
+    if say.dialect == "postgres":
+        number = _whole_from_wide(f"CAST({t} AS NUMERIC)", say)
+    else:
+        overflow = f"CASE WHEN {t} LIKE '-%' THEN {say.constant(_LEAST)} ELSE {say.constant(_MOST)} END"
+        digits = f"SPLIT_PART({t}, '.', 1)"
+        number = f"COALESCE({say.safe(digits, 'BIGINT')}, {overflow})"
+    return (
+        f"CASE WHEN {say.is_like(t, _WHOLE)} THEN {number}"
+        f" WHEN {say.is_like(t, _PLUS_INFINITY)} THEN {say.constant(_MOST)}"
+        f" WHEN {say.is_like(t, _MINUS_INFINITY)} THEN {say.constant(_LEAST)} END"
+    )
+
+
+def _as_it_is(x: str, say: Tongue) -> str:
+    return x
+
+
+def _truth_from_whole(x: str, say: Tongue) -> str:
+    return f"CASE WHEN {x} = 1 THEN TRUE WHEN {x} = 0 THEN FALSE END"
+
+
+def _truth_from_text(x: str, say: Tongue) -> str:
+    t = say.trimmed(x)
+    return f"CASE WHEN {say.is_like(t, _TRUE)} THEN TRUE WHEN {say.is_like(t, _FALSE)} THEN FALSE END"
+
+
+def _text(x: str, say: Tongue) -> str:
+    # In PostgreSQL by bytes, like the others: a collation of the table could hold different texts for equal.
+    plain = f"CAST({x} AS {say.string})" + (' COLLATE "C"' if say.dialect == "postgres" else "")
+    return f"NULLIF({plain}, '')"
+
+
+def _text_from_truth(x: str, say: Tongue) -> str:
+    return f"CASE WHEN {x} THEN 'true' WHEN NOT {x} THEN 'false' END"
+
+
+def _day_from_moment(x: str, say: Tongue) -> str:
+    return f"CAST({_moment(x, say)} AS DATE)"
+
+
+def _day_from_zoned(x: str, say: Tongue) -> str:
+    return f"CAST({_moment_from_zoned(x, say)} AS DATE)"
+
+
+def _day_from_text(x: str, say: Tongue) -> str:
+    t = say.trimmed(x)
+    return f"CASE WHEN {say.is_like(t, _DAY)} THEN {_day_of(t, say)} END"
+
+
+def _day_of(t: str, say: Tongue) -> str:
+    """The date at the beginning of a text of the right form; NULL for 30 February."""
+    head = f"SUBSTRING({t}, 1, 10)"
+    if say.dialect != "postgres":
+        return say.safe(head, "DATE")
+    year, month, day = (f"CAST(SUBSTRING({t}, {start}, {length}) AS INT)" for start, length in ((1, 4), (6, 2), (9, 2)))
+    found = f"(MAKE_DATE({year}, {month}, 1) + ({day} - 1))"
+    return f"CASE WHEN EXTRACT(MONTH FROM {found}) = {month} THEN {found} END"
+
+
+def _moment(x: str, say: Tongue) -> str:
+    return say.safe(x, say.moment)
+
+
+def _moment_from_zoned(x: str, say: Tongue) -> str:
+    if say.dialect == "duckdb":
+        return say.safe(x, say.moment)  # the engine's session is set to UTC
+    if say.dialect == "postgres":
+        return f"({x} AT TIME ZONE 'UTC')"
+    # A Spark session may be set to any zone, so count from 1970 instead.
+    return f"DATE_ADD(MICROSECOND, UNIX_MICROS({x}), CAST('1970-01-01 00:00:00' AS {say.moment}))"
+
+
+def _moment_from_day(x: str, say: Tongue) -> str:
+    return say.safe(_clipped(x, date.min, date.max, say), say.moment)
+
+
+def _moment_from_text(x: str, say: Tongue) -> str:
+    t = say.trimmed(x)
+    if say.dialect == "postgres":
+        clock = f"COALESCE(NULLIF({say.trimmed(f'SUBSTRING({t}, 12)', 'Z')}, ''), '00:00')"
+        found = f"({_day_of(t, say)} + CAST({clock} AS TIME))"
+    else:
+        found = say.safe(say.trimmed(t, "Z"), say.moment)
+    return f"CASE WHEN {say.is_like(t, _MOMENT)} THEN {found} END"
+
+
+_READ: Mapping[str, Mapping[str, Callable[[str, Tongue], str]]] = {
+    "integer": {
+        "integer": _whole, "float": _whole_from_float, "wide": _whole_from_wide, "text": _whole_from_text,
+    },
+    "real": {"integer": _double, "float": _double, "wide": _double_from_wide, "text": _double_from_text},
+    "boolean": {"boolean": _as_it_is, "integer": _truth_from_whole, "text": _truth_from_text},
+    "text": {"text": _text, "integer": _text, "boolean": _text_from_truth},
+    "date": {
+        "date": _as_it_is, "timestamp": _day_from_moment, "zoned": _day_from_zoned, "text": _day_from_text,
+    },
+    "timestamp": {
+        "timestamp": _moment, "zoned": _moment_from_zoned, "date": _moment_from_day, "text": _moment_from_text,
+    },
+}  # fmt: skip
+
+
+def readable(kind: str) -> tuple[str, ...]:
+    """The families of declared types from which a column of this type can be read."""
+    return tuple(_READ[kind])
+
+
+def read(kind: str, declared: Family, name: str, say: Tongue) -> str:
+    """A column of the table as its type, not yet clipped."""
+    return _READ[kind][declared](say.name(name), say)
+
+
+# Clipping
+
+
+def _clipped(x: str, low: object, high: object, say: Tongue) -> str:
+    """NULL stays NULL; NaN, which every engine sorts above infinity, becomes NULL."""
+    lower, upper = say.constant(low), say.constant(high)
+    if not isinstance(high, float):
+        return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {upper} ELSE {x} END"
+    beyond = f"CASE WHEN {x} <= {say.infinity()} THEN {upper} END"
+    return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {beyond} ELSE {x} END"
+
+
+def _clip(column: Column, say: Tongue) -> str:
+    x = say.name(column.name)
+    if column.categories is not None:
+        listed = ", ".join(map(say.constant, column.categories))
+        if say.dialect == "duckdb" and column.type == "text":
+            # Looked up once for each entry of a dictionary: with 200 categories a hundred times as fast as IN.
+            return f"CAST(TRY_CAST({x} AS ENUM({listed})) AS VARCHAR)"
+        return f"CASE WHEN {x} IN ({listed}) THEN {x} END"
+    return x if column.limits is None else _clipped(x, *column.limits, say)
+
+
+# The view
+
+
+def unit_families() -> tuple[str, ...]:
+    """The families of declared types that can name a unit."""
+    return ("integer", "wide", "float", "text")
+
+
+def _unit(declared: Family, name: str, as_text: bool, say: Tongue) -> str:
+    """The id: one person, one value, in all tables. So numbers that are not whole, or do not fit, name nobody."""
+    if declared == "text":
+        return _text(say.name(name), say)
+    whole = read("integer", declared, name, say)
+    if declared != "integer":
+        fits = f"{whole} > {say.constant(_LEAST)} AND {whole} < {say.constant(_MOST)}"
+        whole = f"CASE WHEN {fits} THEN {whole} END"
+    return _text(whole, say) if as_text else whole
+
+
+def view(
+    table: Table, declared: Mapping[str, Family], place: str, dialect: str, unit_as_text: bool = False
+) -> exp.Select:
+    """The canonical view of a table: its columns, its unit column, and the unit once more as `_unit`.
+
+    Args:
+        declared: the family of each column's declared type.
+        place: the table in the engine, as quoted SQL.
+        unit_as_text: whether ids are compared as text, because some table of the schema has them as text.
+    """
+    say = tongue(dialect)
+    columns = list(table.columns.values())
+    inner = [f"{read(one.type, declared[one.name], one.name, say)} AS {say.name(one.name)}" for one in columns]
+    outer = [f"{_clip(column, say)} AS {say.name(column.name)}" for column in columns]
+    present = [column.name for column in columns if not column.nullable]
+    if table.unit is not None:
+        unit = say.name(table.unit)
+        inner.append(f"{_unit(declared[table.unit], table.unit, unit_as_text, say)} AS {unit}")
+        outer += [unit, f"{unit} AS {say.name(UNIT)}"]
+        present.append(table.unit)
+    if not outer:  # rows without columns, to be counted
+        inner = outer = [f"1 AS {say.name('_row')}"]
+    alias = say.name(table.name)
+    sql = f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {place}) AS {alias}"  # noqa: S608
+    return _parsed(_without_null(sql, present, alias, say), dialect)
+
+
+def _without_null(sql: str, present: Sequence[str], alias: str, say: Tongue) -> str:
+    if not present:
+        return sql
+    return f"SELECT * FROM ({sql}) AS {alias} WHERE " + " AND ".join(f"{say.name(one)} IS NOT NULL" for one in present)  # noqa: S608
+
+
+def _parsed(sql: str, dialect: str) -> exp.Select:
+    return _tree(sql, dialect).copy()
+
+
+@lru_cache(maxsize=256)  # the same few views are asked for with every question, and parsing takes milliseconds
+def _tree(sql: str, dialect: str) -> exp.Select:
+    select = sqlglot.parse_one(sql, dialect=dialect)
+    assert isinstance(select, exp.Select)
+    return select

@@ -1,0 +1,334 @@
+"""A dataset: tables, what is public about them, whom they protect, and the account that pays for every answer.
+
+ds = cl.open("visits.parquet", schema="visits.yaml", budget=cl.epsilon(2, delta=1e-7))
+plan = ds.plan("SELECT ward, AVG(stay_days) FROM visits GROUP BY ward", spend=cl.rho("0.01"))
+print(plan)              # what it costs, what error to expect, the SQL the engine will run
+answer = ds.run(plan)    # a Release: a table with error bars
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from sqlglot import exp
+
+from cloister.data.literals import literal
+from cloister.data.schema import Schema
+from cloister.data.schema import Table as TableFacts
+from cloister.data.tables import Tables, open_tables
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import BadLoss, BadProbability, BadSchema
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.measure import measure
+from cloister.privacy.mechanisms import Mechanism
+from cloister.privacy.noise import Source
+from cloister.privacy.number import Number, rational
+from cloister.privacy.release import Release
+from cloister.privacy.unit import Unit
+from cloister.query.accuracy import cheapest
+from cloister.query.answer import Answer
+from cloister.query.arrange import check_arrangement
+from cloister.query.builder import Builder
+from cloister.query.find import found_range, key_finder, keys_in, range_counts, range_finder
+from cloister.query.plan import Measurement, Plan, make_plan
+from cloister.query.question import Question, ask
+from cloister.query.record import Record
+from cloister.query.rows import UNIT, Rows
+from cloister.query.run import run_plan
+from cloister.query.term import Term
+
+__all__ = ["Dataset", "open"]
+
+
+def open(  # noqa: A001
+    source: object,
+    *,
+    schema: Schema | Mapping[str, Any] | str | os.PathLike[str],
+    budget: Loss,
+    unit: Unit | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    version: str = "",
+    **engine: Any,
+) -> "Dataset":
+    """Open tables for private questions. No row is read.
+
+    Args:
+        source: a CSV or Parquet file, a folder of Parquet, a DuckDB file, an Arrow table, a pandas or polars frame, a
+            Spark DataFrame or session, a postgresql:// address, or a dict from table name to any of these.
+        schema: the public facts: a `Schema`, a path to `schema.yaml`, or its content.
+        budget: what all answers together may cost.
+        unit: whom we protect, if the schema does not say (or says otherwise).
+        ledger: the ledger, or a folder for it; `.cloister` beside the work unless given.
+        name: of the account; the first table's name unless given.
+        version: the owner's name for this state of the data; it enters receipts, and answers are reused only within it.
+        engine: `memory_limit`, `threads`, `timeout_s`.
+
+    Privacy: every answer is charged to one account before a row is read; the total stays within the budget.
+    """
+    facts = schema if isinstance(schema, Schema) else Schema.load(schema)
+    if unit is not None:
+        facts = replace(facts, unit=unit)
+    tables = open_tables(source, facts, **engine)
+    folder = None if isinstance(ledger, Ledger) else Path(ledger or ".cloister")
+    book = ledger if isinstance(ledger, Ledger) else Ledger.in_folder(ledger or ".cloister")
+    account = book.open_account(name or next(iter(facts.tables)), budget)
+    record = None if folder is None else folder / f"{account.rules.key.replace('/', '_')}.record"
+    return Dataset(tables, account, version, record)
+
+
+class Dataset:
+    """Private answers from tables that nobody sees."""
+
+    def __init__(
+        self, tables: Tables, account: Account, version: str = "", record: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.tables = tables
+        self.account = account
+        self.version = version
+        self._record = Record(version, record)
+        self._found: dict[tuple[str, str], Term] = {}
+        # The same for this owner and account every time, and known to nobody else.
+        self._secret = fingerprint(account.book.key.sign(f"cloister pairs {account.rules.key}".encode()))[:32]
+
+    @property
+    def schema(self) -> Schema:
+        """What is public."""
+        return self.tables.schema
+
+    @property
+    def unit(self) -> Unit:
+        """Whom we protect."""
+        return self.schema.unit
+
+    @property
+    def left(self) -> Loss:
+        """What can still be spent."""
+        return self.account.left
+
+    def plan(
+        self,
+        sql: "str | Builder",
+        *,
+        spend: Loss | None = None,
+        within: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> Plan:
+        """What asking would cost and how wrong the answer may be. Costs nothing and reads nothing.
+
+        Args:
+            sql: the question.
+            spend: what it may cost; or
+            within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found.
+            confidence: of the intervals.
+        """
+        question = ask(str(sql), self._table)
+        check_arrangement(question)
+        share = float(rational(confidence, "confidence"))
+        if not 0 < share < 1:  # here, not after the charge
+            raise BadProbability(f"confidence must lie strictly between 0 and 1, got {share:g}. Write '0.95'.")
+        if (spend is None) == (within is None):
+            raise BadLoss(
+                "say what the answer may cost (spend=rho('0.01')) or how wrong it may be (within=5), one of them."
+            )
+        if spend is None:
+            assert within is not None
+            pure = self.account.kind == "pure"
+            return cheapest(lambda loss: self._plan(question, loss, share), float(rational(within, "within")), pure)
+        plan = self._plan(question, spend, share)
+        self.account.price(plan.spend)  # a pure account cannot pay in rho: say so before anything is asked
+        return plan
+
+    def run(self, plan: Plan, *, source: Source | None = None) -> Answer:
+        """Carry a plan out: charge, look, add noise.
+
+        Privacy: the plan's loss. Nothing, if everything it needs was released before.
+        """
+        again = self._plan(plan.question, plan.spend, plan.confidence)  # the record may have grown since
+        return run_plan(
+            again,
+            self.tables.engine,
+            self.account,
+            version=self.version,
+            source=source,
+            record=self._record.values,
+            keep=self._record.keep,
+        )
+
+    def sql(self, text: str, *, spend: Loss, confidence: Number = "0.95", source: Source | None = None) -> Answer:
+        """Plan and run at once."""
+        return self.run(self.plan(text, spend=spend, confidence=confidence), source=source)
+
+    def find_keys(self, column: str, *, spend: Loss, source: Source | None = None) -> Release:
+        """Find the values of a column that enough people share, and group by them from now on.
+
+        Args:
+            column: `table.column`, or `column` if there is one private table.
+            spend: with a delta, such as `epsilon("0.5", delta="1e-8")`.
+            source: where random bits come from.
+
+        Privacy: the spend; see `query.find.Thresholded`. Values that few people have stay hidden.
+        """
+        table, name, rows, term = self._column(column)
+        mechanism = key_finder(spend, self.unit, rows.by_row, rows.copies)
+        found = measure(
+            lambda: keys_in(rows, term, self.unit, self._secret, self.tables.engine),
+            mechanism,
+            account=self.account,
+            request=f"find_keys({column})",
+            unit=self.unit,
+            data_version=self.version,
+            source=source,
+        )
+        self._found[table, name] = replace(term, values=tuple(value for value, _ in found.value), nullable=False)
+        return replace(found, value=[value for value, _ in found.value])
+
+    def find_bounds(self, column: str, *, spend: Loss, source: Source | None = None) -> Release:
+        """Find a range, between powers of two, that holds nearly all of a column, and clip to it from now on.
+
+        Privacy: the spend, for a noisy histogram over public bins; the rest is post-processing.
+        """
+        table, name, rows, term = self._column(column)
+        sums = range_counts(rows, term, self.unit)
+        mechanism = range_finder(spend, sums)
+        counts = measure(
+            lambda: sums.run(self.tables.engine)[0],
+            mechanism,
+            account=self.account,
+            request=f"find_bounds({column})",
+            unit=self.unit,
+            data_version=self.version,
+            source=source,
+        )
+        found = found_range(counts.value, mechanism)
+        self._found[table, name] = replace(term, low=found.low, high=found.high)
+        return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
+
+    def where(self, condition: str) -> Builder:
+        """The same questions, built in Python: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
+        return self.table().where(condition)
+
+    def table(self, name: str | None = None) -> Builder:
+        """Begin a question about a table; the only private one unless named."""
+        private = [one.name for one in self.schema.tables.values() if not one.public]
+        if name is None and len(private) != 1:
+            raise BadSchema(f"say which table: {', '.join(private)}.")
+        return Builder(self, name or private[0])
+
+    def group_by(self, *columns: str) -> Builder:
+        """Begin a question with its groups."""
+        return self.table().group_by(*columns)
+
+    def close(self) -> None:
+        """Let go of the source."""
+        self.tables.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Dataset {', '.join(self.schema.tables)}; protects {self.unit}; {self.left} left>"
+
+    def _plan(self, question: Question, spend: Loss, confidence: float) -> Plan:
+        hint = max((table.rows or 0 for table in self.schema.tables.values() if not table.public), default=0)
+        return make_plan(
+            question,
+            spend,
+            self.unit,
+            dialect=self.tables.engine.dialect,
+            confidence=confidence,
+            size_hint=hint or None,
+            known=self._known,
+            secret=self._secret,
+        )
+
+    def _known(self, one: Measurement) -> tuple[Mechanism, ...] | None:
+        return self._record.mechanisms(one)
+
+    def _table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
+        found = next((one for one in self.schema.tables.values() if one.name.lower() == name.lower()), None)
+        if found is None:
+            return None
+        needed = None if used is None else [column for column in found.columns if column.lower() in used]
+        view = self.tables.view(found.name, needed)
+        view.meta["table"] = found.name  # how a record knows the same statistic, whichever columns the view shows
+        rows = base_rows(found, view, needed, unit_type="text" if self.tables.unit_as_text else "integer")
+        learned = {column: term for (table, column), term in self._found.items() if table == found.name}
+        return clipped_to(rows, learned) if learned else rows
+
+    def _column(self, column: str) -> tuple[str, str, Rows, Term]:
+        """A column's table, name, relation and term."""
+        table, _, name = column.rpartition(".")
+        table = table or self.table().table
+        rows = self._table(table)
+        if rows is None or name not in rows.columns:
+            raise BadSchema(f"there is no column {column}. Write table.column, as in the schema.")
+        term = replace(rows.columns[name], sql=exp.column(name, "_source", quoted=True))
+        inner = exp.select().from_(
+            exp.Subquery(this=rows.sql, alias=exp.TableAlias(this=exp.to_identifier("_source", quoted=True)))
+        )
+        if not rows.by_row:
+            inner = inner.select(exp.alias_(exp.column(UNIT, "_source", quoted=True), UNIT, quoted=True))
+        return table, name, replace(rows, sql=inner), term
+
+
+def base_rows(
+    table: TableFacts, view: exp.Select, needed: Collection[str] | None = None, unit_type: str = "text"
+) -> Rows:
+    """A table of the schema as a relation: its canonical view, and what is public of its columns."""
+    columns = {name: _term(column) for name, column in table.columns.items() if needed is None or name in needed}
+    if table.unit is not None and not table.public:
+        person = Term(exp.column(table.unit, quoted=True), unit_type, nullable=False, unit=True)
+        columns = {table.unit: person, **columns}
+    names = (*(() if table.unit is None else (table.unit,)), *table.columns)
+    return Rows(view, columns, not table.public, not table.public and table.unit is None, names=names)
+
+
+def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
+    """A relation whose columns are read within what was found about them."""
+    shown: list[exp.Expression] = []
+    columns = dict(rows.columns)
+    for name, term in rows.columns.items():
+        column: Any = exp.column(name, quoted=True)
+        if name in learned:
+            found = learned[name]
+            columns[name] = replace(found, sql=term.sql)
+            if found.low is not None and found.high is not None:
+                # A whole column stays whole: powers of two of at least one, or nothing.
+                ends = [literal(int(end) if term.type == "integer" else float(end)) for end in (found.low, found.high)]
+                clip = exp.Case(
+                    ifs=[
+                        exp.If(this=exp.LT(this=column, expression=ends[0]), true=ends[0].copy()),
+                        exp.If(this=exp.GT(this=column.copy(), expression=ends[1]), true=ends[1].copy()),
+                    ],
+                    default=column.copy(),
+                )
+                column = exp.alias_(clip, name, quoted=True)
+        shown.append(column)
+    if not rows.by_row:
+        shown.append(exp.column(UNIT, quoted=True))
+    view = exp.Subquery(this=rows.sql, alias=exp.TableAlias(this=exp.to_identifier("_view", quoted=True)))
+    return replace(rows, sql=exp.select(*shown).from_(view), columns=columns)
+
+
+def _term(column: Any) -> Term:
+    low, high = column.bounds or (None, None)
+    if column.type == "integer" and column.categories:
+        low, high = min(column.categories), max(column.categories)
+    if column.type in ("date", "timestamp") and low is not None and high is not None:
+        low, high = low.toordinal(), high.toordinal()
+    numeric = column.type in ("integer", "real", "date", "timestamp")
+    return Term(
+        exp.column(column.name, quoted=True),
+        column.type,
+        float(low) if numeric and low is not None else None,
+        float(high) if numeric and high is not None else None,
+        tuple(column.categories) if column.categories is not None else None,
+        nullable=column.nullable,
+    )

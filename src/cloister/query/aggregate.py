@@ -1,0 +1,211 @@
+"""The aggregate functions: what each needs, and how its answer is estimated. One table, no ladder."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from cloister.privacy.errors import QueryRefused
+from cloister.query import estimate
+from cloister.query.estimate import Estimate
+from cloister.query.need import Need, need_known, need_people, need_rows, need_sum, need_tree, need_values, need_vote
+from cloister.query.term import Scope, Term, compile_term, shown
+
+__all__ = ["Aggregate", "compile_aggregate", "is_aggregate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate of a question.
+
+    Attributes:
+        text: as the analyst wrote it.
+        needs: the statistics behind it.
+        estimate: from those statistics, noisy, to the answer.
+        whole: whether the answer is a whole number.
+        expected: from the margins of the needs and a public number of rows, how far off the answer may be; None if that
+            cannot be told beforehand.
+        clipped: what clipping may have changed, in words.
+    """
+
+    text: str
+    needs: tuple[Need, ...]
+    estimate: Callable[..., Estimate]
+    whole: bool = False
+    expected: Callable[[Sequence[float], float | None], float | None] = lambda _margins, _rows: None
+    clipped: str = ""
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    """Whether a node is an aggregate call, offered or not."""
+    return isinstance(node, exp.AggFunc | exp.WithinGroup) or (
+        isinstance(node, exp.Anonymous) and node.name.lower() in ("quantile",)
+    )
+
+
+def compile_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
+    """The aggregate an analyst wrote, or a refusal that names what would work."""
+    rule = _RULES.get(type(node))
+    if rule is None:
+        offered = "COUNT, SUM, AVG, VARIANCE, STDDEV, MIN, MAX, MEDIAN, QUANTILE, PERCENTILE_CONT and MODE"
+        raise QueryRefused(f"{shown(node)[:60]} is not offered. The aggregates are {offered}.")
+    return rule(node, scope)
+
+
+def _count(node: exp.Count, scope: Scope) -> Aggregate:
+    text, inner = _text(node), node.this
+    if node.expressions:
+        raise QueryRefused("COUNT takes one thing: COUNT(*), COUNT(x) or COUNT(DISTINCT x).")
+    if isinstance(inner, exp.Star):
+        return Aggregate(text, (need_rows(),), estimate.count, whole=True, expected=_as_it_is)
+    if isinstance(inner, exp.Distinct):
+        return _count_distinct(inner, scope, text)
+    return Aggregate(
+        text, (need_known(compile_term(inner, scope), _text(inner)),), estimate.count, whole=True, expected=_as_it_is
+    )
+
+
+def _count_distinct(node: exp.Distinct, scope: Scope, text: str) -> Aggregate:
+    terms = [compile_term(one, scope) for one in node.expressions]
+    if len(terms) == 1 and terms[0].unit:
+        return Aggregate(text, (need_people(),), estimate.count, whole=True, expected=_as_it_is)
+    if len(terms) != 1:
+        raise QueryRefused(f"{text}: COUNT(DISTINCT …) takes one column.")
+    return Aggregate(
+        text, (need_values(terms[0], _text(node.expressions[0])),), estimate.count, whole=True, expected=_as_it_is
+    )
+
+
+def _sum(node: exp.Sum, scope: Scope) -> Aggregate:
+    term, text = _number(node.this, scope)
+    whole, clipped = term.type == "integer", _clipping(term, text)
+    return Aggregate(_text(node), (need_sum(term, text),), estimate.total, whole, _as_it_is, clipped)
+
+
+def _average(node: exp.Avg, scope: Scope) -> Aggregate:
+    term, text = _number(node.this, scope)
+    low, high = _limits(term)
+    centre = (low + high) / 2
+    needs = (need_sum(term, text, centre), need_known(term, text))
+    expected = _of_mean((high - low) / 2)
+    return Aggregate(
+        _text(node), needs, estimate.mean(centre, low, high), expected=expected, clipped=_clipping(term, text)
+    )
+
+
+def _spread(*, sample: bool, root: bool) -> Callable[[Any, Scope], Aggregate]:
+    def rule(node: exp.Expression, scope: Scope) -> Aggregate:
+        term, text = _number(node.this, scope)
+        low, high = _limits(term)
+        centre = (low + high) / 2
+        needs = (need_sum(term, text, centre, squares=True), need_sum(term, text, centre), need_known(term, text))
+        formula = estimate.variance(centre, (high - low) / 2, sample=sample)
+        if root:
+            return Aggregate(_text(node), needs, estimate.deviation(formula), clipped=_clipping(term, text))
+        expected = _of_variance((high - low) / 2)
+        return Aggregate(_text(node), needs, formula, expected=expected, clipped=_clipping(term, text))
+
+    return rule
+
+
+def _quantile(node: exp.Expression, scope: Scope, share: exp.Expression, of: exp.Expression) -> Aggregate:
+    term, text = _number(of, scope)
+    where = compile_term(share, scope)
+    if where.low is None or where.low != where.high or not 0 <= where.low <= 1:
+        raise QueryRefused("a quantile needs a constant between 0 and 1, such as QUANTILE(age, 0.9).")
+    tree = need_tree(term, text)
+    return Aggregate(_text(node), (tree,), estimate.quantile(where.low), clipped=_clipping(term, text))
+
+
+def _median(node: exp.Median, scope: Scope) -> Aggregate:
+    return _quantile(node, scope, exp.Literal.number("0.5"), node.this)
+
+
+def _quantile_call(node: exp.Quantile, scope: Scope) -> Aggregate:
+    return _quantile(node, scope, node.args["quantile"], node.this)
+
+
+def _within_group(node: exp.WithinGroup, scope: Scope) -> Aggregate:
+    inner, order = node.this, node.expression.expressions
+    if not isinstance(inner, exp.PercentileCont | exp.PercentileDisc) or len(order) != 1 or order[0].args.get("desc"):
+        raise QueryRefused("write PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x).")
+    return _quantile(node, scope, inner.this, order[0].this)
+
+
+def _extreme(*, largest: bool) -> Callable[[Any, Scope], Aggregate]:
+    def rule(node: exp.Expression, scope: Scope) -> Aggregate:
+        term, text = _number(node.this, scope)
+        return Aggregate(
+            _text(node), (need_tree(term, text),), estimate.extreme(largest=largest), clipped=_clipping(term, text)
+        )
+
+    return rule
+
+
+def _mode(node: exp.Mode, scope: Scope) -> Aggregate:
+    term = compile_term(node.this, scope)
+    return Aggregate(_text(node), (need_vote(term, _text(node.this)),), lambda chosen, _confidence: Estimate(chosen))
+
+
+def _as_it_is(margins: Sequence[float], rows: float | None) -> float:
+    return margins[0]
+
+
+def _of_mean(half: float) -> Callable[[Sequence[float], float | None], float | None]:
+    """A mean lies within half of the centre, so an error in the count moves it by at most half as much, each."""
+    return lambda margins, rows: None if rows is None else (margins[0] + half * margins[1]) / rows
+
+
+def _of_variance(half: float) -> Callable[[Sequence[float], float | None], float | None]:
+    def expected(margins: Sequence[float], rows: float | None) -> float | None:
+        if rows is None:
+            return None
+        squares, sums, counts = margins
+        return (squares + half**2 * counts + 2 * half * (sums + half * counts)) / rows
+
+    return expected
+
+
+def _number(node: exp.Expression, scope: Scope) -> tuple[Term, str]:
+    if isinstance(node, exp.Distinct):
+        raise QueryRefused("DISTINCT is offered inside COUNT only.")
+    term, text = compile_term(node, scope), _text(node)
+    if term.type == "boolean":
+        # 1, 0, and NULL where the condition is: an average passes over it.
+        term = compile_term(exp.Cast(this=node.copy(), to=exp.DataType.build("BIGINT")), scope)
+    need_sum(term, text)  # refuses what has no bounds, in the same words everywhere
+    return term, text
+
+
+def _limits(term: Term) -> tuple[float, float]:
+    low, high = term.low or 0.0, term.high or 0.0
+    return (low, high) if low < high else (low - 1, high + 1)
+
+
+def _clipping(term: Term, text: str) -> str:
+    return f"{text} is read within {term.low:g} and {term.high:g}"
+
+
+def _text(node: exp.Expression) -> str:
+    return (
+        node.sql(dialect="duckdb", normalize_functions="upper").lower() if isinstance(node, exp.Column) else shown(node)
+    )
+
+
+_RULES: Mapping[type[exp.Expression], Callable[[Any, Scope], Aggregate]] = {
+    exp.Count: _count,
+    exp.Sum: _sum,
+    exp.Avg: _average,
+    exp.Variance: _spread(sample=True, root=False),
+    exp.VariancePop: _spread(sample=False, root=False),
+    exp.Stddev: _spread(sample=True, root=True),
+    exp.StddevSamp: _spread(sample=True, root=True),
+    exp.StddevPop: _spread(sample=False, root=True),
+    exp.Median: _median,
+    exp.Quantile: _quantile_call,
+    exp.WithinGroup: _within_group,
+    exp.Min: _extreme(largest=False),
+    exp.Max: _extreme(largest=True),
+    exp.Mode: _mode,
+}

@@ -1,0 +1,136 @@
+"""The answer: a Release that is a table, with an interval beside each number."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cloister.privacy.release import Release
+
+__all__ = ["Answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Release):
+    """A table of private answers.
+
+    `value` is an Arrow table. Beside each numeric column `x` stand `x_low` and `x_high`: limits that hold the true
+    answer on the clipped and capped rows, each with the stated confidence; NULL where there is no such limit.
+    """
+
+    columns: tuple[str, ...] = ()
+    confidence: float = 0.95
+    notes: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+
+    def to_arrow(self) -> pa.Table:
+        """The Arrow table, limits included."""
+        return self.value
+
+    def to_pandas(self) -> Any:
+        """A pandas frame, limits included."""
+        return self.value.to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars frame, limits included."""
+        import polars
+
+        return polars.from_arrow(self.value)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Plain Python dictionaries, limits included."""
+        rows: list[dict[str, Any]] = self.value.to_pylist()
+        return rows
+
+    def column(self, name: str) -> list[Any]:
+        """One column as a list."""
+        values: list[Any] = self.value.column(name).to_pylist()
+        return values
+
+    def item(self) -> Any:
+        """The only number of an answer that is one number."""
+        if self.value.num_rows != 1 or len(self.columns) != 1:
+            raise ValueError(
+                f"the answer has {self.value.num_rows} rows and {len(self.columns)} columns, not one number."
+            )
+        return self.value.column(self.columns[0])[0].as_py()
+
+    def tidy(self) -> "Answer":
+        """Whole, non-negative counts and values in order, for people to read. Post-processing: it costs nothing.
+
+        Rounding and cutting off at zero bias small numbers upwards: keep the raw answer to compute with. Limits are cut
+        off at zero too and stay valid, since a count is never negative.
+        """
+        table = self.value
+        for name in self.whole:
+            low, high = f"{name}_low", f"{name}_high"
+            for column, to_whole in ((name, np.round), (low, np.floor), (high, np.ceil)):
+                if column in table.column_names:
+                    numbers = to_whole(np.maximum(table.column(column).to_numpy(zero_copy_only=False), 0))
+                    table = table.set_column(
+                        table.column_names.index(column), column, pa.array(numbers.astype(np.int64))
+                    )
+        return replace(
+            self, value=table, notes=(*self.notes, "counts are rounded and not negative: small ones read high")
+        )
+
+    def __len__(self) -> int:
+        return int(self.value.num_rows)
+
+    def __str__(self) -> str:
+        head, body = self._cells(40)
+        widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
+        lines = [] if self.private else ["NOT PRIVATE: the noise came from a seeded source"]
+        lines += [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in [head, *body]
+        ]
+        if self.value.num_rows > 40:
+            lines.append(f"… {self.value.num_rows - 40:,} more rows")
+        lines += ["", f"intervals at {self.confidence:.0%}; {self._cost()}; protects {self.unit}"]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head, body = self._cells(100)
+        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
+        titles = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        warning = "" if self.private else "<strong>not private: seeded source</strong>"
+        notes = "".join(f"<br>{escape(note)}" for note in self.notes)
+        foot = f"intervals at {self.confidence:.0%}; {escape(self._cost())}; protects {escape(str(self.unit))}{notes}"
+        table = f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+        return f"{warning}{table}<small>{foot}</small>"
+
+    def _cost(self) -> str:
+        return f"cost {self.loss}" if self.loss.amount else "cost nothing: answered from the record"
+
+    def cells(self, most: int = 40) -> list[list[str]]:
+        """The rows as text, each number with its interval."""
+        return self._cells(most)[1]
+
+    def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
+        table = self.value.slice(0, most).to_pylist()
+        return list(self.columns), [[self._cell(row, name) for name in self.columns] for row in table]
+
+    def _cell(self, row: dict[str, Any], name: str) -> str:
+        value, low, high = row[name], row.get(f"{name}_low"), row.get(f"{name}_high")
+        if low is None or high is None:
+            return _plain(value)
+        digits = _digits([high - low])
+        return f"{value:,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
+
+
+def _plain(value: Any) -> str:
+    return "NULL" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+def _digits(widths: Sequence[float]) -> int:
+    """As many decimals as an interval of that width makes sensible."""
+    width = max(widths)
+    digits = 0
+    while width and width * 10**digits < 20 and digits < 8:
+        digits += 1
+    return digits

@@ -1,0 +1,30 @@
+"""The rules of statistical databases, beside noise and never instead of it.
+
+    guarded = Controls([MinimumSize(20), Rounded(5)]).wrap(ds)
+    guarded.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", spend=rho("0.01"), analyst="ada")
+
+Every rule here decides from the request, from public facts, or from answers that already carry noise. So none can leak
+by refusing, and none changes the loss of an answer: they claim no epsilon, and the guarantee is the dataset's. What
+they add is caution against being misread: no table of tiny counts, no digits that are all noise. The same rules as the
+textbooks have them, applied to true sizes, are in `cloister.query.lessons`, each with the attack that defeats it.
+"""
+
+from cloister.query.controls.answers import MinimumSize, RangeAnswers, Rounded, SmallCells
+from cloister.query.controls.control import Control, History
+from cloister.query.controls.guarded import Controls, Guarded
+from cloister.query.controls.requests import Audit, OnlyAggregates, Overlap, RandomSample
+
+__all__ = [
+    "Controls",
+    "Guarded",
+    "Control",
+    "History",
+    "OnlyAggregates",
+    "Overlap",
+    "Audit",
+    "RandomSample",
+    "MinimumSize",
+    "SmallCells",
+    "Rounded",
+    "RangeAnswers",
+]

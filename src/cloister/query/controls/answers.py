@@ -1,0 +1,182 @@
+"""Controls that decide from the noisy answer. All of them are post-processing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil, floor, isfinite
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from cloister.privacy.errors import BadBounds, BadNumber
+from cloister.privacy.number import Number, rational
+from cloister.query.answer import Answer
+from cloister.query.controls.control import Control, History
+from cloister.query.question import Question
+
+__all__ = ["MinimumSize", "RangeAnswers", "Rounded", "SmallCells"]
+
+
+@dataclass(frozen=True, slots=True)
+class MinimumSize(Control):
+    """Nothing is answered unless the noisy count of each row lies in [least, of - least].
+
+    Stops: reading much into the noise around a handful of people, or around all but a handful. Does not stop: trackers
+    (that is what noise is for). The question is paid for, since the count is an answer. Claims no epsilon.
+    """
+
+    least: int
+    of: int | None = None
+
+    def __post_init__(self) -> None:
+        _positive(self.least, "least")
+
+    def before(self, question: Question, history: History) -> str | None:
+        """Refuse a question without a count to judge it by."""
+        return None if _counts(question) else "it needs COUNT(*) among its columns: its noisy value decides."
+
+    def after(self, question: Question, answer: Answer) -> Answer:
+        """Withhold everything if one row is too small or too large."""
+        most = None if self.of is None else self.of - self.least
+        outside = [_outside(row, question, self.least, most) for row in answer.rows()]
+        if not any(outside):
+            return answer
+        limits = f"below {self.least}" if most is None else f"outside {self.least} to {most}"
+        return _withheld(question, answer, [True] * len(answer), f"withheld: a noisy count is {limits}")
+
+
+@dataclass(frozen=True, slots=True)
+class SmallCells(Control):
+    """Rows of the answer whose noisy count is below `least` are withheld; the others are shown.
+
+    Stops: tables of tiny groups, in which noise looks like news. Does not stop: estimating a withheld cell from totals,
+    whose noise protects it as much as its own did. Claims no epsilon.
+    """
+
+    least: int
+
+    def __post_init__(self) -> None:
+        _positive(self.least, "least")
+
+    def before(self, question: Question, history: History) -> str | None:
+        """Refuse a question without a count to judge rows by."""
+        return None if _counts(question) else "it needs COUNT(*) among its columns: its noisy value decides."
+
+    def after(self, question: Question, answer: Answer) -> Answer:
+        """Withhold the small rows."""
+        small = [_outside(row, question, self.least, None) for row in answer.rows()]
+        if not any(small):
+            return answer
+        return _withheld(question, answer, small, f"withheld: noisy counts below {self.least}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded(Control):
+    """Numbers to the nearest multiple of `base`; limits outwards, so that they still hold.
+
+    Stops: digits that are all noise. Does not stop: anything else; rounding is undone by asking of a little more or
+    less, and here there is only the noisy number to find. Claims no epsilon.
+    """
+
+    base: Number
+
+    def __post_init__(self) -> None:
+        _positive(rational(self.base, "base"), "base")
+
+    def after(self, question: Question, answer: Answer) -> Answer:
+        """Round."""
+        base = float(rational(self.base))
+        table = answer.value
+        for name in _numbers(question, answer):
+            for end, up in (("", 0.5), ("_low", 0.0), ("_high", 1.0)):
+                if name + end in table.column_names:
+                    cells = [_step(one, base, up) for one in answer.column(name + end)]
+                    table = _set(table, name + end, cells)
+        return replace(answer, value=table)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeAnswers(Control):
+    """The public range that holds a number's limits (or the number, if it has none), as text: `50,000-100,000`.
+
+    Stops: false precision, such as the salary of the one director behind MAX. Does not stop: shifting the number across
+    an edge to find it; here it is noisy. Claims no epsilon.
+    """
+
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.edges) < 2 or list(self.edges) != sorted(set(self.edges)):
+            raise BadBounds("ranges need at least two public edges, rising: (0, 50_000, 100_000).")
+
+    def after(self, question: Question, answer: Answer) -> Answer:
+        """Replace numbers by ranges, and leave their limits out."""
+        table, rows = answer.value, answer.rows()
+        for name in _numbers(question, answer):
+            table = _set(table, name, [self._range(row, name) for row in rows])
+            table = table.drop_columns([end for end in (f"{name}_low", f"{name}_high") if end in table.column_names])
+        return replace(answer, value=table)
+
+    def _range(self, row: Mapping[str, Any], name: str) -> str | None:
+        value = row[name]
+        if value is None or value != value:
+            return None
+        low, high = (value if row.get(name + end) is None else row[name + end] for end in ("_low", "_high"))
+        below = max((edge for edge in self.edges if edge <= low), default=None)
+        above = min((edge for edge in self.edges if edge > high), default=None)
+        if below is None or above is None:
+            return "any" if below == above else f"below {above:,}" if below is None else f"{below:,} or more"
+        return f"{below:,}-{above:,}"
+
+
+def _positive(value: Any, name: str) -> None:
+    if not value > 0:
+        raise BadNumber(f"{name} must be above 0, got {value}.")
+
+
+def _step(x: float | None, base: float, up: float) -> float | None:
+    """A multiple of the base: the one below, above (up = 1) or nearest (up = 1/2)."""
+    if x is None or not isfinite(x):
+        return x
+    return base * (ceil(x / base) if up == 1 else floor(x / base + up))
+
+
+def _answers(question: Question) -> list[str]:
+    """The columns of the answer that carry aggregates, not groups."""
+    return [
+        one.name
+        for one in question.outputs
+        if any(column.name.startswith("a") for column in one.node.find_all(exp.Column))
+    ]
+
+
+def _counts(question: Question) -> list[str]:
+    kinds = {i: one.needs[0].kind for i, one in enumerate(question.aggregates) if len(one.needs) == 1}
+    return [
+        one.name
+        for one in question.outputs
+        if one.aggregate is not None and kinds.get(one.aggregate) in ("rows", "people")
+    ]
+
+
+def _outside(row: Mapping[str, Any], question: Question, least: int, most: int | None) -> bool:
+    counts = [row[name] for name in _counts(question) if row[name] is not None]
+    return any(one < least or (most is not None and one > most) for one in counts)
+
+
+def _numbers(question: Question, answer: Answer) -> list[str]:
+    kinds = {name: answer.value.column(name).type for name in _answers(question)}
+    return [name for name, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
+
+
+def _withheld(question: Question, answer: Answer, gone: list[bool], note: str) -> Answer:
+    table = answer.value
+    for name in (f"{one}{end}" for one in _answers(question) for end in ("", "_low", "_high")):
+        if name in table.column_names:
+            kept = [None if out else one for one, out in zip(answer.column(name), gone, strict=True)]
+            table = _set(table, name, kept, table.column(name).type)
+    return replace(answer, value=table, notes=(*answer.notes, note))
+
+
+def _set(table: pa.Table, column: str, cells: list[Any], kind: pa.DataType | None = None) -> pa.Table:
+    return table.set_column(table.column_names.index(column), column, pa.array(cells, kind))

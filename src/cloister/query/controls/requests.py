@@ -1,0 +1,135 @@
+"""Controls that decide from the request: its text, the public facts about its columns, and earlier requests."""
+
+from dataclasses import dataclass, field, replace
+from math import floor
+from typing import Any
+
+import numpy as np
+import sqlglot
+from sqlglot import exp
+
+from cloister.privacy.errors import BadProbability
+from cloister.privacy.number import Number, rational
+from cloister.query.answer import Answer
+from cloister.query.controls.cells import Cells, RowSpace, secret_prime
+from cloister.query.controls.control import Control, History
+from cloister.query.question import Question
+from cloister.query.rows import UNIT
+
+__all__ = ["Audit", "OnlyAggregates", "Overlap", "RandomSample"]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyAggregates(Control):
+    """Some aggregates only, and no condition on the column that names people.
+
+    Stops: "what is Alex's age?", and statistics the owner does not want asked. Does not stop: finding Alex by age and
+    ward; noise does that. Claims no epsilon.
+    """
+
+    allowed: tuple[str, ...] = ("COUNT", "SUM", "AVG")
+
+    def before(self, question: Question, history: History) -> str | None:
+        """Refuse other aggregates and conditions that name people."""
+        for one in question.aggregates:
+            if one.text.upper().partition("(")[0] not in {name.upper() for name in self.allowed}:
+                return f"{one.text} is not among the aggregates that are answered here: {', '.join(self.allowed)}."
+        people = {name.lower() for name, term in question.rows.columns.items() if term.unit}
+        where = sqlglot.parse_one(question.text, read="duckdb").find_all(exp.Where)
+        if any(column.name.lower() in people for part in where for column in part.find_all(exp.Column)):
+            return "conditions may not name people. Ask about a group instead."
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap(Control):
+    """No two questions share more than `most` public cells of the watched columns, unless they ask of the same cells.
+
+    Stops: walking up to somebody by many questions that differ a little. Does not stop: two that differ in one cell and
+    share few, equations over many small overlaps, or analysts who pool in secret. Claims no epsilon.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    most: int
+
+    def before(self, question: Question, history: History) -> str | None:
+        """Refuse a question that shares too many cells with an earlier one, or within itself."""
+        cells = Cells(self.table, self.columns)
+        sets, none = cells.sets(question, history.schema), np.zeros((0, 0), dtype=np.int64)
+        asked = history.fold(self, none, lambda kept, one: _stack(kept, cells.sets(one, history.schema)))
+        against = _stack(asked, sets)
+        shared = sets.astype(np.int64) @ against.T
+        same = (shared == sets.sum(axis=1)[:, None]) & (shared == against.sum(axis=1)[None, :])
+        worst = int(np.where(same, 0, shared).max(initial=0))
+        if worst > self.most:
+            return f"it shares {worst} public cells with another question, and at most {self.most} may be shared."
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit(Control):
+    """No single public cell of the watched columns may follow from the sums asked so far, by any linear combination.
+
+    Decided from the requests alone, so that a refusal tells nothing (Kenthapadi, Mishra, Nissim 2005). Stops:
+    differencing and trackers over the watched columns, also across a pool of analysts. Does not stop: what follows
+    together with outside knowledge, bounds, or columns not watched; with exact answers it would protect nobody who is
+    known to share a cell with the attacker alone. Claims no epsilon.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    prime: int = field(default_factory=secret_prime, repr=False)
+
+    def before(self, question: Question, history: History) -> str | None:
+        """Refuse a question after which some cell could be worked out."""
+        cells = Cells(self.table, self.columns)
+        start = RowSpace(self.prime, np.zeros((0, 0), dtype=np.int64))
+        space = history.fold(self, start, lambda kept, one: kept.add(cells.sets(one, history.schema)))
+        if len(space.add(cells.sets(question, history.schema)).singles()):
+            return f"a single cell of {', '.join(self.columns)} would follow from all questions. Ask of larger groups."
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSample(Control):
+    """Every question is answered from the same sample: each person is in it with the public probability `rate`.
+
+    Who is in it is a keyed hash of the person, so it stays the same and nobody without the key knows. Buys: whoever is
+    out is in no answer at all, and nobody can be sure that anyone is in. Does not buy: anything for those who are in;
+    nor a smaller epsilon, since that takes a new secret sample for each answer. Claims no epsilon.
+    """
+
+    rate: Number
+    key: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < rational(self.rate, "rate") < 1 or len(self.key) < 16:
+            raise BadProbability("a sample needs a rate strictly between 0 and 1 and a key of at least 16 characters.")
+
+    def before(self, question: Question, history: History) -> str | None:
+        """Refuse where rows have no owner to draw."""
+        return "a sample of people needs a unit column, and here the unit is the row." if question.rows.by_row else None
+
+    def reads(self, question: Question) -> Question:
+        """The question about the people in the sample."""
+        sql = question.rows.sql
+        assert isinstance(sql, exp.Select)
+        unit = next(one.this for one in sql.expressions if one.alias == UNIT)
+        text = exp.Cast(this=unit.copy(), to=exp.DataType.build("TEXT"))
+        keyed = exp.MD5(this=exp.Concat(expressions=[exp.Literal.string(self.key), text], safe=False, coalesce=False))
+        # The first 60 bits as a fraction of their range: hexadecimal digits of one length sort as their numbers do.
+        limit = f"{floor(rational(self.rate) * 2**60):015x}"
+        drawn = exp.LT(
+            this=exp.Left(this=keyed, expression=exp.Literal.number(15)), expression=exp.Literal.string(limit)
+        )
+        return replace(question, rows=replace(question.rows, sql=sql.where(drawn)))
+
+    def after(self, question: Question, answer: Answer) -> Answer:
+        """Say what the answer is about."""
+        note = f"about a sample: each person is in it with probability {self.rate}; divide totals by that"
+        return replace(answer, notes=(*answer.notes, note))
+
+
+def _stack(kept: Any, sets: Any) -> Any:
+    return sets.astype(np.int64) if not len(kept) else np.vstack([kept, sets.astype(np.int64)])

@@ -1,0 +1,205 @@
+"""From noisy statistics to answers with intervals. Everything here is post-processing and costs nothing.
+
+Each estimator takes the noisy statistics it needs and returns the answer for every group, with limits that hold the
+answer on the capped and clipped rows, each with at least the confidence asked for.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from cloister.privacy.mechanisms import DiscreteGaussian, Numeric
+from cloister.query.need import Leaves
+
+__all__ = ["Estimate", "Noisy", "Tree", "count", "deviation", "extreme", "mean", "quantile", "total", "variance"]
+
+Floats = NDArray[np.float64]
+FAN_OUT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Noisy:
+    """A measured statistic in its own units, and how wrong its noise may have made it."""
+
+    value: Floats
+    mechanism: Numeric
+    unit: float
+
+    @property
+    def standard_error(self) -> float:
+        """Of each number."""
+        return self.mechanism.standard_error * self.unit
+
+    def margin(self, confidence: float) -> float:
+        """Half the width of an interval."""
+        return float(self.mechanism.margin(confidence)) * self.unit
+
+    def limits(self, confidence: float) -> tuple[Floats, Floats]:
+        """An interval for each number."""
+        margin = self.margin(confidence)
+        return self.value - margin, self.value + margin
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An answer for every group. Limits are None where theory gives none."""
+
+    value: NDArray[Any]
+    low: Floats | None = None
+    high: Floats | None = None
+    note: str = ""
+
+
+def count(noisy: Sequence[Noisy], confidence: float) -> Estimate:
+    """A number of rows or people: a statistic as it is."""
+    low, high = noisy[0].limits(confidence)
+    return Estimate(noisy[0].value, low, high)
+
+
+total = count
+
+
+def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], float], Estimate]:
+    """centre + sum/count. The limits are the extremes of the ratio when both are within their own limits."""
+
+    def estimate(noisy: Sequence[Noisy], confidence: float) -> Estimate:
+        sums, counts = noisy
+        each = 1 - (1 - confidence) / 2
+        below, above = _ratio(sums.limits(each), counts.limits(each))
+        value = centre + sums.value / np.maximum(counts.value, 1)
+        return Estimate(
+            np.clip(value, low, high), np.clip(centre + below, low, high), np.clip(centre + above, low, high)
+        )
+
+    return estimate
+
+
+def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[Noisy], float], Estimate]:
+    """Mean of squares less square of mean, both around a public centre; times n/(n-1) for a sample."""
+
+    def estimate(noisy: Sequence[Noisy], confidence: float) -> Estimate:
+        squares, sums, counts = noisy
+        each = 1 - (1 - confidence) / 3
+        n = np.maximum(counts.value, 2)
+        value = squares.value / n - (sums.value / n) ** 2
+        square_low, square_high = _ratio(squares.limits(each), counts.limits(each))
+        mean_low, mean_high = _ratio(sums.limits(each), counts.limits(each))
+        nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0, np.minimum(np.abs(mean_low), np.abs(mean_high)))
+        low = square_low - np.maximum(np.abs(mean_low), np.abs(mean_high)) ** 2
+        high = square_high - nearest**2
+        counts_low = np.maximum(counts.limits(each)[0], 2)
+        most, least = (counts_low / (counts_low - 1), 1.0) if sample else (1.0, 1.0)
+        grow = n / (n - 1) if sample else 1.0
+        widest = half**2 * (2.0 if sample else 1.0)
+        return Estimate(
+            np.clip(value * grow, 0, widest), np.clip(low * least, 0, widest), np.clip(high * most, 0, widest)
+        )
+
+    return estimate
+
+
+def deviation(of: Callable[[Sequence[Noisy], float], Estimate]) -> Callable[[Sequence[Noisy], float], Estimate]:
+    """The root of a variance."""
+
+    def estimate(noisy: Sequence[Noisy], confidence: float) -> Estimate:
+        inner = of(noisy, confidence)
+        low, high = (None if end is None else np.sqrt(end) for end in (inner.low, inner.high))
+        return Estimate(np.sqrt(inner.value), low, high)
+
+    return estimate
+
+
+def _ratio(top: tuple[Floats, Floats], bottom: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """The extremes of a/b for a within limits and b within limits; unlimited if b may be less than one."""
+    least, most = np.maximum(bottom[0], 1e-9), np.maximum(bottom[1], 1e-9)
+    low = np.where(top[0] >= 0, top[0] / most, top[0] / least)
+    high = np.where(top[1] >= 0, top[1] / least, top[1] / most)
+    known = bottom[0] >= 1
+    return np.where(known, low, -np.inf), np.where(known, high, np.inf)
+
+
+# Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Noisy counts of a range, halved and halved again (by sixteen): one array (groups × nodes) a level, top first."""
+
+    levels: tuple[Floats, ...]
+    mechanisms: tuple[Numeric, ...]
+    leaves: Leaves
+    unit: float
+
+    def ranks(self, q: float) -> tuple[Floats, Floats]:
+        """For every edge between leaves, the noisy number of rows below it less q of all rows, and its variance."""
+        groups, edges = self.levels[0].shape[0], np.arange(self.leaves.count + 1)
+        below, variance = np.zeros((groups, len(edges))), np.zeros(len(edges))
+        for depth, (level, mechanism) in enumerate(zip(self.levels, self.mechanisms, strict=True)):
+            size = FAN_OUT ** (len(self.levels) - 1 - depth)  # leaves under a node
+            node = np.minimum(edges // size, level.shape[1])
+            first = node // FAN_OUT * FAN_OUT if depth else np.zeros_like(node)
+            running = np.concatenate([np.zeros((groups, 1)), np.cumsum(level, axis=1)], axis=1)
+            below += running[:, node] - running[:, first]
+            noise = mechanism.variance * self.unit**2
+            if depth:
+                variance += (node - first) * noise
+            else:
+                everything = level.sum(axis=1, keepdims=True)
+                variance += (node * (1 - q) ** 2 + (level.shape[1] - node) * q**2) * noise
+        return below - q * everything, variance
+
+
+def quantile(q: float) -> Callable[[Tree, float], Estimate]:
+    """The value that a share q of rows stays below. The limits are those that the noise cannot rule out."""
+
+    def estimate(tree: Tree, confidence: float) -> Estimate:
+        rank, variance = tree.ranks(q)
+        risen = np.maximum.accumulate(rank, axis=1)
+        leaf = np.clip((risen < 0).sum(axis=1) - 1, 0, tree.leaves.count - 1)
+        # Half a step more: noise of a step or so is no normal law yet.
+        margin = np.sqrt(variance) * _sides(tree, confidence) + tree.unit / 2
+        possible = (rank[:, :-1] <= margin[:-1]) & (rank[:, 1:] >= -margin[1:])
+        last = tree.leaves.count - 1
+        some = possible.any(axis=1)
+        first = np.where(some, possible.argmax(axis=1), 0)
+        final = np.where(some, last - possible[:, ::-1].argmax(axis=1), last)
+        if tree.leaves.whole:
+            return Estimate(tree.leaves.edge(leaf), tree.leaves.edge(first), tree.leaves.edge(final))
+        return Estimate(tree.leaves.edge(leaf + 0.5), tree.leaves.edge(first), tree.leaves.edge(final + 1))
+
+    return estimate
+
+
+def extreme(*, largest: bool) -> Callable[[Tree, float], Estimate]:
+    """The smallest (largest) value that the noise cannot explain away."""
+
+    def estimate(tree: Tree, confidence: float) -> Estimate:
+        rank, variance = tree.ranks(1.0 if largest else 0.0)
+        margin = np.sqrt(variance) * _sides(tree, confidence)
+        if largest:
+            beyond = rank <= -margin  # so many rows lie above this edge that it cannot be noise
+            leaf = np.where(beyond.any(axis=1), tree.leaves.count - beyond[:, ::-1].argmax(axis=1), 0)
+            leaf = np.minimum(leaf, tree.leaves.count - 1)
+        else:
+            beyond = rank >= margin
+            leaf = np.where(beyond.any(axis=1), beyond.argmax(axis=1) - 1, tree.leaves.count - 1)
+            leaf = np.maximum(leaf, 0)
+        shift = 0.0 if tree.leaves.whole else 0.5
+        return Estimate(tree.leaves.edge(leaf + shift), note="no interval: values that few people have are hidden")
+
+    return estimate
+
+
+def _sides(tree: Tree, confidence: float) -> float:
+    """How many standard deviations a sum of the tree's noise stays within, on each of two sides."""
+    beta = (1 - confidence) / 2
+    if all(isinstance(one, DiscreteGaussian) for one in tree.mechanisms):
+        return float(-ndtri(beta)) * (1 + 1e-9)
+    # One Laplace noise stays within z deviations but for e^(-sqrt(2) z)/2 on a side, and sums have lighter tails; twice
+    # that is allowed, for the discrete law.
+    return math.log(1 / beta) / math.sqrt(2)

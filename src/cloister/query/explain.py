@@ -1,0 +1,84 @@
+"""A plan in words: what each part costs, the noise, the expected error, and the SQL."""
+
+import math
+from dataclasses import replace
+
+import sqlglot
+
+from cloister.privacy.mechanisms import DiscreteGaussian, Numeric
+from cloister.query.aggregate import Aggregate
+from cloister.query.plan import Measurement, Plan, cost_text
+
+__all__ = ["expected_errors", "explain"]
+
+
+def explain(plan: Plan, *, sql: bool = True) -> str:
+    """The plan as text, with the engine's SQL unless that is left out."""
+    question = plan.question
+    cells = sum(_cells(plan, i) for i in range(len(question.sets)))
+    lines = [
+        f"question   {' '.join(question.text.split())}",
+        f"cost       {cost_text(plan)}",
+        f"protects   {plan.unit}, add/remove neighbours",
+        f"answers    {cells:,} {'row' if cells == 1 else 'rows'}, intervals at {plan.confidence:.0%}",
+        "",
+        "measured",
+    ]
+    lines += [f"  {line}" for one in plan.measurements for line in _measured(one)]
+    lines += ["", "expected error of one answer"]
+    lines += [f"  {text:<40} {error}" for text, error in expected_errors(plan)]
+    if plan.notes:
+        lines += ["", "read as public", *(f"  {note}" for note in plan.notes)]
+    for statement in plan.statements() if sql else ():
+        lines += ["", f"the engine will run ({plan.dialect})", _pretty(statement, plan.dialect)]
+    return "\n".join(lines)
+
+
+def _measured(one: Measurement) -> list[str]:
+    if one.reused:
+        return [f"{one.need.label}: from the record, at no cost"]
+    first = one.mechanisms[0]
+    law = "Gaussian" if isinstance(first, DiscreteGaussian) else "Laplace" if isinstance(first, Numeric) else "chosen"
+    parts = f", {one.parts} levels" if one.parts > 1 else ""
+    error = f", standard error {math.sqrt(one.variance):.4g}" if isinstance(first, Numeric) else ""
+    cap = "" if one.sums.max_rows is None else f", at most {one.sums.max_rows} per person"
+    return [f"{one.need.label}: {law}{error}{parts}, costs {first.loss}{' each' if one.parts > 1 else ''}{cap}"]
+
+
+def expected_errors(plan: Plan) -> list[tuple[str, str]]:
+    """Each aggregate with the half-width of its interval, as far as public facts tell."""
+    shown = []
+    for aggregate in plan.question.aggregates:
+        error = expected_error(plan, aggregate)
+        if error is not None:
+            text = f"± {error:.4g}"
+        elif aggregate.needs[0].kind == "vote":
+            text = "a choice: the most frequent, or one nearly as frequent"
+        elif expected_error(replace(plan, size_hint=1), aggregate) is not None:
+            text = "depends on the number of rows: give `rows` in the schema"
+        else:
+            text = "depends on the distribution"
+        shown.append((aggregate.text, text))
+    return shown
+
+
+def expected_error(plan: Plan, aggregate: Aggregate) -> float | None:
+    """Half the width of the interval of one answer, at most, if public facts tell."""
+    finest = max(range(len(plan.question.sets)), key=lambda i: _cells(plan, i))
+    places = [plan.measurements[plan.needs[finest, need]] for need in aggregate.needs]
+    if any(one.need.kind in ("tree", "vote") for one in places):
+        return None
+    share = 1 - (1 - plan.confidence) / len(places)
+    noise = [(one.mechanisms[0], one.unit) for one in places]
+    margins = [float(law.margin(share)) * unit for law, unit in noise if isinstance(law, Numeric)]
+    rows = None if plan.size_hint is None else max(1.0, plan.size_hint / _cells(plan, finest))
+    return aggregate.expected(margins, rows)
+
+
+def _cells(plan: Plan, group_set: int) -> int:
+    return math.prod(len(plan.question.groups[i].values or ()) for i in plan.question.sets[group_set])
+
+
+def _pretty(statement: str, dialect: str) -> str:
+    text = sqlglot.transpile(statement, read=dialect, write=dialect, pretty=True)[0]
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,0 +1,183 @@
+"""What is not public and must be paid for: the groups that occur, and the range of a column."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from sqlglot import exp
+
+from cloister.data.literals import as_double, literal
+from cloister.data.statistics import DistinctPairs, Engine, GroupKey, Sums, integers
+from cloister.privacy import conversion
+from cloister.privacy.errors import BadLoss
+from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
+from cloister.privacy.noise import Source
+from cloister.privacy.unit import Unit
+from cloister.query.rows import Rows
+from cloister.query.term import Term
+
+__all__ = ["Bounds", "Found", "Thresholded", "key_finder", "keys_in", "range_counts", "range_finder"]
+
+Found = list[tuple[Any, int]]
+
+# The range of a column is found as powers of two between these, on both sides of zero.
+_POWERS = range(-20, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholded:
+    """Noisy counts of values that are not public, of which only the large ones are shown.
+
+    Korolova et al. 2009; Wilkins et al. 2024 for the Gaussian law.
+
+    Args:
+        noise: added to the number of units of each value.
+        most: how many values one unit can have.
+        delta: with at most this probability a value is shown that one unit alone has.
+
+    Privacy: the noise's loss, plus delta: a value of one unit alone has count 1, and passes with probability at most
+        delta/most; it has at most `most` such values. Audited in tests/statistical/test_find.py.
+    """
+
+    name: ClassVar[str] = "thresholded"
+    textbook: ClassVar[bool] = False
+
+    noise: DiscreteLaplace | DiscreteGaussian
+    most: int
+    delta: Fraction
+
+    @property
+    def threshold(self) -> int:
+        """The smallest t with Pr[1 + noise >= t] <= delta/most."""
+        return self.noise.beyond(self.delta / self.most) + 2
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbours the loss speaks of."""
+        return self.noise.relation
+
+    @property
+    def loss(self) -> Loss:
+        """The noise's loss, and delta."""
+        inner = self.noise.zcdp
+        return Loss("rho", inner.amount, inner.delta + self.delta, inner.relation)
+
+    @property
+    def zcdp(self) -> Loss:
+        """The loss as an approximate rho."""
+        return self.loss
+
+    @property
+    def pure(self) -> None:
+        """Showing what is not public has no pure guarantee."""
+        return None
+
+    def rdp(self, alpha: float) -> float:
+        """There is no Rényi curve for an event of probability delta."""
+        return math.inf
+
+    def parameters(self) -> dict[str, str]:
+        """Public and exact, for a receipt."""
+        told = {"threshold": str(self.threshold), "values of one unit": str(self.most), "delta": str(self.delta)}
+        return {**self.noise.parameters(), **told}
+
+    def release(self, statistic: Found, source: Source | None = None) -> Found:
+        """The values whose noisy count reaches the threshold, in their own order, with that count."""
+        counts = np.array([count for _, count in statistic], dtype=np.int64)
+        noisy = self.noise.release(counts, source) if len(counts) else counts
+        kept = [(value, int(n)) for (value, _), n in zip(statistic, noisy, strict=True) if n >= self.threshold]
+        return sorted(kept, key=lambda one: (str(type(one[0])), one[0]))
+
+
+def key_finder(spend: Loss, unit: Unit, by_row: bool, copies: int = 1) -> Thresholded:
+    """The mechanism that finds keys at a loss with a delta: half of it for the threshold, half for the noise."""
+    if not spend.delta:
+        raise BadLoss("finding groups needs a delta: write spend=epsilon('0.5', delta='1e-8').")
+    most = copies if by_row else unit.max_rows
+    half = spend.delta / 2
+    if spend.measure == "rho":
+        exact = Loss("rho", spend.amount, relation=spend.relation)
+        return Thresholded(DiscreteGaussian.for_loss(root_above(most), exact), most, spend.delta)
+    rho = Loss("rho", conversion.rho_within(spend.amount, half), relation=spend.relation)
+    return Thresholded(DiscreteGaussian.for_loss(root_above(most), rho), most, half)
+
+
+def keys_in(rows: Rows, term: Term, unit: Unit, secret: str, engine: Engine) -> Found:
+    """Every value of a column with the number of units that have it. Reads rows; must be followed by `Thresholded`."""
+    most = None if rows.by_row else unit.max_rows
+    pairs = DistinctPairs(rows.sql, (), term.sql, most, secret, rows.copies)  # type: ignore[arg-type]
+    table = engine.run(pairs.units_sql(engine.dialect))
+    return list(zip(table.column("x").to_pylist(), integers(table.column("n")).tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A range that was found."""
+
+    low: float
+    high: float
+
+
+def range_finder(spend: Loss, sums: Sums) -> DiscreteLaplace | DiscreteGaussian:
+    """The noise on counts of powers of two."""
+    kind: Any = DiscreteLaplace if spend.is_pure else DiscreteGaussian
+    if spend.measure == "epsilon" and spend.delta:
+        spend = Loss("rho", conversion.rho_within(spend.amount, spend.delta), relation=spend.relation)
+    return kind.for_loss(sums.sensitivity(), spend)  # type: ignore[no-any-return]
+
+
+def range_counts(rows: Rows, term: Term, unit: Unit) -> Sums:
+    """Counts of a number by sign and power of two: bins that are public."""
+    x = as_double(term.sql)
+    size = exp.Ln(this=exp.Greatest(this=exp.Abs(this=x.copy()), expressions=[literal(1e-9)]))
+    power = exp.Floor(this=exp.Div(this=size, expression=literal(math.log(2)), typed=False, safe=False))
+    inside = exp.Least(
+        this=exp.Greatest(this=power, expressions=[literal(float(_POWERS[0]))]),
+        expressions=[literal(float(_POWERS[-1]))],
+    )
+    place = exp.Cast(
+        this=exp.Add(this=exp.Paren(this=inside), expression=literal(float(1 - _POWERS[0]))),
+        to=exp.DataType.build("BIGINT"),
+    )
+    small = exp.LT(this=exp.Abs(this=x.copy()), expression=literal(2.0 ** _POWERS[0]))
+    bin_ = exp.Case(
+        ifs=[
+            exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null()),
+            exp.If(this=small, true=exp.Literal.number(0)),
+            exp.If(
+                this=exp.LT(this=x.copy(), expression=literal(0.0)), true=exp.Neg(this=exp.Paren(this=place.copy()))
+            ),
+        ],
+        default=place,
+    )
+    key = GroupKey(
+        "power",
+        exp.Cast(this=bin_, to=exp.DataType.build("BIGINT")),
+        tuple(range(-len(_POWERS), len(_POWERS) + 1)),
+        "integer",
+    )
+    return Sums(rows.sql, (key,), (), None if rows.by_row else unit.max_rows, rows.copies)  # type: ignore[arg-type]
+
+
+def found_range(noisy: Any, mechanism: DiscreteLaplace | DiscreteGaussian) -> Bounds:
+    """The smallest range of bins that holds every count the noise cannot explain. Post-processing."""
+    bins = len(_POWERS)
+    # All bins together stay below this but with probability 1e-3.
+    threshold = mechanism.beyond(Fraction(1, 1000 * (2 * bins + 1)))
+    large = np.flatnonzero(np.asarray(noisy, dtype=np.float64) > threshold)
+    if not large.size:
+        return Bounds(0.0, 1.0)
+    return Bounds(_edge(int(large[0]) - bins, lower=True), _edge(int(large[-1]) - bins, lower=False))
+
+
+def _edge(place: int, *, lower: bool) -> float:
+    """The outer edge of a bin."""
+    if place == 0:
+        return 0.0
+    power = _POWERS[0] + abs(place) - 1
+    if place > 0:
+        return 0.0 if lower and power == _POWERS[0] else 2.0 ** (power if lower else power + 1)
+    return -(2.0 ** (power + 1 if lower else power))

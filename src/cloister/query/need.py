@@ -1,0 +1,169 @@
+"""What an aggregate needs to know of the rows: a few bounded statistics, each measured once however many use it."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlglot import exp
+
+from cloister.data.literals import as_double, greatest_of, least_of, literal, rounded_near_zero
+from cloister.data.statistics import GroupKey, Value, grid_value, whole_value
+from cloister.privacy.errors import QueryRefused
+from cloister.query.term import Term
+
+__all__ = [
+    "Leaves",
+    "Need",
+    "leaves_of",
+    "need_people",
+    "need_rows",
+    "need_sum",
+    "need_tree",
+    "need_values",
+    "need_vote",
+]
+
+# Values are cut into about 2^30 steps: rounding a row is then nothing beside any noise.
+_STEP_BITS = 30
+_LEAVES = 4096
+_MOST_LEAVES = 1 << 16
+_TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit: its square does not underflow
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The bottom of a quantile tree: equal bins between public bounds, or single integers."""
+
+    low: float
+    width: float
+    count: int
+    whole: bool
+
+    def edge(self, index: Any) -> Any:
+        """Where a leaf begins; for an array, where each does."""
+        return self.low + index * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One bounded statistic.
+
+    Attributes:
+        kind: the number of rows, a sum, the number of people or of different values, a tree of counts, or votes.
+        label: for people to read.
+        value: what is summed (kind `sum`).
+        step: the worth of one integer step of the sum.
+        extra: the further key of a tree or vote.
+        leaves: of a tree.
+        column: whose different values are counted.
+    """
+
+    kind: Literal["rows", "sum", "people", "values", "tree", "vote"]
+    label: str
+    value: Value | None = None
+    step: float = 1.0
+    extra: GroupKey | None = None
+    leaves: Leaves | None = None
+    column: exp.Expression | None = None
+
+
+def need_rows() -> Need:
+    """The number of rows."""
+    return Need("rows", "number of rows")
+
+
+def need_people() -> Need:
+    """The number of units."""
+    return Need("people", "number of people")
+
+
+def need_values(term: Term, text: str) -> Need:
+    """The number of different values of a column."""
+    return Need("values", f"different values of {text}", column=term.sql)
+
+
+def need_sum(term: Term, text: str, centre: float = 0.0, *, squares: bool = False) -> Need:
+    """The sum of (x - centre), or of its square, over rows where x is known."""
+    low, high = _limits(term, text)
+    if term.type == "integer" and not centre and not squares and max(abs(low), abs(high)) < 2**_STEP_BITS:
+        return Need("sum", f"sum of {text}", whole_value(term.sql, math.floor(low), math.ceil(high)))
+    sql, shown = term.sql, f"{text} - {centre:g}" if centre else text
+    if squares:
+        difference = exp.Sub(this=as_double(term.sql), expression=literal(float(centre)))
+        moved = exp.Paren(this=difference) if abs(centre) > _TINY else rounded_near_zero(difference)
+        sql, low, high, centre = (
+            exp.Mul(this=moved, expression=moved.copy()),
+            0.0,
+            max(low - centre, high - centre, key=abs) ** 2,
+            0.0,
+        )
+        shown = f"({shown})²"
+    reach = max(abs(low - centre), abs(high - centre), 1e-100)
+    exponent = _STEP_BITS - math.ceil(math.log2(reach))
+    return Need("sum", f"sum of {shown}", grid_value(sql, low, high, exponent, centre), 2.0**-exponent)
+
+
+def need_known(term: Term, text: str) -> Need:
+    """The number of rows where x is known."""
+    if not term.nullable:
+        return need_rows()
+    known = exp.Case(
+        ifs=[
+            exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Literal.number(0))
+        ],
+        default=exp.Literal.number(1),
+    )
+    return Need("sum", f"number of known {text}", Value(exp.Cast(this=known, to=exp.DataType.build("BIGINT")), 0, 1))
+
+
+def need_tree(term: Term, text: str) -> Need:
+    """Counts of x in equal bins between its bounds, for quantiles."""
+    leaves = leaves_of(term, text)
+    difference = exp.Sub(this=as_double(term.sql), expression=literal(leaves.low))
+    above = (
+        rounded_near_zero(difference) if leaves.width > 1 and abs(leaves.low) < _TINY else exp.Paren(this=difference)
+    )
+    if not leaves.whole:
+        above = exp.Mul(this=above, expression=literal(1 / leaves.width))
+    inside = exp.Floor(this=least_of(greatest_of(above, literal(0.0)), literal(float(leaves.count - 1))))
+    known = exp.Case(
+        ifs=[exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null())],
+        default=exp.Cast(this=inside, to=exp.DataType.build("BIGINT")),
+    )
+    return Need(
+        "tree",
+        f"distribution of {text}",
+        extra=GroupKey("leaf", known, tuple(range(leaves.count)), "integer"),
+        leaves=leaves,
+    )
+
+
+def leaves_of(term: Term, text: str) -> Leaves:
+    """How a number's range is cut for quantiles."""
+    low, high = _limits(term, text)
+    if term.type == "integer" and high - low < _MOST_LEAVES:
+        return Leaves(float(math.floor(low)), 1.0, math.floor(high) - math.floor(low) + 1, whole=True)
+    # The width is a power of two times the unit in the last place, so that x = low + i·width is found again exactly.
+    return Leaves(low, (high - low) / _LEAVES, _LEAVES, whole=False)
+
+
+def need_vote(term: Term, text: str) -> Need:
+    """Counts of each value of x, to choose the most frequent."""
+    domain = term.domain()
+    values: tuple[Any, ...] = tuple(value for value in domain or () if value is not None)
+    if not values:
+        raise QueryRefused(f"MODE({text}) needs a public list of values: give the column categories in the schema.")
+    return Need("vote", f"votes for {text}", extra=GroupKey("candidate", term.sql, values, term.type))
+
+
+def _limits(term: Term, text: str) -> tuple[float, float]:
+    if term.type not in ("integer", "real"):
+        raise QueryRefused(f"{text} is {term.type}, and a number is needed.")
+    if term.low is None or term.high is None:
+        raise QueryRefused(
+            f"{text} has no public bounds. Give them in the schema, or write LEAST(GREATEST({text}, 0), 100), "
+            "with limits of yours."
+        )
+    if term.low == term.high:
+        return term.low - 1, term.high + 1
+    return term.low, term.high

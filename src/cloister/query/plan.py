@@ -1,0 +1,330 @@
+"""A plan: what will be measured, with which noise, at which cost, and how wrong the answer may be. It costs nothing.
+
+A plan is made from the question and public facts alone; it never touches a row, so two neighbouring tables have the
+same plan.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from sqlglot import exp
+
+from cloister.data.statistics import DistinctPairs, DistinctUnits, GroupKey, Sums
+from cloister.privacy import conversion
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import QueryRefused
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, Numeric, PermuteAndFlip
+from cloister.privacy.noise import Source
+from cloister.privacy.number import show
+from cloister.privacy.unit import Unit
+from cloister.query.estimate import FAN_OUT
+from cloister.query.need import Need
+from cloister.query.question import Question
+from cloister.query.rows import Rows
+
+__all__ = ["Measurement", "Plan", "make_plan"]
+
+_MOST_CELLS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EachGroup:
+    """One choice for every group, from one list of candidates.
+
+    A person's rows are spread over the groups, and the loss of a choice shrinks in proportion: all of them together
+    cost what one choice costs that had all of the person's rows.
+    """
+
+    inner: PermuteAndFlip
+    name: str = "permute-and-flip"
+    textbook: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def release(self, votes: Any, source: Source | None = None) -> list[int]:
+        """The index chosen in each row of votes."""
+        return [self.inner.choose(one, source) for one in votes]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One need, for one set of groups: the statement that computes it and the noise that will be added.
+
+    Attributes:
+        need: what it is for.
+        group_set: which grouping set it belongs to.
+        sums: the statement.
+        index: which of its sums; None for the number of rows.
+        unit: the worth of one integer step.
+        sizes: for a tree, the number of nodes of each level.
+        mechanisms: the noise; one for each level of a tree.
+        reused: whether it is answered from the record, at no cost.
+    """
+
+    need: Need
+    group_set: int
+    sums: Sums | DistinctPairs
+    index: int | None
+    unit: float
+    sizes: tuple[int, ...] = ()
+    mechanisms: tuple[Mechanism, ...] = ()
+    reused: bool = False
+
+    @property
+    def parts(self) -> int:
+        """How many mechanisms it takes."""
+        return max(1, len(self.sizes))
+
+    @property
+    def sensitivity(self) -> int:
+        """In integer steps, all groups together."""
+        return self.sums.sensitivity(self.index)
+
+    def fingerprint(self, version: str) -> str:
+        """The same for the same statistic of the same data, whoever asks and whatever else they ask."""
+        alone = self.sums
+        if isinstance(alone, Sums):
+            alone = replace(alone, values=() if self.index is None else (alone.values[self.index],))
+        keys = [(key.name, key.values if isinstance(key.values, range) else list(key.values)) for key in self.sums.keys]
+        alone = replace(alone, rows=alone.rows.copy().transform(_table_for_view))
+        return fingerprint(f"{version}\n{alone.sql('duckdb')}\n{keys}\n{self.sums.max_rows}")
+
+    @property
+    def variance(self) -> float:
+        """Of the noise on one number, in the need's own unit; of a choice, infinite."""
+        first = self.mechanisms[0]
+        return first.variance * self.unit**2 if isinstance(first, Numeric) else math.inf
+
+
+def _table_for_view(node: Any) -> Any:
+    return exp.to_table(node.meta["table"]) if isinstance(node, exp.Select) and "table" in node.meta else node
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What asking would do. Print it; then run it."""
+
+    question: Question
+    measurements: tuple[Measurement, ...]
+    needs: Mapping[tuple[int, Need], int]
+    spend: Loss
+    unit: Unit
+    dialect: str
+    confidence: float
+    size_hint: int | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def new(self) -> list[Measurement]:
+        """What must be measured; the rest is in the record."""
+        return [one for one in self.measurements if not one.reused]
+
+    @property
+    def mechanisms(self) -> list[Mechanism]:
+        """All noise, in the order of the measurements."""
+        return [mechanism for one in self.new for mechanism in one.mechanisms]
+
+    @cached_property
+    def loss(self) -> Loss | None:
+        """What running it costs; None if nothing."""
+        return self.spend if self.new else None
+
+    def statements(self) -> list[str]:
+        """The SQL that the engine will run."""
+        return list(dict.fromkeys(one.sums.sql(self.dialect) for one in self.new))
+
+    def __str__(self) -> str:
+        from cloister.query.explain import explain
+
+        return explain(self)
+
+
+def make_plan(
+    question: Question,
+    spend: Loss,
+    unit: Unit,
+    *,
+    dialect: str,
+    confidence: float = 0.95,
+    size_hint: int | None = None,
+    known: Callable[[Measurement], tuple[Mechanism, ...] | None] = lambda _one: None,
+    secret: str = "",
+) -> Plan:
+    """Lay out the measurements of a question and share the loss among them.
+
+    Args:
+        question: what was asked.
+        spend: what it may cost.
+        unit: whom we protect.
+        dialect: the engine's.
+        confidence: of the intervals.
+        size_hint: a public number of rows, for expected errors of averages.
+        known: the record: the noise of an earlier release of the same statistic, if there is one.
+        secret: keys the choice of pairs where a unit has too many different values.
+    """
+    _check_groups(question)
+    uses: dict[tuple[int, Need], int] = {}
+    for group_set in range(len(question.sets)):
+        for aggregate in question.aggregates:
+            for need in aggregate.needs:
+                uses[group_set, need] = uses.get((group_set, need), 0) + 1
+    bare = _measurements(question, list(uses), unit, secret)
+    target, pure = _as_noise(spend)
+    planned = _with_noise(bare, [uses[one.group_set, one.need] for one in bare], target, pure)
+    final = []
+    for one in planned:
+        noise = known(one)
+        better = noise is not None and replace(one, mechanisms=noise).variance <= one.variance * 1.0001
+        final.append(replace(one, mechanisms=noise, reused=True) if noise is not None and better else one)
+    fresh = [i for i, one in enumerate(final) if not one.reused]
+    if fresh and len(fresh) < len(final):  # what is reused costs nothing, so the others get its share
+        again = _with_noise(
+            [bare[i] for i in fresh], [uses[bare[i].group_set, bare[i].need] for i in fresh], target, pure
+        )
+        for i, one in zip(fresh, again, strict=True):
+            final[i] = one
+    places = {(one.group_set, one.need): i for i, one in enumerate(final)}
+    clipped = [aggregate.clipped for aggregate in question.aggregates if aggregate.clipped]
+    capped = [] if question.rows.by_row else [f"one {unit.name} counts for at most {_most(question.rows, unit)} rows"]
+    notes = tuple(dict.fromkeys([*clipped, *capped]))
+    return Plan(
+        question, tuple(final), places, target if not pure else spend, unit, dialect, confidence, size_hint, notes
+    )
+
+
+def _check_groups(question: Question) -> None:
+    for group in question.groups:
+        if group.values is None:
+            raise QueryRefused(
+                f"the groups of {group.name} are not public. Give the column categories or bounds in the schema, "
+                f"name them with WHERE {group.name} IN (...), or pay for them: find_keys('{group.name}', spend=...)."
+            )
+    cells = math.prod(len(group.values or ()) for group in question.groups)
+    if cells > _MOST_CELLS:
+        raise QueryRefused(
+            f"{cells:,} groups are more than the {_MOST_CELLS:,} that are answered at once. Group by less."
+        )
+
+
+def _measurements(question: Question, wanted: Sequence[tuple[int, Need]], unit: Unit, secret: str) -> list[Measurement]:
+    """One statement for all counts and sums of a grouping set; trees, votes and people have their own."""
+    found = []
+    for group_set, members in enumerate(question.sets):
+        keys = tuple(
+            _key(question.groups[i].name, question.groups[i].term, question.groups[i].values or ()) for i in members
+        )
+        needs = [need for which, need in wanted if which == group_set]
+        sums = [need for need in needs if need.kind == "sum"]
+        shared = _sums(question, keys, tuple(need.value for need in sums if need.value), unit)
+        for need in needs:
+            if need.kind in ("rows", "sum"):
+                index = None if need.kind == "rows" else sums.index(need)
+                found.append(Measurement(need, group_set, shared, index, need.step / shared.unit_weight))
+            elif need.kind == "people":
+                found.append(_people(question, need, group_set, keys, unit))
+            elif need.kind == "values":
+                found.append(_values(question, need, group_set, keys, unit, secret))
+            else:
+                assert need.extra is not None
+                own = _sums(question, (*keys, need.extra), (), unit)
+                sizes = _levels(len(need.extra.values)) if need.kind == "tree" else ()
+                if own.cells > _MOST_CELLS:
+                    raise QueryRefused(
+                        f"{need.label} in {own.cells:,} cells is too much for one question. Group by less."
+                    )
+                found.append(Measurement(need, group_set, own, None, 1 / own.unit_weight, sizes))
+    return found
+
+
+def _key(name: str, term: Any, values: Sequence[Any]) -> GroupKey:
+    return GroupKey(name, term.sql, values, term.type)
+
+
+def _sums(question: Question, keys: tuple[GroupKey, ...], values: tuple[Any, ...], unit: Unit) -> Sums:
+    rows = question.rows
+    return Sums(rows.sql, keys, values, None if rows.by_row else _most(rows, unit), rows.copies)  # type: ignore[arg-type]
+
+
+def _most(rows: Rows, unit: Unit) -> int:
+    """How many rows a unit counts for: fewer than the schema says, if the query leaves it fewer."""
+    return min(unit.max_rows, rows.most or unit.max_rows)
+
+
+def _people(question: Question, need: Need, group_set: int, keys: tuple[GroupKey, ...], unit: Unit) -> Measurement:
+    if question.rows.by_row:
+        sums = _sums(question, keys, (), unit)
+        return Measurement(need, group_set, sums, None, 1.0)
+    groups = min(_most(question.rows, unit), math.prod(len(key.values) for key in keys))
+    sums = DistinctUnits(question.rows.sql, keys, groups).as_sums()  # type: ignore[arg-type]
+    return Measurement(need, group_set, sums, None, 1 / sums.unit_weight)
+
+
+def _values(
+    question: Question, need: Need, group_set: int, keys: tuple[GroupKey, ...], unit: Unit, secret: str
+) -> Measurement:
+    assert need.column is not None
+    rows = question.rows
+    most = None if rows.by_row else _most(rows, unit)
+    return Measurement(
+        need,
+        group_set,
+        DistinctPairs(rows.sql, keys, need.column, most, secret, rows.copies),  # type: ignore[arg-type]
+        None,
+        1.0,
+    )
+
+
+def _levels(leaves: int) -> tuple[int, ...]:
+    sizes = [leaves]
+    while sizes[0] > FAN_OUT:
+        sizes.insert(0, math.ceil(sizes[0] / FAN_OUT))
+    return tuple(sizes)
+
+
+# Sharing the loss
+
+
+def _as_noise(spend: Loss) -> tuple[Loss, bool]:
+    """Laplace noise for a pure loss; Gaussian for rho, and for (epsilon, delta) at the largest rho it allows."""
+    if spend.is_pure:
+        return spend, True
+    if spend.measure == "epsilon":
+        return Loss("rho", conversion.rho_within(spend.amount, spend.delta), relation=spend.relation), False
+    return spend, False
+
+
+def _with_noise(bare: Sequence[Measurement], uses: Sequence[int], target: Loss, pure: bool) -> list[Measurement]:
+    """Variances are least together if shares grow with the cube root (Laplace) or the root (Gaussian) of uses."""
+    weights = [Fraction(round(2**20 * use ** (1 / 3 if pure else 1 / 2))) for use in uses]
+    total = sum(weights)
+    return [
+        _noised(one, replace(target, amount=target.amount * weight / total))
+        for one, weight in zip(bare, weights, strict=True)
+    ]
+
+
+def _noised(one: Measurement, share: Loss) -> Measurement:
+    each = share.split(one.parts)
+    if one.need.kind == "vote":
+        chooser = PermuteAndFlip.for_loss(one.sensitivity, each, monotone=True)
+        return replace(one, mechanisms=(EachGroup(chooser),))  # type: ignore[arg-type]
+    kind: type[DiscreteLaplace] | type[DiscreteGaussian] = DiscreteLaplace if share.is_pure else DiscreteGaussian
+    size: Any = one.sensitivity
+    if one.need.kind == "people" and not share.is_pure and one.sums.max_rows:
+        # A person counts at most once in each of max_groups groups: L2 norm sqrt(max_groups), not max_groups.
+        from cloister.privacy.mechanisms import root_above
+
+        size = root_above(one.sums.max_rows) * one.sums.unit_weight
+    mechanism: Mechanism = kind.for_loss(size, each)
+    return replace(one, mechanisms=(mechanism,) * one.parts)
+
+
+def cost_text(plan: Plan) -> str:
+    """The cost in words."""
+    return "nothing: it is in the record" if plan.loss is None else f"{plan.loss.measure} {show(plan.loss.amount)}"

@@ -1,0 +1,285 @@
+"""A question: one SELECT taken apart into rows, groups, aggregates, and what happens to the answer afterwards."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from cloister.privacy.errors import QueryRefused
+from cloister.query.aggregate import Aggregate, compile_aggregate, is_aggregate
+from cloister.query.grammar import refuse_unread
+from cloister.query.rows import Rows, from_clause, refuse_extras, with_clause
+from cloister.query.term import Scope, Term, compile_term
+
+__all__ = ["Group", "Output", "Question", "ask"]
+
+_LONGEST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A column of groups: its name, its expression, and its public values (None: they must be found, and paid for)."""
+
+    name: str
+    term: Term
+    values: Sequence[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the answer: an expression over groups `k0 …` and aggregates `a0 …`."""
+
+    name: str
+    node: exp.Expression
+
+    @property
+    def aggregate(self) -> int | None:
+        """Which aggregate this is, if it is one as it stands."""
+        name = self.node.name if isinstance(self.node, exp.Column) else ""
+        return int(name[1:]) if name.startswith("a") and name[1:].isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked."""
+
+    text: str
+    rows: Rows
+    groups: tuple[Group, ...]
+    sets: tuple[tuple[int, ...], ...]
+    aggregates: tuple[Aggregate, ...]
+    outputs: tuple[Output, ...]
+    having: exp.Expression | None
+    order: tuple[exp.Ordered, ...]
+    limit: int | None
+
+
+def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None]) -> Question:
+    """Read an analyst's SQL. Whatever is outside the language is refused with the nearest thing that works.
+
+    Args:
+        sql: one SELECT.
+        tables: the relation of a table's name, of which only the named columns (in lower case; None: all) are needed.
+    """
+    query = _parse(sql)
+    refuse_extras(query, ("group", "having", "order", "limit"))
+    used = _used_columns(query)
+    visible = with_clause(query, lambda name: tables(name, used))
+    rows, scope = from_clause(query, visible)
+    if not rows.private:
+        raise QueryRefused("this question reads public tables only: no privacy is needed. Read them directly.")
+    groups, sets = _groups(query, scope)
+    rewrite = _Rewrite([group.term for group in groups], scope)
+    outputs = tuple(_output(node, rewrite, i) for i, node in enumerate(query.expressions))
+    names = {output.name.lower(): output for output in outputs}
+    if len(names) < len(outputs):
+        raise QueryRefused("two columns of the answer have the same name. Name them with AS.")
+    having = query.args.get("having")
+    condition = rewrite(having.this) if having is not None else None
+    order = tuple(
+        _ordered(one, rewrite, outputs) for one in (query.args["order"].expressions if query.args.get("order") else ())
+    )
+    if not rewrite.aggregates:
+        raise QueryRefused("rows are never shown. Ask for an aggregate: COUNT(*), AVG(x) … GROUP BY y.")
+    return Question(
+        sql, rows, groups, sets, tuple(rewrite.aggregates), outputs, condition, order, _limit(query.args.get("limit"))
+    )
+
+
+def _parse(sql: str) -> exp.Select:
+    if not isinstance(sql, str) or len(sql) > _LONGEST or not _is_text(sql):
+        raise QueryRefused(f"a question is SQL text of at most {_LONGEST:,} characters.")
+    try:
+        parsed = sqlglot.parse(sql, read="duckdb")
+    except Exception:  # a parser that trips over a text in its own way has not understood it either
+        raise QueryRefused("this is not SQL that we understand. Start from SELECT COUNT(*) FROM a_table.") from None
+    asked = [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]  # a comment at the end
+    if len(asked) != 1 or not isinstance(asked[0], exp.Select):
+        raise QueryRefused("ask one SELECT at a time; nothing else is offered.")
+    refuse_unread(asked[0])
+    return asked[0]
+
+
+def _is_text(sql: str) -> bool:
+    """Whether it has an encoding: half a surrogate pair has none."""
+    return sql.encode("utf-8", "replace").decode() == sql
+
+
+def _used_columns(query: exp.Select) -> frozenset[str] | None:
+    """Every column name that occurs; None if a star may stand for more."""
+    stars = [star for star in query.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
+    joined = [key.name for join in query.find_all(exp.Join) for key in join.args.get("using") or []]
+    return (
+        None
+        if stars
+        else frozenset(name.lower() for name in (*(one.name for one in query.find_all(exp.Column)), *joined))
+    )
+
+
+class _Rewrite:
+    """Replaces groups by `k0 …` and aggregates by `a0 …`, so that the rest is arithmetic over the answer."""
+
+    def __init__(self, keys: Sequence[Term], scope: Scope) -> None:
+        self.keys = keys
+        self.scope = scope
+        self.aggregates: list[Aggregate] = []
+        self._seen: dict[exp.Expression, int] = {}
+
+    def __call__(self, node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Window):
+            raise QueryRefused("window functions look at other people's rows. Use GROUP BY instead.")
+        if is_aggregate(node):
+            return exp.column(f"a{self._aggregate(node)}")
+        for i, key in enumerate(self.keys):
+            if self._same(node, key):
+                return exp.column(f"k{i}")
+        if isinstance(node, exp.Column):
+            raise QueryRefused(f"{node.name} is neither grouped by nor aggregated. Add it to GROUP BY.")
+        copy = node.copy()
+        for child in list(copy.iter_expressions()):
+            child.replace(self(child.copy()))
+        return copy
+
+    def _aggregate(self, node: exp.Expression) -> int:
+        if node not in self._seen:
+            self.aggregates.append(compile_aggregate(node, self.scope))
+            self._seen[node] = len(self.aggregates) - 1
+        return self._seen[node]
+
+    def _same(self, node: exp.Expression, key: Term) -> bool:
+        if isinstance(node, exp.Literal | exp.Boolean | exp.Null) or node.find(exp.AggFunc):
+            return False
+        try:
+            return compile_term(node, self.scope).sql == key.sql
+        except QueryRefused:
+            return False
+
+
+def _groups(query: exp.Select, scope: Scope) -> tuple[tuple[Group, ...], tuple[tuple[int, ...], ...]]:
+    clause = query.args.get("group")
+    if clause is None:
+        return (), ((),)
+    named = {node.alias.lower(): node.this for node in query.expressions if isinstance(node, exp.Alias)}
+    listed = _listed_values(query, scope)
+    groups: list[Group] = []
+
+    def place(node: exp.Expression) -> int:
+        node = _resolve(node, query, named, scope)
+        term = compile_term(node, scope)
+        for i, group in enumerate(groups):
+            if group.term.sql == term.sql:
+                return i
+        groups.append(_group(node, term, listed, query))
+        return len(groups) - 1
+
+    plain: list[int] = []
+    rolled: list[int] = []
+    sets: list[list[int]] = []
+    for node in clause.expressions:
+        if isinstance(node, exp.Rollup | exp.GroupingSets) and (rolled or sets):
+            raise QueryRefused("ROLLUP and GROUPING SETS are offered once in a question.")
+        if isinstance(node, exp.Rollup):
+            rolled = [place(one) for one in node.expressions]
+        elif isinstance(node, exp.GroupingSets):
+            sets = [
+                [place(one) for one in (part.expressions if isinstance(part, exp.Tuple) else [part.unnest()])]
+                for part in node.expressions
+            ]
+        elif isinstance(node, exp.Cube):
+            raise QueryRefused("CUBE is not offered. Use ROLLUP or GROUPING SETS.")
+        else:
+            plain.append(place(node))
+    for extra in ("rollup", "cube", "grouping_sets", "all", "totals"):
+        if clause.args.get(extra):
+            raise QueryRefused(f"GROUP BY {extra.upper()} is written ROLLUP (a, b) or GROUPING SETS ((a), (b)).")
+    chosen = [*(rolled[:n] for n in range(len(rolled), -1, -1))] if rolled else sets or [[]]
+    return tuple(groups), tuple(tuple(dict.fromkeys([*plain, *one])) for one in chosen)
+
+
+def _resolve(node: exp.Expression, query: exp.Select, named: dict[str, exp.Expression], scope: Scope) -> exp.Expression:
+    if isinstance(node, exp.Literal) and node.is_int:
+        index = int(node.this)
+        if not 1 <= index <= len(query.expressions):
+            raise QueryRefused("GROUP BY 1 means the first column shown; there is none of that number.")
+        shown: exp.Expression = query.expressions[index - 1]
+        return shown.this if isinstance(shown, exp.Alias) else shown
+    if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
+        try:
+            scope(node)
+        except QueryRefused:
+            return named[node.name.lower()]
+    return node
+
+
+def _group(node: exp.Expression, term: Term, listed: dict[str, tuple[Any, ...]], query: exp.Select) -> Group:
+    name = next((one.alias for one in query.expressions if isinstance(one, exp.Alias) and one.this == node), "")
+    name = name or node.sql(dialect="duckdb").lower()
+    values = listed.get(term.sql.sql())
+    known = term.domain()
+    if values is not None and term.values is not None:
+        values = tuple(value for value in values if value in term.values)
+    return Group(name, term, values if values is not None else known)
+
+
+def _listed_values(query: exp.Select, scope: Scope) -> dict[str, tuple[Any, ...]]:
+    """Groups that the question names itself: WHERE ward IN ('a', 'b')."""
+    where = query.args.get("where")
+    listed: dict[str, tuple[Any, ...]] = {}
+    if where is None:
+        return listed
+    for part in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
+        part = part.unnest()
+        constants: list[exp.Expression] = []
+        if isinstance(part, exp.In):
+            constants = part.expressions
+        elif isinstance(part, exp.EQ):
+            constants = [part.expression]
+        if constants and isinstance(part.this, exp.Column) and all(isinstance(one, exp.Literal) for one in constants):
+            term = scope(part.this)
+            if term.type in ("text", "integer"):
+                read: Callable[[str], Any] = str if term.type == "text" else int
+                try:
+                    values = dict.fromkeys(read(one.this) for one in constants)
+                    # An integer column never holds a number beyond 64 bits.
+                    listed[term.sql.sql()] = tuple(one for one in values if isinstance(one, str) or abs(one) < 2**63)
+                except ValueError:
+                    continue
+    return listed
+
+
+def _output(node: exp.Expression, rewrite: _Rewrite, index: int) -> Output:
+    if isinstance(node, exp.Star):
+        raise QueryRefused("rows are never shown, so SELECT * has no answer. Ask for COUNT(*) or another aggregate.")
+    inner = node.this if isinstance(node, exp.Alias) else node
+    name = node.alias if isinstance(node, exp.Alias) else inner.sql(dialect="duckdb").lower()
+    return Output(name[:60] or f"column{index + 1}", rewrite(inner))
+
+
+def _ordered(node: exp.Ordered, rewrite: _Rewrite, outputs: Sequence[Output]) -> exp.Ordered:
+    inner = node.this
+    if isinstance(inner, exp.Literal) and inner.is_int and 1 <= int(inner.this) <= len(outputs):
+        by = outputs[int(inner.this) - 1].node.copy()
+    else:
+        match = [
+            output
+            for output in outputs
+            if isinstance(inner, exp.Column) and not inner.table and output.name.lower() == inner.name.lower()
+        ]
+        by = match[0].node.copy() if match else rewrite(inner)
+    return exp.Ordered(this=by, desc=bool(node.args.get("desc")), nulls_first=bool(node.args.get("nulls_first")))
+
+
+def _limit(node: exp.Expression | None) -> int | None:
+    if node is None:
+        return None
+    count = node.expression
+    if (
+        not isinstance(node, exp.Limit)
+        or not isinstance(count, exp.Literal)
+        or not count.is_int
+        or len(count.this) > 18
+    ):
+        raise QueryRefused("LIMIT takes a whole number.")
+    return int(count.this)

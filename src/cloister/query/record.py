@@ -1,0 +1,77 @@
+"""The record: what was already released, so that asking again, or for something that follows from it, is free.
+
+The same statistic measured twice with fresh noise would cost twice, and let the noise be averaged away. What is kept
+here is released already: keeping it costs nothing, and whoever changes it can spoil answers but reveal nothing.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism
+from cloister.query.plan import Measurement
+
+__all__ = ["Record"]
+
+_KINDS = {kind.name: kind for kind in (DiscreteLaplace, DiscreteGaussian)}
+# Larger answers are remembered while the dataset is open, but not written down.
+_MOST_NUMBERS = 100_000
+
+
+class Record:
+    """Noisy statistics by what they measured.
+
+    Args:
+        version: the owner's name for this state of the data: releases of another state do not answer for it.
+        path: where releases are written down, one line each; None keeps them in memory only.
+    """
+
+    def __init__(self, version: str = "", path: str | os.PathLike[str] | None = None) -> None:
+        self._version = version
+        self._path = None if path is None else Path(path)
+        self._kept: dict[str, tuple[tuple[Mechanism, ...], list[Any]]] = {}
+        if self._path is not None and self._path.exists():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
+                self._read(line)
+
+    def mechanisms(self, one: Measurement) -> tuple[Mechanism, ...] | None:
+        """The noise of an earlier release of this statistic, if there is one."""
+        found = self._kept.get(one.fingerprint(self._version))
+        return None if found is None else found[0]
+
+    def values(self, one: Measurement) -> list[Any]:
+        """The noisy numbers of that release."""
+        return self._kept[one.fingerprint(self._version)][1]
+
+    def keep(self, one: Measurement, values: list[Any]) -> None:
+        """Enter a release; a more precise one replaces it later."""
+        name = one.fingerprint(self._version)
+        self._kept[name] = (one.mechanisms, values)
+        numeric = all(mechanism.name in _KINDS for mechanism in one.mechanisms)
+        if self._path is not None and numeric and sum(np.size(value) for value in values) <= _MOST_NUMBERS:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([name, _noise(one.mechanisms), [_plain(value) for value in values]]) + "\n")
+
+    def _read(self, line: str) -> None:
+        try:
+            name, noise, values = json.loads(line)
+            made = tuple(_KINDS[kind].for_loss(sensitivity, Loss.from_json(loss)) for kind, sensitivity, loss in noise)
+        except (ValueError, KeyError, TypeError):
+            return  # a line that was cut off or is of another version: ask again, and pay again
+        self._kept[name] = (made, [np.array(value, dtype=np.int64) for value in values])
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _noise(mechanisms: Sequence[Any]) -> list[Any]:
+    return [[one.name, str(one.sensitivity), one.loss.to_json()] for one in mechanisms]
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value

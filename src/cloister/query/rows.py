@@ -1,0 +1,398 @@
+"""FROM, JOIN, WHERE, subqueries: tables become one relation in which every row belongs to one unit.
+
+Each private relation carries a hidden column `_unit`. Joins of private relations compare it, so a row never mixes two
+people; how many rows a person ends up with does not matter, because the cap is applied last (data/statistics.py). Where
+the unit is the row itself there is nothing to compare: rows are counted by how often they can be copied instead.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from cloister.data.literals import as_double, literal
+from cloister.data.statistics import grid_value
+from cloister.privacy.errors import QueryRefused
+from cloister.query.term import Scope, Term, comparable, compile_term
+
+__all__ = ["UNIT", "Rows", "compile_relation", "from_clause", "refuse_extras", "with_clause"]
+
+UNIT = "_unit"
+
+BaseTable = Callable[[str], "Rows | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A relation.
+
+    Attributes:
+        sql: a query that gives the columns, and `_unit` if the relation is private and has a unit column.
+        columns: what is publicly known of each column; `Term.sql` is the bare column.
+        private: whether any private table is in it.
+        by_row: whether its unit is the row itself.
+        copies: how many rows one row of a private table can have become (only counted where the unit is the row).
+        most: how many rows a unit has at most, if the query itself makes it so.
+        names: of all columns of a table, also those that the question does not use, for messages.
+    """
+
+    sql: exp.Query
+    columns: Mapping[str, Term]
+    private: bool
+    by_row: bool
+    copies: int = 1
+    names: tuple[str, ...] = ()
+    most: int | None = None
+
+
+def compile_relation(query: Any, tables: BaseTable) -> Rows:
+    """A subquery or CTE without aggregates over people: SELECT … FROM … WHERE, UNION ALL, or one row per unit."""
+    if isinstance(query, exp.Subquery):
+        return compile_relation(query.this, tables)
+    if isinstance(query, exp.Union):
+        return _union(query, tables)
+    if not isinstance(query, exp.Select):
+        raise QueryRefused("FROM takes tables and SELECT queries.")
+    refuse_extras(query, ("group",))
+    tables = with_clause(query, tables)
+    source, scope = from_clause(query, tables)
+    if query.args.get("group") is not None:
+        return _per_unit(query, source, scope)
+    shown = _projections(query, source, scope)
+    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in shown.items()))
+    return _finish(select, source, shown)
+
+
+def from_clause(query: exp.Select, tables: BaseTable) -> tuple[Rows, Scope]:
+    """FROM, JOIN and WHERE of a SELECT: a relation whose `sql` selects nothing yet, and how to look names up in it."""
+    start = query.args.get("from_")
+    if start is None:
+        raise QueryRefused("a question needs a FROM.")
+    name, first = _source(start.this, tables)
+    parts = {name: first}
+    sql = exp.select().from_(_aliased(first, name))
+    private, unit_at, copies = first.private, name if first.private else None, first.copies
+    for join in query.args.get("joins") or []:
+        name, right = _source(join.this, tables)
+        if name.lower() in (known.lower() for known in parts):
+            raise QueryRefused(f"two tables are called {name}. Give one another name with AS.")
+        right, condition, side = _join(join, parts, name, right, unit_at)
+        parts[name] = right
+        copies *= right.copies
+        sql = (
+            sql.join(_aliased(right, name), on=condition, join_type=side)
+            if condition is not None
+            else sql.join(_aliased(right, name), join_type="cross")
+        )
+        if right.private and unit_at is None:
+            unit_at = name
+        private = private or right.private
+    scope = _scope(parts)
+    where = query.args.get("where")
+    if where is not None:
+        term = compile_term(where.this, scope)
+        if term.type != "boolean":
+            raise QueryRefused("WHERE needs a condition, such as age >= 18.")
+        sql = sql.where(term.sql)
+    by_row = any(part.by_row for part in parts.values())
+    if private and not by_row and unit_at is not None:
+        sql = sql.select(exp.alias_(exp.column(UNIT, unit_at, quoted=True), UNIT, quoted=True))
+    columns = {column: term for part, rows in parts.items() for column, term in _qualified(part, rows).items()}
+    most = first.most if len(parts) == 1 else None
+    return Rows(sql, columns, private, by_row, copies, most=most), scope
+
+
+def refuse_extras(query: exp.Select, allowed: tuple[str, ...]) -> None:
+    """Refuse every clause that is not in the language."""
+    known = {"expressions", "from_", "joins", "where", "with_", "kind", *allowed}
+    for name, value in query.args.items():
+        if value and name not in known:
+            hint = _CLAUSES.get(name, "Leave it out.")
+            raise QueryRefused(f"{name.strip('_').upper()} is not offered here. {hint}")
+
+
+_CLAUSES = {
+    "distinct": "For the number of different people write COUNT(DISTINCT …).",
+    "limit": "LIMIT works on the answer, in the outermost SELECT.",
+    "order": "ORDER BY works on the answer, in the outermost SELECT.",
+    "having": "HAVING works on the answer, in the outermost SELECT.",
+    "qualify": "Window functions look at other people's rows. Use GROUP BY instead.",
+    "windows": "Window functions look at other people's rows. Use GROUP BY instead.",
+    "sample": "Noise already protects; ask of all rows.",
+}
+
+
+# Sources and names
+
+
+def _source(node: exp.Expression, tables: BaseTable) -> tuple[str, Rows]:
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+        if not node.alias:
+            raise QueryRefused("a subquery in FROM needs a name: (SELECT …) AS recent.")
+        return node.alias, compile_relation(node.this, tables)
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+        extras = [name for name, value in node.args.items() if value and name not in ("this", "alias")]
+        if extras:
+            raise QueryRefused(f"tables are named plainly here, without {extras[0]}.")
+        rows = tables(node.name)
+        if rows is None:
+            raise QueryRefused(f"there is no table {node.name}. Look at the schema for those there are.")
+        return node.alias or node.name, rows
+    raise QueryRefused("FROM takes tables, named subqueries and joins of them.")
+
+
+def with_clause(query: exp.Expression, tables: BaseTable) -> BaseTable:
+    """The tables a query sees: the schema's, and those of its WITH."""
+    clause = query.args.get("with_")
+    if clause is None:
+        return tables
+    if clause.args.get("recursive"):
+        raise QueryRefused("recursive WITH is not offered.")
+    for cte in clause.expressions:
+        if cte.args["alias"].args.get("columns"):
+            raise QueryRefused("name columns inside the WITH query, with AS.")
+        tables = _shadow(tables, cte.alias, compile_relation(cte.this, tables))
+    return tables
+
+
+def _shadow(tables: BaseTable, name: str, rows: Rows) -> BaseTable:
+    return lambda asked: rows if asked.lower() == name.lower() else tables(asked)
+
+
+def _aliased(rows: Rows, name: str) -> exp.Subquery:
+    return exp.Subquery(this=rows.sql.copy(), alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+
+
+def _qualified(name: str, rows: Rows) -> dict[str, Term]:
+    return {column: replace(term, sql=exp.column(column, name, quoted=True)) for column, term in rows.columns.items()}
+
+
+def _scope(parts: Mapping[str, Rows]) -> Scope:
+    tables = {name.lower(): _qualified(name, rows) for name, rows in parts.items()}
+
+    def look_up(node: exp.Column) -> Term:
+        wanted, table = node.name.lower(), node.table.lower()
+        if node.args.get("db") or (table and table not in tables):
+            raise QueryRefused(f"there is no table {node.table} in this FROM.")
+        places = [tables[table]] if table else list(tables.values())
+        found = [term for columns in places for name, term in columns.items() if name.lower() == wanted]
+        if not found:
+            shown = [part for name, part in parts.items() if not table or name.lower() == table]
+            known = ", ".join(sorted({name for part in shown for name in part.names or part.columns})[:20])
+            raise QueryRefused(f"there is no column {node.name}. There are: {known}.")
+        if len(found) > 1:
+            raise QueryRefused(f"{node.name} is in several tables. Write table.{node.name}.")
+        return found[0]
+
+    return look_up
+
+
+# Joins
+
+
+def _join(
+    join: exp.Join, parts: Mapping[str, Rows], name: str, right: Rows, unit_at: str | None
+) -> tuple[Rows, exp.Expression | None, str]:
+    side, kind = (join.side or "").upper(), (join.kind or "").upper()
+    if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("method"):
+        raise QueryRefused("joins here are JOIN, LEFT JOIN and CROSS JOIN.")
+    if side == "LEFT" and right.private and unit_at is None:
+        raise QueryRefused("start FROM the private table and LEFT JOIN the public one to it.")
+    scope = _scope({**parts, name: right})
+    condition: Any = _condition(join, parts, name, scope)
+    if right.private and unit_at is not None:
+        if right.by_row or parts[unit_at].by_row:
+            raise QueryRefused(
+                "private tables are joined on their unit, and here the unit is the row. Name a unit column."
+            )
+        same = exp.EQ(this=exp.column(UNIT, unit_at, quoted=True), expression=exp.column(UNIT, name, quoted=True))
+        condition = same if condition is None else exp.and_(condition, same)
+    elif any(part.by_row for part in parts.values()) or right.by_row:
+        right = _one_match(join, right, name, scope)
+    if side == "LEFT":
+        right = replace(right, columns={key: replace(term, nullable=True) for key, term in right.columns.items()})
+    return right, condition, "left" if side == "LEFT" else "inner"
+
+
+def _condition(join: exp.Join, parts: Mapping[str, Rows], name: str, scope: Scope) -> Any:
+    using, on = join.args.get("using"), join.args.get("on")
+    if using:
+        left = _scope(parts)
+        pairs = [comparable(left(exp.column(key.name)), scope(exp.column(key.name, name))) for key in using]
+        return exp.and_(*(exp.EQ(this=mine.sql, expression=other.sql) for mine, other in pairs))
+    if on is None:
+        return None
+    term = compile_term(on, scope)
+    if term.type != "boolean":
+        raise QueryRefused("ON needs a condition, such as a.ward = b.ward.")
+    return term.sql
+
+
+def _one_match(join: exp.Join, right: Rows, name: str, scope: Scope) -> Rows:
+    """A public table with at most one row for each value of the join key: then a private row is never copied."""
+    if right.private:
+        raise QueryRefused("start FROM the private table and JOIN the public one to it.")
+    using, on = join.args.get("using"), join.args.get("on")
+    keys = [key.name for key in using or []]
+    for pair in list(on.flatten()) if isinstance(on, exp.And) else [on] if on is not None else []:
+        sides = [(pair.this, pair.expression), (pair.expression, pair.this)] if isinstance(pair, exp.EQ) else []
+        keys += [mine.name for mine, other in sides if _names_one_row(mine, other, name, scope)]
+    if not keys:
+        raise QueryRefused("join a public table by equality: JOIN wards ON visits.ward = wards.ward.")
+    found = {key.lower(): key for key in right.columns}
+    window = exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[exp.column(found[key.lower()], quoted=True) for key in keys],
+        order=exp.Order(expressions=[exp.Ordered(this=exp.column(key, quoted=True)) for key in right.columns]),
+    )
+    numbered = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).select(
+        exp.alias_(window, "_match", quoted=True)
+    )
+    numbered = numbered.from_(_aliased(right, "_public"))
+    one = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).from_(
+        exp.Subquery(this=numbered, alias=exp.TableAlias(this=exp.to_identifier("_numbered", quoted=True)))
+    )
+    return replace(
+        right, sql=one.where(exp.EQ(this=exp.column("_match", quoted=True), expression=exp.Literal.number(1)))
+    )
+
+
+def _names_one_row(mine: exp.Expression, other: exp.Expression, name: str, scope: Scope) -> bool:
+    """Whether `mine = other` leaves one value of a column of the public table for each row of the rest."""
+
+    def is_public(node: exp.Expression) -> bool:
+        return bool(scope(node).sql.args["table"].name == name)  # type: ignore[arg-type]
+
+    if not isinstance(mine, exp.Column) or not is_public(mine) or any(map(is_public, other.find_all(exp.Column))):
+        return False
+    return scope(mine).type == compile_term(other, scope).type  # two large integers may be one double
+
+
+# What a subquery shows
+
+
+def _projections(query: exp.Select, source: Rows, scope: Scope) -> dict[str, Term]:
+    shown: dict[str, Term] = {}
+    for node in query.expressions:
+        if isinstance(node, exp.Star):
+            named = list(source.columns.items())
+        else:
+            inner = node.this if isinstance(node, exp.Alias) else node
+            name = node.alias_or_name or f"column{len(shown) + 1}"
+            named = [(name, compile_term(inner, scope))]
+        for name, term in named:
+            if name.lower() in {UNIT, *(known.lower() for known in shown)}:  # engines fold case
+                raise QueryRefused(f"two columns are called {name}. Give one another name with AS.")
+            shown[name] = term
+    return shown
+
+
+def _finish(select: exp.Select, source: Rows, shown: Mapping[str, Term]) -> Rows:
+    for key, value in source.sql.args.items():
+        if key != "expressions" and value:
+            select.set(key, value.copy() if isinstance(value, exp.Expression) else [one.copy() for one in value])
+    for hidden in source.sql.expressions:
+        select = select.select(hidden.copy())
+    columns = {name: replace(term, sql=exp.column(name, quoted=True)) for name, term in shown.items()}
+    return replace(source, sql=select, columns=columns)
+
+
+def _union(query: exp.Union, tables: BaseTable) -> Rows:
+    if query.args.get("distinct") or any(query.args.get(key) for key in ("order", "limit", "by_name", "with_")):
+        raise QueryRefused("only UNION ALL is offered, without ORDER BY or LIMIT inside.")
+    left, right = compile_relation(query.this, tables), compile_relation(query.expression, tables)
+    if len(left.columns) != len(right.columns) or left.private != right.private or left.by_row != right.by_row:
+        raise QueryRefused("both sides of UNION ALL need the same columns, and both be private or both public.")
+    columns = {}
+    for (name, one), other in zip(left.columns.items(), right.columns.values(), strict=True):
+        if one.type != other.type:
+            raise QueryRefused(f"column {name} is {one.type} on one side of UNION ALL and {other.type} on the other.")
+        columns[name] = _either(one, other)
+    both = exp.Union(this=left.sql.copy(), expression=right.sql.copy(), distinct=False)
+    return Rows(both, columns, left.private, left.by_row, left.copies + right.copies)
+
+
+def _either(one: Term, other: Term) -> Term:
+    low = None if one.low is None or other.low is None else min(one.low, other.low)
+    high = None if one.high is None or other.high is None else max(one.high, other.high)
+    values = None
+    if one.values is not None and other.values is not None:
+        values = tuple(dict.fromkeys((*one.values, *other.values)))
+    return replace(
+        one, low=low, high=high, values=values, nullable=one.nullable or other.nullable, unit=one.unit and other.unit
+    )
+
+
+# One row per unit: GROUP BY the unit itself
+
+
+def _per_unit(query: exp.Select, source: Rows, scope: Scope) -> Rows:
+    group = query.args["group"]
+    keys = [compile_term(node, scope) for node in group.expressions]
+    if any(group.args.get(extra) for extra in ("rollup", "cube", "grouping_sets", "all")) or not any(
+        key.unit for key in keys
+    ):
+        raise QueryRefused(
+            "a subquery may group by the unit column (one row per person). Group people in the outermost SELECT."
+        )
+    if source.by_row or not source.private:
+        raise QueryRefused("a subquery with GROUP BY needs a private table with a unit column.")
+    shown: dict[str, Term] = {}
+    for node in query.expressions:
+        inner = node.this if isinstance(node, exp.Alias) else node
+        name = node.alias_or_name or f"column{len(shown) + 1}"
+        if name.lower() in {UNIT, *(known.lower() for known in shown)}:  # a second _unit would choose whom we protect
+            raise QueryRefused(f"two columns are called {name}. Give one another name with AS.")
+        shown[name] = _per_unit_term(inner, scope, keys)
+    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in shown.items()))
+    rows = _finish(select, source, shown)
+    hidden = source.sql.expressions[-1].this.copy()
+    grouped = rows.sql.copy()
+    grouped.set("group", exp.Group(expressions=[hidden, *(key.sql.copy() for key in keys)]))
+    return replace(rows, sql=grouped, most=1 if all(key.unit for key in keys) else None)
+
+
+def _per_unit_term(node: exp.Expression, scope: Scope, keys: list[Term]) -> Term:
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
+        return Term(
+            exp.Cast(this=exp.Count(this=exp.Star()), to=exp.DataType.build("BIGINT")),
+            "integer",
+            0,
+            None,
+            nullable=False,
+        )
+    if isinstance(node, exp.Sum | exp.Avg | exp.Min | exp.Max):
+        inner = compile_term(node.this, scope)
+        if inner.type not in ("integer", "real"):
+            raise QueryRefused("SUM, AVG, MIN and MAX per person need a number.")
+        if isinstance(node, exp.Min | exp.Max):
+            return Term(type(node)(this=as_double(inner.sql)), "real", inner.low, inner.high)
+        total = _exact_total(inner)
+        if isinstance(node, exp.Sum):
+            return Term(total, "real", 0.0 if _at_least_zero(inner.low) else None)
+        known = exp.Nullif(this=exp.Count(this=inner.sql.copy()), expression=exp.Literal.number(0))
+        mean = exp.Div(this=total, expression=as_double(known), typed=False, safe=False)
+        return Term(mean, "real", inner.low, inner.high)
+    term = compile_term(node, scope)
+    if not any(term.sql == key.sql for key in keys):
+        raise QueryRefused("a subquery with GROUP BY shows its group columns, COUNT(*), SUM, AVG, MIN and MAX.")
+    return term
+
+
+def _exact_total(term: Term) -> exp.Expression:
+    """The sum of a person's values on a grid of 2^40 steps: the same in any order, and no overflow."""
+    if term.low is None or term.high is None:
+        raise QueryRefused(
+            "SUM and AVG per person need public bounds. Give them in the schema, or write "
+            "SUM(LEAST(GREATEST(x, 0), 100)), with limits of yours."
+        )
+    exponent = 40 - math.ceil(math.log2(max(abs(term.low), abs(term.high), 1e-100)))
+    value = grid_value(term.sql, term.low, term.high, exponent)
+    total = exp.Sum(this=exp.Cast(this=value.sql, to=exp.DataType.build("DECIMAL(38, 0)")))
+    return exp.Mul(this=as_double(total), expression=literal(2.0**-exponent))
+
+
+def _at_least_zero(low: float | None) -> bool:
+    return low is not None and low >= 0

@@ -1,0 +1,159 @@
+"""Running a plan: charge, look once, add noise, estimate, arrange. Rows are read in `_look` and nowhere else."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.statistics import DistinctPairs, Engine, Sums
+from cloister.privacy.ledger import Account
+from cloister.privacy.loss import Loss
+from cloister.privacy.measure import measure_all
+from cloister.privacy.noise import SYSTEM, Source
+from cloister.privacy.receipt import Receipt
+from cloister.query.aggregate import Aggregate
+from cloister.query.answer import Answer
+from cloister.query.arrange import arrange
+from cloister.query.consistent import consistent
+from cloister.query.estimate import FAN_OUT, Estimate, Noisy, Tree
+from cloister.query.plan import Measurement, Plan
+
+__all__ = ["run_plan"]
+
+Released = Mapping[str, tuple[Any, ...]]
+
+
+def run_plan(
+    plan: Plan,
+    engine: Engine,
+    account: Account,
+    *,
+    version: str = "",
+    source: Source | None = None,
+    record: Callable[[Measurement], list[Any]] | None = None,
+    keep: Callable[[Measurement, list[Any]], None] | None = None,
+) -> Answer:
+    """Carry a plan out.
+
+    Args:
+        plan: made by `make_plan`.
+        engine: where the rows are.
+        account: pays.
+        version: the owner's name for this state of the data.
+        source: where random bits come from.
+        record: the noisy values of a measurement that is in the record.
+        keep: enters a new measurement into the record.
+
+    Privacy: the plan's loss, for its unit, add/remove. Audited in tests/statistical/test_query_audits.py.
+    """
+    noisy, receipt = _measured(plan, engine, account, version, source)
+    fresh = iter(noisy)
+    values: list[list[Any]] = []
+    for one in plan.measurements:
+        if one.reused and record is not None:
+            values.append(record(one))
+            continue
+        got = [next(fresh) for _ in one.mechanisms]
+        values.append(got)
+        if keep is not None:
+            keep(one, got)
+    agreed = consistent(plan, values)
+    table, notes = arrange(plan, lambda confidence: _estimates(plan, agreed, confidence))
+    private = receipt is None or bool(receipt.body["private"])
+    reused = ["answered from earlier releases, at no further cost"] if not plan.new else []
+    return Answer(
+        value=table,
+        loss=plan.loss or Loss.nothing(account.cap.measure, account.cap.relation),
+        unit=plan.unit,
+        mechanism=", ".join(dict.fromkeys(mechanism.name for mechanism in plan.mechanisms)) or "none",
+        parameters={},
+        private=private,
+        receipt=receipt,
+        columns=tuple(output.name for output in plan.question.outputs),
+        confidence=plan.confidence,
+        notes=(*reused, *notes, *plan.notes),
+        whole=tuple(
+            output.name
+            for output in plan.question.outputs
+            if output.aggregate is not None and _is_count(plan.question.aggregates[output.aggregate])
+        ),
+    )
+
+
+def _is_count(aggregate: Aggregate) -> bool:
+    return aggregate.text.upper().startswith("COUNT")
+
+
+def _measured(
+    plan: Plan, engine: Engine, account: Account, version: str, source: Source | None
+) -> tuple[list[Any], Receipt | None]:
+    if not plan.new:
+        return [], None
+    return measure_all(
+        lambda: _look(plan, engine),
+        plan.mechanisms,
+        accounts=[account],
+        request=plan.question.text,
+        unit=plan.unit,
+        data_version=version,
+        source=source or SYSTEM,
+    )
+
+
+def _look(plan: Plan, engine: Engine) -> list[NDArray[Any]]:
+    """The exact integers behind every mechanism. One statement for all counts and sums of a grouping set."""
+    done: dict[Sums | DistinctPairs, list[NDArray[Any]]] = {}
+    statistics = []
+    for one in plan.new:
+        if one.sums not in done:
+            done[one.sums] = one.sums.run(engine)
+        whole = done[one.sums][0 if one.index is None else one.index + 1]
+        if one.need.kind in ("tree", "vote"):
+            assert one.need.extra is not None
+            whole = whole.reshape(-1, len(one.need.extra.values))
+        statistics += _tree_levels(whole, one.sizes) if one.sizes else [whole]
+    return statistics
+
+
+def _tree_levels(leaves: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[Any]]:
+    """Counts of ever larger nodes, top first."""
+    levels = [leaves]
+    for size in reversed(sizes[:-1]):
+        below = levels[0]
+        padded = np.zeros((below.shape[0], size * FAN_OUT), dtype=below.dtype)
+        padded[:, : below.shape[1]] = below
+        levels.insert(0, padded.reshape(below.shape[0], size, FAN_OUT).sum(axis=2))
+    return levels
+
+
+# Estimates
+
+
+def _estimates(plan: Plan, values: Sequence[list[Any]], confidence: float) -> list[list[Estimate]]:
+    """For each grouping set, an estimate of each aggregate in every group."""
+    return [
+        [_estimate(plan, values, group_set, aggregate, confidence) for aggregate in plan.question.aggregates]
+        for group_set in range(len(plan.question.sets))
+    ]
+
+
+def _estimate(plan: Plan, values: Sequence[list[Any]], group_set: int, aggregate: Any, confidence: float) -> Estimate:
+    places = [plan.needs[group_set, need] for need in aggregate.needs]
+    first = plan.measurements[places[0]]
+    if first.need.kind == "vote":
+        assert first.need.extra is not None
+        listed = first.need.extra.values
+        return Estimate(np.array([listed[i] for i in values[places[0]][0]], dtype=object))
+    if first.need.kind == "tree":
+        assert first.need.leaves is not None
+        levels = tuple(np.asarray(level, dtype=np.float64) * first.unit for level in values[places[0]])
+        result: Estimate = aggregate.estimate(Tree(levels, first.mechanisms, first.need.leaves, first.unit), confidence)  # type: ignore[arg-type]
+        return result
+    noisy = [_noisy(plan.measurements[place], values[place][0]) for place in places]
+    answer: Estimate = aggregate.estimate(noisy, confidence)
+    return answer
+
+
+def _noisy(one: Measurement, value: Any) -> Noisy:
+    return Noisy(np.asarray(value, dtype=np.float64) * one.unit, one.mechanisms[0], one.unit)  # type: ignore[arg-type]

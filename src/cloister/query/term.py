@@ -1,0 +1,738 @@
+"""A row-wise expression with its public facts: type, interval, list of values. The allow-list of the language.
+
+Whatever is not in the table below is refused. Every form here is total: it gives a value or NULL for every row in every
+engine, never an error, so nothing that happens while rows are read can depend on them.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any
+
+from sqlglot import exp
+
+from cloister.data.literals import as_double, greatest_of, least_of, literal, rounded_near_zero
+from cloister.privacy.errors import QueryRefused
+
+__all__ = ["Scope", "Term", "comparable", "compile_term", "shown"]
+
+NUMBERS = ("integer", "real")
+_LARGEST = 1e100  # beyond this an engine might overflow
+_TOO_LARGE = 1e140  # a product of two such numbers does not yet
+_SMALLEST = 1e-100  # and below this underflow
+_INT64 = 2**62
+_EXACT = 2.0**53  # from here on every double is whole
+_MOST_NODES = 8000
+_MOST_VALUES = 1_000_000
+_MOST_MAPPED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An expression, what type it has, and what is publicly known of its values.
+
+    Attributes:
+        sql: the expression as the engine will run it.
+        type: integer, real, text, boolean, date or timestamp.
+        low, high: limits of a number; None if there is no public limit.
+        values: all values it can take besides NULL, if that list is public.
+        nullable: whether it may be NULL.
+        unit: whether it is the column that names the unit.
+        most: how far from zero a number without public limits can be at all.
+    """
+
+    sql: exp.Expression
+    type: str
+    low: float | None = None
+    high: float | None = None
+    values: tuple[Any, ...] | None = None
+    nullable: bool = True
+    unit: bool = False
+    most: float = math.inf
+
+    @property
+    def bounded(self) -> bool:
+        """Whether both limits are public."""
+        return self.low is not None and self.high is not None
+
+    def domain(self) -> Sequence[Any] | None:
+        """Every value a group could have, if that is public; NULL last if it can occur."""
+        if self.values is not None:
+            known: Sequence[Any] | None = self.values
+        elif self.type == "boolean":
+            known = (False, True)
+        elif self.type == "integer" and self.low is not None and self.high is not None:
+            wide = self.high - self.low
+            known = range(math.ceil(self.low), math.floor(self.high) + 1) if wide < _MOST_VALUES else None
+        else:
+            known = None
+        if known is None:
+            return None
+        return (*known, None) if self.nullable else known
+
+
+Scope = Callable[[exp.Column], Term]
+
+
+def compile_term(node: exp.Expression, scope: Scope) -> Term:
+    """The term for an expression the analyst wrote, or a refusal that says what would work."""
+    rule = _RULES.get(type(node))
+    if rule is None:
+        raise QueryRefused(_unknown(node))
+    try:
+        term = rule(node, scope)
+    except RecursionError:
+        raise QueryRefused("this expression is nested too deeply. Compute parts of it in a WITH query.") from None
+    reach = max(abs(term.low or 0), abs(term.high or 0))
+    if reach > _LARGEST:
+        raise QueryRefused(f"{_text(node)} may become larger than 1e100. Limit it with LEAST(...) and GREATEST(...).")
+    if sum(1 for _ in term.sql.walk()) > _MOST_NODES:
+        raise QueryRefused(f"{_text(node)} ... is too long for one expression. Compute parts of it in a WITH query.")
+    return term
+
+
+# Leaves
+
+
+def _column(node: exp.Column, scope: Scope) -> Term:
+    return scope(node)
+
+
+def _literal(node: exp.Literal, scope: Scope) -> Term:
+    if node.is_string:
+        return Term(node.copy(), "text", values=(node.this,), nullable=False)
+    try:
+        value: float = int(node.this) if len(node.this) < 100 else math.inf
+        kind = "integer" if abs(value) < _INT64 else "real"
+    except ValueError:
+        value, kind = float(node.this), "real"
+    sql = literal(int(value)) if kind == "integer" else literal(float(value))
+    return Term(sql, kind, value, value, nullable=False)
+
+
+def _boolean(node: exp.Boolean, scope: Scope) -> Term:
+    return Term(node.copy(), "boolean", values=(bool(node.this),), nullable=False)
+
+
+def _null(node: exp.Null, scope: Scope) -> Term:
+    return Term(node.copy(), "integer", 0, 0)
+
+
+def _paren(node: exp.Paren, scope: Scope) -> Term:
+    inner = compile_term(node.this, scope)
+    return replace(inner, sql=exp.Paren(this=inner.sql), unit=False)
+
+
+# Arithmetic: in integers where the result provably fits, else in doubles that neither overflow nor underflow, which is
+# an error in PostgreSQL. What has no public limit counts as at most 1e100.
+
+
+def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float], float]) -> Callable[..., Term]:
+    def rule(node: exp.Binary, scope: Scope) -> Term:
+        left, right = _number(node.this, scope), _number(node.expression, scope)
+        low, high = _hull(left, right, corners)
+        whole = left.type == right.type == "integer" and low is not None and max(abs(low), abs(high or 0)) < _INT64
+        if whole:
+            sides = (left.sql if _is_long(left) or _is_long(right) else _as_long(left.sql), right.sql)
+        else:
+            underflows = make is exp.Mul and _least(left) * _least(right) == 0
+            sides = (_limited(left, underflows), _limited(right, underflows))
+        most = max(abs(corners(_most(left), sign * _most(right))) for sign in (1, -1))
+        sql = exp.Paren(this=make(this=_wrap(sides[0]), expression=_wrap(sides[1])))
+        values = _mapped(left, right, corners) if whole else None
+        kind, nullable = "integer" if whole else "real", left.nullable or right.nullable
+        return Term(sql, kind, low, high, values, nullable, most=most)
+
+    return rule
+
+
+def _mapped(left: Term, right: Term, apply: Callable[[float, float], float]) -> tuple[Any, ...] | None:
+    """All values of a listed integer with a constant: FLOOR(age / 10) * 10 is one of 0, 10, … 100."""
+    for one, other, swap in ((left, right, False), (right, left, True)):
+        if other.low is not None and other.low == other.high and one.low != one.high:
+            known = [value for value in one.domain() or () if value is not None][: _MOST_MAPPED + 1]
+            if known and len(known) <= _MOST_MAPPED:
+                constant = int(other.low)
+                return tuple(dict.fromkeys(int(apply(constant, x) if swap else apply(x, constant)) for x in known))
+    return None
+
+
+def _hull(left: Term, right: Term, corner: Callable[[float, float], float]) -> tuple[float | None, float | None]:
+    if left.low is None or left.high is None or right.low is None or right.high is None:
+        return None, None
+    corners = [corner(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
+    return min(corners), max(corners)
+
+
+def _divide(node: exp.Div, scope: Scope) -> Term:
+    left, right = _number(node.this, scope), _number(node.expression, scope)
+    low, high = None, None
+    if right.low is not None and right.high is not None and (right.low > 0 or right.high < 0):
+        low, high = _hull(left, right, lambda a, b: a / b)
+    # Divided by (nearly) nothing is NULL: an error, or an infinity here and an error in the next engine, would tell.
+    guard = exp.LT(this=exp.Abs(this=_double(right)), expression=literal(_SMALLEST))
+    underflows = _most(right) > 0 and _least(left) / _most(right) == 0
+    quotient = exp.Div(
+        this=_wrap(_limited(left, underflows)), expression=_wrap(_limited(right)), typed=False, safe=False
+    )
+    if low is None:
+        sql: exp.Expression = exp.Case(ifs=[exp.If(this=guard, true=exp.Null())], default=quotient)
+    else:
+        sql = exp.Paren(this=quotient)
+    nullable = left.nullable or right.nullable or low is None
+    return Term(sql, "real", low, high, nullable=nullable, most=_most(left) / _SMALLEST)
+
+
+def _modulo(node: exp.Mod, scope: Scope) -> Term:
+    left, right = _number(node.this, scope), _number(node.expression, scope)
+    if (
+        left.type != "integer"
+        or right.type != "integer"
+        or right.low is None
+        or right.low != right.high
+        or right.low <= 0
+    ):
+        raise QueryRefused("% works on a whole number and a positive whole constant, such as age % 10.")
+    low = 0.0 if left.low is not None and left.low >= 0 else 1 - right.low
+    return Term(
+        exp.Paren(this=exp.Mod(this=_wrap(left.sql), expression=right.sql)),
+        "integer",
+        low,
+        right.low - 1,
+        nullable=left.nullable,
+    )
+
+
+def _negate(node: exp.Neg, scope: Scope) -> Term:
+    inner = _number(node.this, scope)
+    low, high = (None if end is None else -end for end in (inner.high, inner.low))
+    return replace(inner, sql=exp.Paren(this=exp.Neg(this=_wrap(inner.sql))), low=low, high=high, values=None)
+
+
+def _monotone(
+    make: type[exp.Expression], apply: Callable[[float], float], kind: str | None = None
+) -> Callable[..., Term]:
+    """A function of one number that never falls."""
+
+    def rule(node: exp.Expression, scope: Scope) -> Term:
+        inner = _number(node.this, scope)
+        low, high = (None if end is None else apply(end) for end in (inner.low, inner.high))
+        if inner.type == "integer" and kind == "integer":
+            return inner
+        sql: exp.Expression = make(this=_double(inner))
+        # Both ends: an end that is not public may be 1e308, and the engine's error would tell.
+        whole = kind == "integer" and low is not None and high is not None and max(abs(low), abs(high)) < _INT64
+        if whole:
+            sql = _as_long(sql)
+        else:  # in Spark FLOOR and CEIL are 64-bit integers, and an error beyond
+            small = exp.LT(this=exp.Abs(this=_double(inner)), expression=literal(_EXACT))
+            sql = exp.Case(ifs=[exp.If(this=small, true=as_double(sql))], default=_double(inner))
+        return Term(sql, "integer" if whole else "real", low, high, nullable=inner.nullable)
+
+    return rule
+
+
+def _absolute(node: exp.Abs, scope: Scope) -> Term:
+    inner = _number(node.this, scope)
+    low = high = None
+    if inner.low is not None and inner.high is not None:
+        high = max(abs(inner.low), abs(inner.high))
+        low = 0 if inner.low <= 0 <= inner.high else min(abs(inner.low), abs(inner.high))
+    return replace(inner, sql=exp.Abs(this=inner.sql), low=low, high=high, values=None)
+
+
+def _root(node: exp.Sqrt, scope: Scope) -> Term:
+    inner = _number(node.this, scope)
+    sql = exp.Sqrt(this=_at_least(inner, 0.0))
+    low, high = (None if end is None else math.sqrt(max(end, 0)) for end in (inner.low, inner.high))
+    return Term(sql, "real", low or 0.0, high, nullable=inner.nullable)
+
+
+def _logarithm(node: exp.Ln, scope: Scope) -> Term:
+    inner = _number(node.this, scope)
+    smallest = max(inner.low or 0.0, _SMALLEST)
+    sql = exp.Ln(this=_at_least(inner, smallest))
+    high = None if inner.high is None else math.log(max(inner.high, smallest))
+    return Term(sql, "real", math.log(smallest), high, nullable=inner.nullable)
+
+
+def _round(node: exp.Round, scope: Scope) -> Term:
+    if node.args.get("decimals") is not None:
+        raise QueryRefused("ROUND takes one number here. Round to a step with FLOOR(x / 10) * 10.")
+    return _monotone(exp.Floor, math.floor, "integer")(
+        exp.Floor(this=exp.Add(this=node.this.copy(), expression=exp.Literal.number("0.5"))), scope
+    )
+
+
+def _extreme(make: Callable[..., exp.Expression], choose: Callable[..., float]) -> Callable[..., Term]:
+    def rule(node: exp.Expression, scope: Scope) -> Term:
+        parts = [_number(one, scope) for one in (node.this, *node.expressions)]
+        whole = all(part.type == "integer" for part in parts)
+        sqls = [part.sql if whole else _double(part) for part in parts]
+        lows, highs = [part.low for part in parts], [part.high for part in parts]
+        least = choose is min
+        low = (None if None in lows else min(lows)) if least else _known(lows, max)  # type: ignore[type-var]
+        high = _known(highs, min) if least else (None if None in highs else max(highs))  # type: ignore[type-var]
+        # Engines differ on NULL among the arguments: all of them give NULL here.
+        nullable = any(part.nullable for part in parts)
+        sql: exp.Expression = make(*sqls)
+        if nullable:
+            missing = exp.or_(
+                *(exp.Is(this=_wrap(part.sql.copy()), expression=exp.Null()) for part in parts if part.nullable)
+            )
+            sql = exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=sql)
+        return Term(sql, "integer" if whole else "real", low, high, nullable=nullable)
+
+    return rule
+
+
+def _known(ends: list[float | None], choose: Callable[..., float]) -> float | None:
+    known = [end for end in ends if end is not None]
+    return choose(known) if known else None
+
+
+# Logic
+
+
+def _compare(make: type[exp.Expression]) -> Callable[..., Term]:
+    def rule(node: exp.Binary, scope: Scope) -> Term:
+        left, right = comparable(compile_term(node.this, scope), compile_term(node.expression, scope))
+        sql = exp.Paren(this=make(this=_wrap(left.sql), expression=_wrap(right.sql)))
+        return Term(sql, "boolean", nullable=left.nullable or right.nullable)
+
+    return rule
+
+
+def _connect(make: type[exp.Expression]) -> Callable[..., Term]:
+    def rule(node: exp.Binary, scope: Scope) -> Term:
+        left, right = _truth(node.this, scope), _truth(node.expression, scope)
+        return Term(
+            exp.Paren(this=make(this=left.sql, expression=right.sql)),
+            "boolean",
+            nullable=left.nullable or right.nullable,
+        )
+
+    return rule
+
+
+def _not(node: exp.Not, scope: Scope) -> Term:
+    inner = _truth(node.this, scope)
+    return Term(exp.Paren(this=exp.Not(this=_wrap(inner.sql))), "boolean", nullable=inner.nullable)
+
+
+def _is(node: exp.Is, scope: Scope) -> Term:
+    if not isinstance(node.expression, exp.Null):
+        raise QueryRefused("IS works with NULL only: x IS NULL, x IS NOT NULL.")
+    inner = compile_term(node.this, scope)
+    return Term(exp.Paren(this=exp.Is(this=_wrap(inner.sql), expression=exp.Null())), "boolean", nullable=False)
+
+
+def _between(node: exp.Between, scope: Scope) -> Term:
+    both = exp.And(
+        this=exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()),
+        expression=exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()),
+    )
+    return compile_term(both, scope)
+
+
+def _in(node: exp.In, scope: Scope) -> Term:
+    if node.args.get("query") is not None or not node.expressions:
+        raise QueryRefused("IN works with a list of constants. For a table of values use a JOIN.")
+    left = compile_term(node.this, scope)
+    sides = [comparable(left, compile_term(one, scope))[1].sql for one in node.expressions]
+    return Term(exp.Paren(this=exp.In(this=_wrap(left.sql), expressions=sides)), "boolean", nullable=left.nullable)
+
+
+def _like(node: exp.Like, scope: Scope) -> Term:
+    left = _text_term(node.this, scope)
+    if not isinstance(node.expression, exp.Literal) or not node.expression.is_string:
+        raise QueryRefused("LIKE needs a constant pattern, such as name LIKE 'A%'.")
+    if "\\" in node.expression.this:
+        raise QueryRefused("LIKE patterns here have no escapes: leave out the backslash.")
+    sql: exp.Expression = exp.Paren(this=exp.Like(this=left.sql, expression=node.expression.copy()))
+    if node.args.get("negate"):  # NOT LIKE
+        sql = exp.Paren(this=exp.Not(this=sql))
+    return Term(sql, "boolean", nullable=left.nullable)
+
+
+def _case(node: exp.Case, scope: Scope) -> Term:
+    subject = node.this
+    branches: list[tuple[exp.Expression, Term]] = []
+    for one in node.args["ifs"]:
+        condition = exp.EQ(this=subject.copy(), expression=one.this.copy()) if subject else one.this
+        branches.append((_truth(condition, scope).sql, compile_term(one.args["true"], scope)))
+    default = node.args.get("default")
+    other = compile_term(default, scope) if default is not None and not isinstance(default, exp.Null) else None
+    return _merge(branches, other)
+
+
+def _if(node: exp.If, scope: Scope) -> Term:
+    return _case(exp.Case(ifs=[exp.If(this=node.this, true=node.args["true"])], default=node.args.get("false")), scope)
+
+
+def _merge(branches: list[tuple[exp.Expression, Term]], other: Term | None) -> Term:
+    results = [term for _, term in branches if not isinstance(term.sql, exp.Null)] + ([other] if other else [])
+    if not results:
+        raise QueryRefused("CASE needs at least one result that is not NULL.")
+    kind = _common({term.type for term in results})
+    sqls = [_double(term) if kind == "real" else term.sql for _, term in branches]
+    ifs = [exp.If(this=when, true=then) for (when, _), then in zip(branches, sqls, strict=True)]
+    default = None if other is None else (_double(other) if kind == "real" else other.sql)
+    lows, highs = [term.low for term in results], [term.high for term in results]
+    values = None
+    if kind in ("text", "boolean") and all(term.values is not None for term in results):
+        values = tuple(dict.fromkeys(value for term in results for value in term.values or ()))
+    return Term(
+        exp.Case(ifs=ifs, default=default or exp.Null()),
+        kind,
+        None if None in lows else min(lows),  # type: ignore[type-var]
+        None if None in highs else max(highs),  # type: ignore[type-var]
+        values,
+        nullable=other is None or any(term.nullable for term in results),
+    )
+
+
+def _coalesce(node: exp.Coalesce, scope: Scope) -> Term:
+    parts = [compile_term(one, scope) for one in (node.this, *node.expressions)]
+    present: list[tuple[exp.Expression, Term]] = [
+        (exp.Not(this=exp.Paren(this=exp.Is(this=_wrap(part.sql.copy()), expression=exp.Null()))), part)
+        for part in parts[:-1]
+    ]
+    merged = _merge(present, parts[-1])
+    return replace(merged, nullable=parts[-1].nullable)
+
+
+def _nullif(node: exp.Nullif, scope: Scope) -> Term:
+    left, right = comparable(compile_term(node.this, scope), compile_term(node.expression, scope))
+    return replace(left, sql=exp.Nullif(this=left.sql, expression=right.sql), nullable=True, unit=False)
+
+
+# Types, text, dates
+
+
+def _cast(node: exp.Cast, scope: Scope) -> Term:
+    inner, wanted = compile_term(node.this, scope), str(getattr(node.to.this, "value", "")).upper()
+    if wanted in ("DOUBLE", "FLOAT", "DECIMAL", "REAL") and inner.type in (*NUMBERS, "boolean"):
+        return _as_real(_bool_number(inner))
+    if wanted in ("INT", "BIGINT", "SMALLINT", "TINYINT") and inner.type in (*NUMBERS, "boolean"):
+        if inner.type == "real":
+            return _round(exp.Round(this=node.this), scope)
+        return _bool_number(inner)
+    if wanted in ("TEXT", "VARCHAR") and inner.type == "text":
+        return inner
+    if wanted == "DATE" and isinstance(node.this, exp.Literal) and node.this.is_string:
+        try:
+            day = date.fromisoformat(node.this.this)
+        except ValueError:
+            raise QueryRefused("a date constant is written DATE '2026-01-31'.") from None
+        return Term(literal(day), "date", values=(day,), nullable=False)
+    raise QueryRefused(
+        f"{_text(node)} is not offered. Casts work from numbers to INTEGER or DOUBLE, and DATE '2026-01-31'."
+    )
+
+
+def _letters(old: str, new: str) -> Callable[..., Term]:
+    """LOWER and UPPER of A to Z. Engines disagree about all other letters, and PostgreSQL with itself."""
+
+    def rule(node: exp.Expression, scope: Scope) -> Term:
+        inner, table = _text_term(node.this, scope), str.maketrans(old, new)
+        values = (
+            None if inner.values is None else tuple(dict.fromkeys(value.translate(table) for value in inner.values))
+        )
+        sql = exp.Anonymous(this="TRANSLATE", expressions=[inner.sql, literal(old), literal(new)])
+        return Term(sql, "text", values=values, nullable=inner.nullable)
+
+    return rule
+
+
+def _substring(node: exp.Substring, scope: Scope) -> Term:
+    inner = _text_term(node.this, scope)
+    ends = [node.args.get("start"), node.args.get("length")]
+    if not all(isinstance(end, exp.Literal) and end.this.isdigit() and int(end.this) > 0 for end in ends):
+        raise QueryRefused("SUBSTRING needs a constant start and length, such as SUBSTRING(code, 1, 3).")
+    start, length = (int(end.this) for end in ends)  # type: ignore[union-attr]
+    values = None
+    if inner.values is not None:
+        values = tuple(dict.fromkeys(value[start - 1 : start - 1 + length] for value in inner.values))
+    sql = exp.Substring(this=inner.sql, start=exp.Literal.number(start), length=exp.Literal.number(length))
+    return Term(sql, "text", values=values, nullable=inner.nullable)
+
+
+def _length(node: exp.Length, scope: Scope) -> Term:
+    inner = _text_term(node.this, scope)
+    high = max(map(len, inner.values), default=0) if inner.values is not None else None
+    return Term(
+        exp.Cast(this=exp.Length(this=inner.sql), to=exp.DataType.build("BIGINT")),
+        "integer",
+        0,
+        high,
+        nullable=inner.nullable,
+    )
+
+
+_PARTS = {"YEAR": (1, 9999), "QUARTER": (1, 4), "MONTH": (1, 12), "DAY": (1, 31), "HOUR": (0, 23)}
+
+
+def _extract(node: exp.Expression, scope: Scope) -> Term:
+    part = node.name.upper() if isinstance(node, exp.Extract) else type(node).__name__.upper()
+    inner = compile_term(node.expression if isinstance(node, exp.Extract) else node.this, scope)
+    if inner.type not in ("date", "timestamp") or part not in _PARTS or (part == "HOUR" and inner.type == "date"):
+        raise QueryRefused(
+            f"{_text(node)} is not offered. EXTRACT gives YEAR, QUARTER, MONTH or DAY of a date or timestamp, "
+            "and HOUR of a timestamp."
+        )
+    low, high = _PARTS[part]
+    if part == "YEAR" and inner.low is not None and inner.high is not None:
+        low, high = (date.fromordinal(int(end)).year for end in (inner.low, inner.high))
+    sql = exp.Cast(this=exp.Extract(this=exp.Var(this=part), expression=inner.sql), to=exp.DataType.build("BIGINT"))
+    return Term(sql, "integer", low, high, nullable=inner.nullable)
+
+
+def _bucket(node: exp.WidthBucket, scope: Scope) -> Term:
+    """WIDTH_BUCKET(x, low, high, n): 1 … n inside, 0 below, n + 1 above."""
+    inner = _number(node.this, scope)
+    ends = [compile_term(node.args[name], scope) for name in ("min_value", "max_value", "num_buckets")]
+    if any(end.low is None or end.low != end.high for end in ends):
+        raise QueryRefused("WIDTH_BUCKET needs constants: WIDTH_BUCKET(age, 0, 100, 20).")
+    low, high, n = (float(end.low or 0) for end in ends)
+    if high <= low or n < 1 or n != int(n) or n > _MOST_VALUES:
+        raise QueryRefused("WIDTH_BUCKET needs low < high and a whole number of buckets.")
+    above = exp.Sub(this=_wrap(_limited(inner)), expression=literal(low))
+    # First times n, then divided: so a number on the edge of a bucket stays on it.
+    place = exp.Div(
+        this=exp.Mul(this=rounded_near_zero(above), expression=literal(n)),
+        expression=literal(high - low),
+        typed=False,
+        safe=False,
+    )
+    inside = _as_long(exp.Floor(this=least_of(greatest_of(place, literal(-1.0)), literal(n))))
+    missing = exp.Is(this=_wrap(inner.sql.copy()), expression=exp.Null())
+    sql = exp.Case(
+        ifs=[exp.If(this=missing, true=exp.Null())], default=exp.Add(this=inside, expression=exp.Literal.number(1))
+    )
+    first = 0 if inner.low is None or inner.low < low else 1
+    last = n + 1 if inner.high is None or inner.high >= high else n
+    return Term(sql, "integer", first, last, nullable=inner.nullable)
+
+
+# What rules share
+
+
+def _number(node: exp.Expression, scope: Scope) -> Term:
+    term = _bool_number(compile_term(node, scope))
+    if term.type not in NUMBERS:
+        hint = " Take a part of it: EXTRACT(MONTH FROM x)." if term.type in ("date", "timestamp") else ""
+        raise QueryRefused(f"{_text(node)} is {term.type}, and a number is needed here.{hint}")
+    return term
+
+
+def _bool_number(term: Term) -> Term:
+    if term.type != "boolean":
+        return term
+    sql = exp.Case(
+        ifs=[
+            exp.If(this=term.sql, true=exp.Literal.number(1)),
+            exp.If(this=exp.Not(this=_wrap(term.sql.copy())), true=exp.Literal.number(0)),
+        ],
+        default=exp.Null(),
+    )
+    return Term(sql, "integer", 0, 1, nullable=term.nullable)
+
+
+def _truth(node: exp.Expression, scope: Scope) -> Term:
+    term = compile_term(node, scope)
+    if term.type != "boolean":
+        raise QueryRefused(f"{_text(node)} is {term.type}, and a condition is needed here. Compare it with something.")
+    return term
+
+
+def _text_term(node: exp.Expression, scope: Scope) -> Term:
+    term = compile_term(node, scope)
+    if term.type != "text":
+        raise QueryRefused(f"{_text(node)} is {term.type}, and text is needed here.")
+    return term
+
+
+def comparable(left: Term, right: Term) -> tuple[Term, Term]:
+    """Both sides in one type; a text constant beside a date is read as a date."""
+    if left.type in ("date", "timestamp") and right.type == "text":
+        return left, _as_date(right)
+    if right.type in ("date", "timestamp") and left.type == "text":
+        return _as_date(left), right
+    kinds = {left.type, right.type}
+    if kinds == {"integer", "real"}:
+        return _as_real(left), _as_real(right)
+    if len(kinds) > 1 and kinds != {"date", "timestamp"}:
+        hint = "Write smoker or NOT smoker." if "boolean" in kinds else "Check the column types in the schema."
+        raise QueryRefused(f"{left.type} and {right.type} cannot be compared. {hint}")
+    return left, right
+
+
+def _as_date(term: Term) -> Term:
+    try:
+        day = date.fromisoformat((term.values or ("",))[0])
+    except ValueError:
+        raise QueryRefused("a date is compared with a constant like '2026-01-31'.") from None
+    return Term(literal(day), "date", values=(day,), nullable=False)
+
+
+def _as_real(term: Term) -> Term:
+    return term if term.type == "real" else replace(term, sql=_double(term), type="real", values=None, unit=False)
+
+
+def _double(term: Term) -> exp.Expression:
+    return term.sql.copy() if term.type == "real" else as_double(term.sql)
+
+
+def _limited(term: Term, underflows: bool = False) -> exp.Expression:
+    """A double that can be added, multiplied and, with `underflows`, divided without an error in any engine."""
+    sql = _double(term)
+    if _farthest(term) > _TOO_LARGE:
+        ends = [(exp.LT, literal(-_LARGEST)), (exp.GT, literal(_LARGEST))]
+        beyond = [exp.If(this=compare(this=_wrap(sql), expression=end), true=end.copy()) for compare, end in ends]
+        sql = exp.Case(ifs=beyond, default=sql)
+    return rounded_near_zero(sql) if underflows and _least(term) < _SMALLEST else sql
+
+
+def _least(term: Term) -> float:
+    """No value of a number is nearer to zero, but for zero itself."""
+    if term.low is not None and term.high is not None and (term.low > 0 or term.high < 0):
+        return min(abs(term.low), abs(term.high))
+    return 1.0 if term.type == "integer" else math.ulp(0.0)
+
+
+def _most(term: Term) -> float:
+    """No value of a number is farther from zero, once it is limited."""
+    return _LARGEST if _farthest(term) > _TOO_LARGE else _farthest(term)
+
+
+def _farthest(term: Term) -> float:
+    if term.low is not None and term.high is not None:
+        return max(abs(term.low), abs(term.high))
+    return min(term.most, 2.0**63) if term.type == "integer" else term.most
+
+
+def _at_least(term: Term, least: float) -> exp.Expression:
+    """A double that is raised to the least where it is below; NULL stays NULL."""
+    if term.low is not None and term.low >= least:
+        return _double(term)
+    below = exp.LT(this=_wrap(_double(term)), expression=literal(least))
+    return exp.Case(ifs=[exp.If(this=below, true=literal(least))], default=_double(term))
+
+
+def _as_long(sql: exp.Expression) -> exp.Expression:
+    return exp.Cast(this=sql.copy(), to=exp.DataType.build("BIGINT"))
+
+
+def _is_long(term: Term) -> bool:
+    """Whether an integer surely has 64 bits in every engine; a constant, or a CASE of constants, may have 32."""
+    return isinstance(term.sql.unnest(), exp.Column | exp.Cast | exp.Add | exp.Sub | exp.Mul)
+
+
+def _common(kinds: set[str]) -> str:
+    if kinds == {"integer", "real"}:
+        return "real"
+    if len(kinds) != 1:
+        raise QueryRefused(f"the branches have different types ({', '.join(sorted(kinds))}). Make them alike.")
+    return kinds.pop()
+
+
+def _wrap(sql: exp.Expression) -> exp.Expression:
+    atomic = exp.Column | exp.Literal | exp.Paren | exp.Func | exp.Boolean | exp.Null
+    return sql.copy() if isinstance(sql, atomic) else exp.Paren(this=sql.copy())
+
+
+def _text(node: exp.Expression) -> str:
+    return shown(node)[:60]
+
+
+def shown(node: exp.Expression) -> str:
+    """What an analyst wrote, for a message. There are trees that sqlglot reads and cannot write."""
+    try:
+        return node.sql(dialect="duckdb")
+    except Exception:
+        return type(node).__name__.upper()
+
+
+def _unknown(node: exp.Expression) -> str:
+    if isinstance(node, exp.AggFunc):
+        return f"{_text(node)} stands where a row's value is needed. Aggregate in the outermost SELECT, once."
+    if isinstance(node, exp.Window):
+        return "window functions look at other people's rows. Use GROUP BY instead."
+    if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
+        return "a subquery stands in FROM or WITH here, not inside an expression. Use a JOIN."
+    if isinstance(node, exp.Anonymous):
+        return f"the function {node.name} is not offered. docs/guides/ask-a-question.md lists those that are."
+    instead = _INSTEAD.get(type(node), "docs/guides/ask-a-question.md lists what is.")
+    return f"{_text(node)} is not offered ({type(node).__name__}). {instead}"
+
+
+_INSTEAD: Mapping[type[exp.Expression], str] = {
+    exp.ILike: "Write LOWER(x) LIKE 'a%'.",
+    exp.RegexpLike: "Write x LIKE 'a%'.",
+    exp.SimilarTo: "Write x LIKE 'a%'.",
+    exp.DPipe: "Compare or group by the parts one by one.",
+    exp.Concat: "Compare or group by the parts one by one.",
+    exp.NullSafeEQ: "Write x = y OR (x IS NULL AND y IS NULL).",
+    exp.NullSafeNEQ: "Write x <> y OR x IS NULL.",
+    exp.IntDiv: "Write FLOOR(x / y).",
+    exp.Pow: "Write x * x.",
+    exp.TryCast: "Write CAST(x AS DOUBLE); text is read as a number if the schema says that it is one.",
+    exp.TimestampTrunc: "Write EXTRACT(MONTH FROM x).",
+    exp.DateTrunc: "Write EXTRACT(MONTH FROM x).",
+    exp.CurrentDate: "Write the day, such as DATE '2026-01-31'.",
+    exp.CurrentTimestamp: "Write the day, such as DATE '2026-01-31'.",
+    exp.Rand: "A question reads all rows; the noise is added afterwards.",
+}
+
+
+_RULES: Mapping[type[exp.Expression], Callable[[Any, Scope], Term]] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.Boolean: _boolean,
+    exp.Null: _null,
+    exp.Paren: _paren,
+    exp.Add: _binary(exp.Add, lambda a, b: a + b),
+    exp.Sub: _binary(exp.Sub, lambda a, b: a - b),
+    exp.Mul: _binary(exp.Mul, lambda a, b: a * b),
+    exp.Div: _divide,
+    exp.Mod: _modulo,
+    exp.Neg: _negate,
+    exp.Abs: _absolute,
+    exp.Floor: _monotone(exp.Floor, math.floor, "integer"),
+    exp.Ceil: _monotone(exp.Ceil, math.ceil, "integer"),
+    exp.Round: _round,
+    exp.Sqrt: _root,
+    exp.Ln: _logarithm,
+    exp.Least: _extreme(least_of, min),
+    exp.Greatest: _extreme(greatest_of, max),
+    exp.EQ: _compare(exp.EQ),
+    exp.NEQ: _compare(exp.NEQ),
+    exp.GT: _compare(exp.GT),
+    exp.GTE: _compare(exp.GTE),
+    exp.LT: _compare(exp.LT),
+    exp.LTE: _compare(exp.LTE),
+    exp.And: _connect(exp.And),
+    exp.Or: _connect(exp.Or),
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Like: _like,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Coalesce: _coalesce,
+    exp.Nullif: _nullif,
+    exp.Cast: _cast,
+    exp.Lower: _letters(ascii_uppercase, ascii_lowercase),
+    exp.Upper: _letters(ascii_lowercase, ascii_uppercase),
+    exp.Substring: _substring,
+    exp.Length: _length,
+    exp.Extract: _extract,
+    exp.Year: _extract,
+    exp.Month: _extract,
+    exp.Day: _extract,
+    exp.WidthBucket: _bucket,
+}

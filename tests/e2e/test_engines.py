@@ -1,0 +1,577 @@
+"""The same hostile table in every engine and from every source reads the same, and nothing makes it fail."""
+
+import csv
+import datetime as dt
+import math
+import stat
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cloister.data import Schema, open_tables
+from cloister.data.draft import draft, draft_as_owner
+from cloister.privacy.errors import BadSchema, BadSource, EngineFailed
+
+pytestmark = pytest.mark.e2e
+
+CATEGORIES = ["a", "é's", 'q"\\x', "$ {HOME}", "${env:HOME}", "%s", "日本"]
+SCHEMA = Schema.load(
+    {
+        "unit": {"name": "person", "max_rows": 3},
+        "tables": {
+            "vis'its \"é": {
+                "unit": "pérson id",
+                "columns": {
+                    "i": {"type": "integer", "bounds": [-5, 100]},
+                    "wide": {"type": "integer"},
+                    "r": {"type": "real", "bounds": [-1.5, 1000]},
+                    "any": {"type": "real"},
+                    "w": {"type": "text", "categories": CATEGORIES},
+                    "free": {"type": "text"},
+                    "code": {"type": "integer", "categories": [1, 2, 3]},
+                    "b": {"type": "boolean"},
+                    'd "q': {"type": "date", "bounds": ["2000-01-01", "2030-12-31"]},
+                    "m": {"type": "timestamp", "bounds": ["2000-01-01T00:00:00", "2030-12-31T23:59:59"]},
+                },
+            }
+        },
+    }
+)
+NAME = next(iter(SCHEMA.tables))
+COLUMNS = ["pérson id", *SCHEMA.tables[NAME].columns]
+BIG, MAX = 2**63 - 1, math.nextafter(math.inf, 0)
+F = math.nextafter(0.1, 1)
+
+# As text: what the cells say, and what they must read as. A None in the first column drops the row.
+TEXT = [
+    # id, i, wide, r, any, w, free, code, b, d, m
+    ("1", "5", "5", "0.1", "0.1", "a", "x", "1", "true", "2020-02-29", "2020-01-01"),
+    ("1", " 7 ", str(BIG), "1e2", "1e-310", "é's", "é", "4", "FALSE", "2020-02-30", "2020-01-01T12:34"),
+    ("2", "101", str(BIG + 1), "1e999", "1e999", 'q"\\x', "", "x", "1", "1999-12-31", "2020-01-01 12:34:56.123456Z"),
+    ("2", "-9", "-" + "9" * 40, "-inf", "-1e999", "b", "%", "2.0", "maybe", "2031-01-01", "1999-01-01"),
+    ("03", "5.7", "5.00", "nan", "NaN", "A", "'", "1_0", "no", "20200101", "2020-01-01 24:00:00"),
+    ("é", "1e1", "0x10", "1d", "1 2", "", "日本", "", "", "0000-01-01", "tomorrow"),
+    ("4", "inf", "-Infinity", "+.5", "5.", "${env:HOME}", "${env:HOME}", "3", "yes", "2020-1-1", "2020-01-01 12:34:60"),
+    ("4", "5\n", "+5", "--1", repr(F), "a\n", "a\nb", "+1", "t\n", "2020-01-01\n", "2020-01-01T00:00:00+02:00"),
+    ("5", "1" * 61, "\xa05", "1e", "1e1000", "%s", "\\", "٣", "T", "+2020-01-01", "2020-06-01 00:00"),
+    (None, "5", "5", "5", "5", "a", "x", "1", "true", "2020-01-01", "2020-01-01"),
+    ("", "5", "5", "5", "5", "a", "x", "1", "true", "2020-01-01", "2020-01-01"),
+]  # fmt: skip
+D, M = dt.date, dt.datetime
+READ = [
+    ("1", 5, 5, 0.1, 0.1, "a", "x", 1, True, D(2020, 2, 29), M(2020, 1, 1)),
+    ("1", 7, BIG, 100.0, 0.0, "é's", "é", None, False, None, M(2020, 1, 1, 12, 34)),
+    ("2", 100, BIG, 1000.0, MAX, 'q"\\x', None, None, True, D(2000, 1, 1), M(2020, 1, 1, 12, 34, 56, 123456)),
+    ("2", -5, -BIG, -1.5, -MAX, None, "%", 2, None, D(2030, 12, 31), M(2000, 1, 1)),
+    ("03", None, 5, None, None, None, "'", None, False, None, None),
+    ("é", None, None, None, None, None, "日本", None, None, None, None),
+    ("4", 100, -BIG, 0.5, 5.0, "${env:HOME}", "${env:HOME}", 3, True, None, None),
+    ("4", None, 5, None, F, None, "a\nb", 1, None, None, None),
+    ("5", None, None, None, None, "%s", "\\", None, True, None, M(2020, 6, 1)),
+]  # fmt: skip
+
+INF, NAN, DAY, MICROS = math.inf, math.nan, M(2020, 1, 1), pa.timestamp("us")
+
+
+def decimals(*texts):
+    return pa.array([None if text is None else Decimal(text) for text in texts], pa.decimal128(38, 3))
+
+
+TYPED = pa.table(
+    {
+        "pérson id": pa.array([1.0, 1.0, 2.0, NAN, None, 3.5, 4.0]),
+        "i": pa.array([5, 101, -9, 1, 1, 1, None], pa.int32()),
+        "wide": pa.array([1e30, -1e30, 5.5, 1.0, 1.0, 1.0, 2.0**62]),
+        "r": pa.array([NAN, INF, -INF, 1.0, 1.0, 1.0, 0.1]),
+        "any": decimals("12345678901234567.123", "0.1", None, "1", "1", "1", "-0.001"),
+        "w": pa.array(["a", "", None, "a", "a", "a", "日本"]),
+        "free": pa.array([7, None, -7, 1, 1, 1, 0], pa.int64()),
+        "code": decimals("1.00", "2.50", "99999999999999999.00", "1", "1", "1", "3"),
+        "b": pa.array([0, 1, 2, 1, 1, 1, None], pa.int64()),
+        'd "q': pa.array([M(2020, 2, 29, 23, 59, 59, 999999), M(1900, 1, 1), M.max, DAY, DAY, DAY, None], MICROS),
+        "m": pa.array([DAY, D(1, 1, 1), D(9999, 12, 31), DAY, DAY, DAY, None], pa.date32()),
+    }
+)  # fmt: skip
+TYPED_READ = [
+    (1, 5, BIG, None, 12345678901234567.123, "a", "7", 1, False, D(2020, 2, 29), M(2020, 1, 1)),
+    (1, 100, -BIG, 1000.0, 0.1, None, None, None, True, D(2000, 1, 1), M(2000, 1, 1)),
+    (2, -5, None, -1.5, None, None, "-7", None, None, D(2030, 12, 31), M(2030, 12, 31, 23, 59, 59)),
+    (4, None, 2**62, 0.1, -0.001, "日本", "0", 3, None, None, None),
+]
+
+
+def same(tables, expected):
+    try:
+        found = tables.engine.run(tables.view(NAME).sql(tables.engine.dialect))
+        rows = [tuple(row[column] for column in COLUMNS) for row in found.to_pylist()]
+        assert sorted(rows, key=repr) == sorted(expected, key=repr)
+        assert found.column("_unit") == found.column("pérson id")
+        assert [str(found.schema.field(name).type) for name in ("i", "r", "w", "b", 'd "q', "m")] == [
+            "int64", "double", "string", "bool", "date32[day]", "timestamp[us]",
+        ]  # fmt: skip
+    finally:
+        tables.close()
+
+
+def as_text():
+    return pa.table(
+        {name: pa.array(column, pa.string()) for name, column in zip(COLUMNS, zip(*TEXT, strict=True), strict=True)}
+    )
+
+
+def quoted(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
+# DuckDB, from every source
+
+
+def csv_file(tmp_path):
+    with (tmp_path / "t.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([COLUMNS, *TEXT])
+    return tmp_path / "t.csv"
+
+
+def parquet_file(tmp_path):
+    pq.write_table(as_text(), tmp_path / "t.parquet")
+    return str(tmp_path / "t.parquet")
+
+
+def parquet_folder(tmp_path):
+    (tmp_path / "folder" / "more").mkdir(parents=True)
+    pq.write_table(as_text().slice(0, 3), tmp_path / "folder" / "a.parquet")
+    pq.write_table(as_text().slice(3), tmp_path / "folder" / "more" / "b.parquet")
+    return tmp_path / "folder"
+
+
+def duckdb_file(tmp_path):
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.register("given", as_text())
+        connection.execute(f"CREATE TABLE {quoted(NAME)} AS FROM given")
+    return tmp_path / "t.duckdb"
+
+
+def pandas_frame(_):
+    return pd.DataFrame(as_text().to_pydict())
+
+
+def pandas_objects(_):
+    return pd.DataFrame(as_text().to_pydict(), dtype=object)
+
+
+def polars_frame(_):
+    return pl.DataFrame(as_text().to_pydict())
+
+
+SOURCES = [csv_file, parquet_file, parquet_folder, duckdb_file, pandas_frame, pandas_objects, polars_frame]
+
+
+@pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
+def test_hostile_text_reads_the_same_from_every_source(make, tmp_path):
+    same(open_tables(make(tmp_path), SCHEMA), READ)
+
+
+def test_hostile_text_in_an_arrow_table_of_a_dict_reads_the_same():
+    same(open_tables({NAME: as_text()}, SCHEMA), READ)
+
+
+def test_hostile_text_reads_the_same_in_postgres(postgres_address):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute(f"DROP TABLE IF EXISTS {quoted(NAME)}")
+        connection.execute(f"CREATE TABLE {quoted(NAME)} ({', '.join(quoted(name) + ' text' for name in COLUMNS)})")
+        marks = ", ".join(["%s"] * len(COLUMNS))
+        connection.cursor().executemany(f"INSERT INTO {quoted(NAME)} VALUES ({marks})", TEXT)
+    same(open_tables(postgres_address, SCHEMA), READ)
+
+
+def typed_frame(spark):
+    """Without this setting Spark would take a timestamp without a zone to be in its own."""
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        return spark.createDataFrame(TYPED)
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+
+
+def test_hostile_text_reads_the_same_in_spark(spark):
+    same(open_tables(spark.createDataFrame(as_text()), SCHEMA), READ)
+
+
+def test_the_same_in_spark_without_ansi_mode(spark):
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        same(open_tables({NAME: spark.createDataFrame(as_text())}, SCHEMA), READ)
+        same(open_tables({NAME: typed_frame(spark)}, SCHEMA), TYPED_READ)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+
+
+# Columns that have types of their own
+
+
+def test_hostile_numbers_read_the_same_in_duckdb(tmp_path):
+    pq.write_table(TYPED, tmp_path / "t.parquet")
+    same(open_tables(TYPED, SCHEMA), TYPED_READ)
+    same(open_tables(tmp_path / "t.parquet", SCHEMA), TYPED_READ)
+    same(open_tables(pl.DataFrame(TYPED), SCHEMA), TYPED_READ)
+
+
+def test_hostile_numbers_read_the_same_in_postgres(postgres_address):
+    psycopg = pytest.importorskip("psycopg")
+    types = [
+        "float8",
+        "int",
+        "float4",
+        "float8",
+        "numeric",
+        "char(5)",
+        "bigint",
+        "numeric(38,2)",
+        "smallint",
+        "timestamp",
+        "date",
+    ]
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute(f"DROP TABLE IF EXISTS {quoted(NAME)}")
+        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in zip(COLUMNS, types, strict=True))
+        connection.execute(f"CREATE TABLE {quoted(NAME)} ({columns})")
+        marks = ", ".join(["%s"] * len(COLUMNS))
+        connection.cursor().executemany(
+            f"INSERT INTO {quoted(NAME)} VALUES ({marks})", [tuple(row.values()) for row in TYPED.to_pylist()]
+        )
+    same(open_tables(postgres_address, SCHEMA), TYPED_READ)
+
+
+def test_hostile_numbers_read_the_same_in_spark(spark):
+    same(open_tables(typed_frame(spark), SCHEMA), TYPED_READ)
+
+
+ODD = """
+unit: row
+tables:
+  odd:
+    columns:
+      n: {type: real}
+      k: {type: integer}
+      d: {type: date}
+      z: {type: timestamp}
+      e: {type: text}
+"""
+
+
+def test_what_only_postgres_can_hold_reads_too(postgres_address):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS odd")
+        connection.execute("CREATE DOMAIN few AS varchar(9)")
+        connection.execute("CREATE TABLE odd (n numeric, k numeric, d date, z timestamptz, e few)")
+        connection.execute(
+            "INSERT INTO odd VALUES ('NaN', 'NaN', 'infinity', 'infinity', 'x'), "
+            "('1e-5000', '-Infinity', '-infinity', '2020-01-01 00:00+02', ''), "
+            "('-1e5000', '1e5000', '4000-01-01 BC', '4000-01-01 BC', NULL), "
+            "('Infinity', 7.0, '20000-01-01', NULL, NULL)"
+        )
+    tables = open_tables(postgres_address, Schema.load(ODD))
+    day = dt.date
+    assert tables.engine.run(tables.view("odd").sql("postgres")).to_pydict() == {
+        "n": [None, 0.0, -MAX, MAX],
+        "k": [None, -BIG, BIG, 7],
+        "d": [day.max, day.min, day.min, day.max],
+        "z": [M.max, M(2019, 12, 31, 22), M.min, None],
+        "e": ["x", None, None, None],
+    }
+    tables.close()
+
+
+def test_what_only_duckdb_can_hold_reads_too(tmp_path):
+    with duckdb.connect(str(tmp_path / "odd.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE odd AS SELECT * FROM (VALUES "
+            "(170141183460469231731687303715884105727::HUGEINT, "
+            "99999999.999999999999999999999999999999::DECIMAL(38,30), "
+            "'infinity'::DATE, '2020-01-01 00:00+02'::TIMESTAMPTZ, 'a'::ENUM('a', 'b')), "
+            "(-5, 5, '-infinity', 'infinity', NULL), "
+            "(NULL, -99999999.5, NULL, '290309-12-22 (BC) 00:00:00', 'b')) t(n, k, d, z, e)"
+        )
+    tables = open_tables(tmp_path / "odd.duckdb", Schema.load(ODD))
+    assert tables.engine.run(tables.view("odd").sql("duckdb")).to_pydict() == {
+        "n": [float(2**127), -5.0, None],
+        "k": [None, 5, None],
+        "d": [dt.date.max, dt.date.min, None],
+        "z": [M(2019, 12, 31, 22), M.max, M.min],
+        "e": ["a", None, "b"],
+    }
+    tables.close()
+
+
+def test_moments_do_not_depend_on_the_time_zone_of_a_spark_session(spark):
+    frame = spark.sql(
+        "SELECT TIMESTAMP '2020-03-08 07:30:00.5 UTC' AS z, 1 AS n, 2 AS k, DATE '2020-01-01' AS d, 'x' AS e"
+    )
+    tables = open_tables(frame, Schema.load(ODD))
+    found = tables.engine.run(tables.view("odd").sql("spark"))
+    assert found.column("z").to_pylist() == [M(2020, 3, 8, 7, 30, 0, 500000)]  # an hour that New York skips
+    tables.close()
+
+
+# Broken files
+
+BROKEN = {
+    "a short line": b"1,a\n2,b,3\n",
+    "a long line": b"1,a,2,9,9\n2,b,3\n",
+    "bytes that are no text": b"1,\xff\xfe,2\n2,b,3\n",
+    "a zero byte": b"1,a\0b,2\n2,b,3\n",
+    "a quote never closed": b'1,"a,2\n2,b,3\n',
+    "a quote in the middle": b'1,a"b,2\n2,"a"b,3\n',
+    "a line break in quotes": b'1,"a\nb",2\n2,b\n',
+    "an endless line": b"1," + b"x" * 3_000_000 + b",2\n2,b,3\n",
+    "carriage returns": b"1,a,2\r\n2,b,3\n\n\r\n",
+    "nothing": b"",
+}
+THREE = """
+unit: {name: person, max_rows: 1}
+tables:
+  t:
+    unit: id
+    columns: {name: {type: text}, n: {type: integer}}
+"""
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+def test_no_broken_line_of_a_csv_file_makes_it_fail(body, tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"id,name,n\n" + body)
+    tables = open_tables(tmp_path / "t.csv", Schema.load(THREE))
+    found = tables.engine.run(tables.view("t").sql("duckdb"))
+    assert found.column_names == ["name", "n", "id", "_unit"]
+    assert set(found.column("n").to_pylist()) <= {2, 3, None}
+    tables.close()
+
+
+def test_the_first_line_alone_decides_separator_and_names(tmp_path):
+    (tmp_path / "t.csv").write_bytes("\ufeffid;name;n\r\n1;a,b,c,d;2\r\n".encode())
+    tables = open_tables(tmp_path / "t.csv", Schema.load(THREE))
+    assert tables.engine.run(tables.view("t").sql("duckdb")).to_pylist() == [
+        {"name": "a,b,c,d", "n": 2, "id": "1", "_unit": "1"}
+    ]
+    tables.close()
+
+
+def invalid_text():
+    offsets, data = pa.py_buffer(b"\0\0\0\0\2\0\0\0\3\0\0\0"), pa.py_buffer(b"\xff\xfez")
+    name = pa.StringArray.from_buffers(2, offsets, data)
+    return pa.table({"id": ["1", "2"], "name": name, "n": [1, 2]})
+
+
+def test_bytes_that_are_no_text_fail_in_no_source(tmp_path):
+    pq.write_table(invalid_text(), tmp_path / "t.parquet")
+    for source in (invalid_text(), tmp_path / "t.parquet"):
+        tables = open_tables(source, Schema.load(THREE))
+        found = tables.engine.run(f"SELECT UPPER(name) AS u FROM ({tables.view('t').sql('duckdb')}) AS t")
+        assert "Z" in found.column("u").to_pylist()
+        tables.close()
+
+
+# What an engine lets out, and whom it lets in
+
+
+def test_an_engine_that_fails_says_nothing_about_rows():
+    tables = open_tables(pa.table({"id": ["1"], "name": ["secret-4711"], "n": [1]}), Schema.load(THREE))
+    with pytest.raises(EngineFailed) as caught:
+        tables.engine.run("SELECT CAST(name AS BIGINT) FROM t")
+    assert "4711" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert "4711" in caught.value.owner_detail
+    tables.close()
+
+
+def test_spark_prints_nothing_about_rows_when_it_fails(spark, capfd):
+    frame = spark.createDataFrame(pa.table({"id": ["1"], "name": ["secret-4711"], "n": [1]}))
+    tables = open_tables(frame, Schema.load(THREE))
+    with pytest.raises(EngineFailed) as caught:
+        tables.engine.run(f"SELECT raise_error(name) FROM {tables.engine.place('t')}")
+    said = capfd.readouterr()
+    assert "4711" not in str(caught.value) + said.out + said.err
+    assert "4711" in caught.value.owner_detail
+    tables.close()
+
+
+def test_postgres_says_nothing_about_rows_and_writes_nothing(postgres_address):
+    schema = Schema.load("unit: row\ntables:\n  pg_class:\n    columns: {relname: {type: text}}\n")
+    with pytest.raises(BadSchema, match="cannot be read as text"):
+        open_tables(postgres_address, schema)  # the type is called name
+    from cloister.data.engines.postgres import Postgres
+
+    engine = Postgres(postgres_address, timeout_s=0.2)
+    for sql in (
+        "SELECT CAST('secret-4711' AS INT)",
+        "CREATE TABLE x (y int)",
+        "SELECT 1; SELECT 2",
+        "SELECT pg_sleep(5)",
+    ):
+        with pytest.raises(EngineFailed) as caught:
+            engine.run(sql)
+        assert "4711" not in str(caught.value)
+    assert engine.run("SELECT 1 AS one, '100%' AS t").to_pylist() == [{"one": 1, "t": "100%"}]
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('{other}')",
+        "SELECT * FROM read_text('{other}')",
+        "SELECT * FROM '{other}'",
+        "COPY (SELECT 1) TO '{other}'",
+        "ATTACH '{other}.db'",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM secret_variable",
+    ],
+)
+def test_duckdb_reads_its_tables_and_nothing_else(sql, tmp_path):
+    secret_variable = pa.table({"x": [1]})
+    (tmp_path / "other.csv").write_text("a\n1\n")
+    (tmp_path / "t.csv").write_text("id,name,n\n1,a,2\n")
+    tables = open_tables(tmp_path / "t.csv", Schema.load(THREE))
+    assert secret_variable.num_rows == tables.engine.run("SELECT * FROM t").num_rows == 1
+    with pytest.raises(EngineFailed):
+        tables.engine.run(sql.format(other=tmp_path / "other.csv"))
+    assert (tmp_path / "other.csv").read_text() == "a\n1\n"
+    tables.close()
+
+
+def test_duckdb_keeps_to_its_memory_and_spills_to_a_folder_that_goes_away():
+    keys = pa.table(
+        {"id": pa.array(range(1_500_000)), "n": pa.array(range(1_500_000)), "name": pa.nulls(1_500_000, pa.string())}
+    )
+    tables = open_tables(keys, Schema.load(THREE), memory_limit="60MB", threads=1)
+    view = tables.view("t").sql("duckdb")
+    heavy = f"SELECT SUM(c) AS s FROM (SELECT _unit, n, COUNT(*) AS c FROM ({view}) AS t GROUP BY _unit, n)"
+    assert tables.engine.run(heavy).to_pylist() == [{"s": 1_500_000}]
+    settings = "SELECT current_setting('temp_directory') AS folder, current_setting('memory_limit') AS memory"
+    said = tables.engine.run(settings).to_pylist()[0]
+    assert said["memory"].startswith("57.2")  # in MiB
+    assert stat.S_IMODE(Path(said["folder"]).stat().st_mode) == 0o700
+    tables.close()
+    assert not Path(said["folder"]).exists()
+
+
+def sums(tables):
+    view, dialect = tables.view("t"), tables.engine.dialect
+    total = {"duckdb": "SUM(n)", "postgres": "SUM(n)", "spark": "SUM(CAST(n AS DECIMAL(38, 0)))"}[dialect]
+    found = tables.engine.run(f"SELECT COUNT(*) AS c, {total} AS s FROM ({view.sql(dialect)}) AS t")
+    tables.close()
+    assert str(found.schema.field("c").type) == "int64"
+    assert str(found.schema.field("s").type) == "decimal128(38, 0)"
+    return found.to_pylist()
+
+
+def test_sums_beyond_64_bits_are_exact_in_every_engine(postgres_address, spark):
+    rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "n": [BIG, BIG, BIG - 1]})
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS t")
+        connection.execute("CREATE TABLE t (id int, name text, n bigint)")
+        connection.cursor().executemany(
+            "INSERT INTO t VALUES (%s, %s, %s)", [tuple(row.values()) for row in rows.to_pylist()]
+        )
+    schema, expected = Schema.load(THREE), [{"c": 3, "s": Decimal(3 * BIG - 1)}]
+    spark.createDataFrame(rows).createOrReplaceTempView("t")
+    for source in (rows, postgres_address, spark):
+        assert sums(open_tables(source, schema)) == expected
+
+
+def test_ids_are_compared_as_text_if_some_table_has_them_as_text():
+    two = {"unit": "id", "columns": {"n": {"type": "integer"}}}
+    schema = Schema.load({"unit": {"name": "person", "max_rows": 2}, "tables": {"a": two, "b": two}})
+    numbers = pa.table({"id": pa.array([7, 8], pa.int16()), "n": [1, 2]})
+    for ids, expected in (([7.0, 8.5], {7}), (["7", "08"], {"7"}), ([Decimal("7.00"), Decimal("8.10")], {7})):
+        tables = open_tables({"a": numbers, "b": pa.table({"id": ids, "n": [1, 2]})}, schema)
+        a, b = (tables.view(name).sql("duckdb") for name in "ab")
+        found = tables.engine.run(f"SELECT a._unit FROM ({a}) AS a JOIN ({b}) AS b ON a._unit = b._unit")
+        assert set(found.column("_unit").to_pylist()) == expected
+        assert tables.unit_as_text == isinstance(next(iter(expected)), str)
+        tables.close()
+
+
+def test_rows_with_null_where_none_may_be_are_left_out():
+    schema = Schema.load(
+        {"unit": "row", "tables": {"t": {"columns": {"w": {"type": "text", "categories": ["a"], "nullable": False}}}}}
+    )
+    tables = open_tables(pa.table({"w": ["a", "b", None, "a"]}), schema)
+    assert tables.engine.run(tables.view("t").sql("duckdb")).to_pylist() == [{"w": "a"}, {"w": "a"}]
+    tables.close()
+
+
+# Opening
+
+
+def test_everything_that_does_not_fit_is_named_at_once_from_declared_types():
+    listed = pa.table({"id": pa.array([[1]]), "name": pa.array([b"x"]), "m": [1]})
+    with pytest.raises(BadSchema) as caught:
+        open_tables(listed, Schema.load(THREE))
+    lines = str(caught.value).splitlines()[1:]
+    assert [line.split(". ")[0].strip() for line in lines] == ["1", "2", "3"]
+    assert "t.id is declared BIGINT[], which cannot be read as unit" in lines[0]
+    assert "t.name is declared BLOB" in lines[1]
+    assert "no column t.n" in lines[2]
+    with pytest.raises(BadSchema, match="there is no table t in the source"):
+        open_tables({"other": listed}, Schema.load(THREE))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("missing.csv", "there is no file"),
+        (7, "cannot be opened"),
+        ({}, "names one or more tables"),
+        (__file__, "cannot be told from its name"),
+    ],
+)
+def test_a_source_that_cannot_be_opened_is_refused_in_words(source, words):
+    with pytest.raises(BadSource, match=words):
+        open_tables(source, Schema.load(THREE))
+
+
+def test_several_tables_need_a_dict_or_a_database(tmp_path):
+    two = Schema.load({"unit": "row", "tables": {name: {"columns": {"n": {"type": "integer"}}} for name in "ab"}})
+    with pytest.raises(BadSource, match="Open a dict"):
+        open_tables(pa.table({"n": [1]}), two)
+    tables = open_tables({"a": pa.table({"n": [1]}), "b": pd.DataFrame({"n": [2]})}, two)
+    assert [tables.engine.run(tables.view(name).sql("duckdb")).to_pylist() for name in "ab"] == [[{"n": 1}], [{"n": 2}]]
+    tables.close()
+
+
+def test_a_wildcard_in_a_file_name_is_not_followed(tmp_path):
+    (tmp_path / "a.csv").write_text("id,name,n\n1,a,2\n")
+    (tmp_path / "*.csv").write_text("id,name,n\n")
+    with pytest.raises(BadSource, match="wildcard"):
+        open_tables(tmp_path / "*.csv", Schema.load(THREE))
+
+
+# Drafts
+
+
+def test_a_draft_of_a_postgres_database_names_its_tables_and_types(postgres_address):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS labs")
+        connection.execute("CREATE TABLE labs (patient int, result float8, at timestamptz, raw json)")
+        connection.execute(
+            "INSERT INTO labs VALUES (4711, 36.6, '2024-05-06 07:08:09+00', '{}'), (4712, 41, NULL, NULL)"
+        )
+    drafted = draft(postgres_address)
+    assert "result: {type: real, bounds: fill in}" in drafted
+    assert "# Left out: labs.raw, since json is no type that can be read." in drafted
+    assert "4711" not in drafted
+    owner = draft_as_owner(postgres_address)
+    assert "bounds: [30.0, 50.0]" in owner
+    assert "bounds: ['2024-01-01 00:00:00', '2024-12-31 23:59:59']" in owner

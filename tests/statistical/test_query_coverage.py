@@ -1,0 +1,248 @@
+"""Answers against the truth: counts and sums are right on average, and 95 % intervals hold the truth that often.
+
+The truth is computed here, row by row, from the clipped and capped rows. Twenty thousand repetitions are laid out as
+groups: the noise is drawn on a stack of the same exact integers, and the estimators see that many groups.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from cloister.data.schema import Schema
+from cloister.data.tables import open_tables
+from cloister.dataset import Dataset
+from cloister.privacy.ledger import Ledger
+from cloister.privacy.loss import epsilon, rho
+from cloister.privacy.noise import SeededSource
+from cloister.query import need
+from cloister.query.consistent import _least_squares
+from cloister.query.estimate import Estimate
+from cloister.query.plan import Plan
+from cloister.query.run import _estimate, _look
+
+pytestmark = pytest.mark.statistical
+
+REPETITIONS = 20_000
+MAX_ROWS = 4
+GROUPS = ("a", "b", "c")
+LOSSES = {"laplace": epsilon("0.8"), "gaussian": rho("0.1")}
+SCHEMA = Schema.load({
+    "unit": {"name": "person", "max_rows": MAX_ROWS},
+    "tables": {"t": {"unit": "person", "columns": {
+        "g": {"type": "text", "categories": list(GROUPS), "nullable": False},
+        "x": {"type": "integer", "bounds": [0, 40]},
+        "y": {"type": "real", "bounds": [-1.0, 3.0], "nullable": False},
+    }}},
+})  # fmt: skip
+
+
+def people() -> dict[str, list[Any]]:
+    """Some hundred people, some with many more rows than count; values beyond the bounds, and unknown ones."""
+    rows: dict[str, list[Any]] = {"person": [], "g": [], "x": [], "y": []}
+    for person in range(240):
+        for visit in range(1 + (person * 7) % 3 if person % 10 else 11):
+            rows["person"].append(person)
+            rows["g"].append(GROUPS[(person + visit * visit) % 3 if person % 4 else 0])
+            rows["x"].append(None if (person + visit) % 9 == 0 else (person * 13 + visit * 5) % 47 - 3)
+            rows["y"].append(math.sin(person * 1.7 + visit) * 2.5 + 1)
+    return rows
+
+
+ROWS = people()
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    account = Ledger.in_folder(tmp_path_factory.mktemp("coverage")).open_account("t", epsilon(100, delta="1e-6"))
+    kinds = {"person": pa.int64(), "g": pa.string(), "x": pa.int64(), "y": pa.float64()}
+    table = pa.table({name: pa.array(ROWS[name], kind) for name, kind in kinds.items()})
+    with Dataset(open_tables({"t": table}, SCHEMA, threads=1), account) as opened:
+        yield opened
+
+
+# The truth, from the rows
+
+
+def capped(column: str, group: str | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Values and weights of the rows of a group where the column is known."""
+    owned = {person: ROWS["person"].count(person) for person in set(ROWS["person"])}
+    low, high = {"x": (0, 40), "y": (-1.0, 3.0), "g": (0, 0)}[column]
+    chosen = [
+        (0.0 if column == "g" else min(max(value, low), high), min(1024, MAX_ROWS * 1024 // owned[person]) / 1024)
+        for person, g, value in zip(ROWS["person"], ROWS["g"], ROWS[column], strict=True)
+        if value is not None and group in (None, g)
+    ]
+    values, weights = np.array(chosen).T
+    return values, weights
+
+
+def true_mean(values: Any, weights: Any) -> float:
+    return float((weights * values).sum() / weights.sum())
+
+
+def true_variance(values: Any, weights: Any) -> float:
+    n = weights.sum()
+    return float((weights * (values - true_mean(values, weights)) ** 2).sum() / n * n / (n - 1))
+
+
+def true_quantile(q: float) -> Callable[[Any, Any], float]:
+    def lowest(values: Any, weights: Any) -> float:
+        order = np.argsort(values, kind="stable")
+        below = np.cumsum(weights[order])
+        return float(values[order][np.searchsorted(below, q * below[-1] - 1e-9)])
+
+    return lowest
+
+
+def people_in(group: str | None) -> float:
+    """Each person once, or a third in each of three groups and so on: no more than four groups, so once in each."""
+    pairs = {
+        (person, g if group else None)
+        for person, g in zip(ROWS["person"], ROWS["g"], strict=True)
+        if group in (None, g)
+    }
+    return float(len(pairs))
+
+
+AGGREGATES: dict[str, tuple[str, Callable[[Any, Any], float]]] = {
+    "COUNT(*)": ("g", lambda values, weights: float(weights.sum())),
+    "COUNT(x)": ("x", lambda values, weights: float(weights.sum())),
+    "SUM(x)": ("x", lambda values, weights: float((weights * values).sum())),
+    "SUM(y)": ("y", lambda values, weights: float((weights * values).sum())),
+    "AVG(x)": ("x", true_mean),
+    "AVG(y)": ("y", true_mean),
+    "VARIANCE(y)": ("y", true_variance),
+    "STDDEV(x)": ("x", lambda values, weights: math.sqrt(true_variance(values, weights))),
+    "MEDIAN(x)": ("x", true_quantile(0.5)),
+    "QUANTILE(x, 0.05)": ("x", true_quantile(0.05)),
+    "QUANTILE(x, 0.9)": ("x", true_quantile(0.9)),
+    "MEDIAN(y)": ("y", true_quantile(0.5)),
+}
+
+
+def truths(aggregate: str, groups: tuple[str | None, ...]) -> NDArray[np.float64]:
+    if aggregate == "COUNT(DISTINCT person)":
+        return np.array([people_in(group) for group in groups])
+    column, formula = AGGREGATES[aggregate]
+    return np.array([formula(*capped(column, group)) for group in groups])
+
+
+# Answers, many at once
+
+
+def stacked(plan: Plan, dataset: Dataset, seed: str, repetitions: int = REPETITIONS) -> list[list[Any]]:
+    """Noisy values of every measurement, `repetitions` times over, as if each time were a group of its own."""
+    source, exact = SeededSource(seed), iter(_look(plan, dataset.tables.engine))
+    values = []
+    for one in plan.measurements:
+        parts = [(mechanism, next(exact)) for mechanism in one.mechanisms]
+        values.append([
+            mechanism.release(np.tile(statistic, (repetitions, *(1,) * (statistic.ndim - 1))), source)
+            for mechanism, statistic in parts
+        ])  # fmt: skip
+    return values
+
+
+def answers(dataset: Dataset, aggregate: str, law: str, by_group: bool) -> tuple[Estimate, NDArray[np.float64]]:
+    """Estimates and truths of one aggregate, repetition after repetition."""
+    sql = f"SELECT g, {aggregate} FROM t GROUP BY g" if by_group else f"SELECT {aggregate} FROM t"
+    plan = dataset.plan(sql, spend=LOSSES[law])
+    made = _estimate(plan, stacked(plan, dataset, f"{aggregate} {law}"), 0, plan.question.aggregates[0], 0.95)
+    return made, np.tile(truths(aggregate, GROUPS if by_group else (None,)), REPETITIONS)
+
+
+def coverage(made: Estimate, truth: NDArray[np.float64], cells: int) -> NDArray[np.float64]:
+    """How often the limits hold the truth, for each group."""
+    assert made.low is not None
+    assert made.high is not None
+    slack = 1e-6 * np.maximum(np.abs(truth), 1)  # values lie on a grid of 2^-30 of their range
+    held = (made.low - slack <= truth) & (truth <= made.high + slack)
+    return held.reshape(-1, cells).mean(axis=0)
+
+
+@pytest.fixture(autouse=True)
+def fewer_leaves(monkeypatch):
+    """A real column is cut into 64 leaves instead of 4096: the same tree, and twenty thousand of it fit in memory."""
+    monkeypatch.setattr(need, "_LEAVES", 64)
+
+
+@pytest.mark.parametrize("by_group", [False, True], ids=["total", "by group"])
+@pytest.mark.parametrize("law", LOSSES)
+@pytest.mark.parametrize("aggregate", [*AGGREGATES, "COUNT(DISTINCT person)"])
+def test_intervals_hold_the_truth_as_often_as_they_say(
+    dataset: Dataset, aggregate: str, law: str, by_group: bool
+) -> None:
+    made, truth = answers(dataset, aggregate, law, by_group)
+    held = coverage(made, truth, 3 if by_group else 1)
+    assert (held >= 0.94).all(), held
+
+
+@pytest.mark.parametrize("by_group", [False, True], ids=["total", "by group"])
+@pytest.mark.parametrize("law", LOSSES)
+@pytest.mark.parametrize("aggregate", ["COUNT(*)", "COUNT(x)", "SUM(x)", "SUM(y)", "COUNT(DISTINCT person)"])
+def test_counts_and_sums_are_right_on_average(dataset: Dataset, aggregate: str, law: str, by_group: bool) -> None:
+    made, truth = answers(dataset, aggregate, law, by_group)
+    off = (np.asarray(made.value, dtype=np.float64) - truth).reshape(REPETITIONS, -1)
+    deviations = off.mean(axis=0) / off.std(axis=0) * math.sqrt(REPETITIONS)
+    # The mean of so many has a deviation of 0.007 of one: a bias of a thirtieth of a deviation would fail.
+    assert (np.abs(deviations) < 5).all(), deviations
+
+
+@pytest.mark.parametrize("law", LOSSES)
+@pytest.mark.parametrize("aggregate", ["COUNT(*)", "SUM(x)"])
+def test_an_interval_is_no_wider_than_it_must_be(dataset: Dataset, aggregate: str, law: str) -> None:
+    """Counts and sums have exact quantiles, so their intervals miss about one time in twenty, not never."""
+    made, truth = answers(dataset, aggregate, law, by_group=False)
+    assert coverage(made, truth, 1)[0] < 0.956
+
+
+@pytest.mark.parametrize("aggregate", ["COUNT(*)", "AVG(x)", "MEDIAN(x)"])
+def test_half_the_noise_in_the_books_would_be_noticed(dataset: Dataset, aggregate: str) -> None:
+    """The check has power: intervals made for half the true noise hold the truth too seldom."""
+    plan = dataset.plan(f"SELECT {aggregate} FROM t", spend=rho("0.1"))
+    braver = dataset.plan(f"SELECT {aggregate} FROM t", spend=rho("0.9"))
+    values = stacked(plan, dataset, "braver")
+    made = _estimate(braver, values, 0, braver.question.aggregates[0], 0.95)
+    held = coverage(made, np.tile(truths(aggregate, (None,)), REPETITIONS), 1)[0]
+    assert held < 0.93, held
+
+
+@pytest.mark.parametrize("law", LOSSES)
+@pytest.mark.parametrize("aggregate", ["COUNT(*)", "SUM(x)"])
+def test_totals_that_were_made_to_add_up_keep_their_intervals(dataset: Dataset, aggregate: str, law: str) -> None:
+    plan = dataset.plan(f"SELECT g, {aggregate} FROM t GROUP BY ROLLUP (g)", spend=LOSSES[law])
+    values = stacked(plan, dataset, f"rollup {aggregate} {law}")
+    coarse_first = sorted(range(len(values)), key=lambda i: plan.measurements[i].sums.cells)
+    sizes = [REPETITIONS * plan.measurements[i].sums.cells for i in coarse_first]
+    levels = [np.asarray(values[i][0], dtype=np.float64) for i in coarse_first]
+    agreed = _least_squares(levels, [plan.measurements[i].variance for i in coarse_first], sizes)
+    np.testing.assert_allclose(agreed[0], agreed[1].reshape(REPETITIONS, 3).sum(axis=1))
+    for i, level, groups in zip(coarse_first, agreed, ((None,), GROUPS), strict=True):
+        values[i][0] = level
+        made = _estimate(plan, values, plan.measurements[i].group_set, plan.question.aggregates[0], 0.95)
+        held = coverage(made, np.tile(truths(aggregate, groups), REPETITIONS), len(groups))
+        assert (held >= 0.94).all(), held
+
+
+BY_ROW = Schema.load({
+    "unit": "row",
+    "tables": {"t": {"columns": {"x": {"type": "integer", "bounds": [0, 5], "nullable": False}}}},
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("spend", [epsilon("3.5"), rho(2), rho(4)], ids=str)
+@pytest.mark.parametrize("rows", [[0, 1], [1, 2, 3, 4], [0] + [5] * 99], ids=["two", "four", "hundred"])
+def test_quantiles_of_few_rows_keep_their_intervals_where_noise_is_a_step_or_none(tmp_path, rows, spend) -> None:
+    """Noise of less than a step is no normal law: limits made for one would hold the truth nine times in ten."""
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**4, delta="1e-6"))
+    with Dataset(open_tables({"t": pa.table({"x": rows})}, BY_ROW, threads=1), account) as dataset:
+        for q in (0.01, 0.05, 0.5, 0.9):
+            plan = dataset.plan(f"SELECT QUANTILE(x, {q}) FROM t", spend=spend)
+            made = _estimate(plan, stacked(plan, dataset, f"{q}"), 0, plan.question.aggregates[0], 0.95)
+            truth = sorted(rows)[max(0, math.ceil(q * len(rows) - 1e-9) - 1)]
+            assert coverage(made, np.full(REPETITIONS, float(truth)), 1)[0] >= 0.94

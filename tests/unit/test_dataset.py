@@ -1,0 +1,317 @@
+"""Opening, planning, asking, asking again."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cloister as cl
+from cloister.data.hospital import SCHEMA, WARDS, hospital
+from cloister.privacy.errors import BadLoss, BadNumber, BadSchema, OverBudget, QueryRefused, WrongMeasure
+
+VISITS = pa.table(hospital(400))
+BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay_days) AS stay FROM visits GROUP BY ward"
+
+
+def opened(folder, budget=None, **more):
+    more = {"schema": SCHEMA, "ledger": folder, **more}
+    return cl.open(more.pop("source", VISITS), budget=budget or cl.rho(1000), **more)
+
+
+@pytest.fixture
+def visits(tmp_path):
+    with opened(tmp_path) as dataset:
+        yield dataset
+
+
+class Spy:
+    """An engine that counts what it is asked to run."""
+
+    def __init__(self, engine):
+        self._engine = engine
+        self.asked = []
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def run(self, sql):
+        self.asked.append(sql)
+        return self._engine.run(sql)
+
+
+@pytest.fixture
+def spy(visits):
+    from dataclasses import replace
+
+    engine = Spy(visits.tables.engine)
+    visits.tables = replace(visits.tables, engine=engine)
+    return engine
+
+
+# Plans
+
+
+def test_opening_and_planning_read_no_row(visits, spy):
+    print(visits.plan(BY_WARD, spend=cl.rho("0.1")))
+    visits.plan("SELECT COUNT(*) FROM visits", within=10)
+    with pytest.raises(QueryRefused):
+        visits.plan("SELECT age FROM visits", spend=cl.rho("0.1"))
+    assert spy.asked == []
+    assert visits.account.spent.amount == 0
+
+
+def test_a_plan_says_cost_noise_error_caps_and_sql(visits):
+    text = str(visits.plan(BY_WARD, spend=cl.rho("0.1")))
+    for words in (
+        "cost       rho 0.1",
+        "Gaussian",
+        "± ",
+        "at most 8 per person",
+        "one patient counts for at most 8 rows",
+        "stay_days is read within 0 and 60",
+        "GROUP BY",
+    ):
+        assert words in text
+
+
+def test_all_counts_and_sums_come_from_one_statement(visits, spy):
+    visits.sql("SELECT ward, COUNT(*), SUM(cost), AVG(age), VARIANCE(age) FROM visits GROUP BY ward", spend=cl.rho(1))
+    assert len(spy.asked) == 1
+
+
+def test_one_noisy_count_serves_every_aggregate_that_needs_it(visits):
+    plan = visits.plan("SELECT COUNT(*), AVG(age), VARIANCE(age), COUNT(age) FROM visits", spend=cl.rho(1))
+    assert [one.need.kind for one in plan.measurements].count("rows") == 1
+    assert len(plan.measurements) == 3
+
+
+def test_several_quantiles_come_from_one_tree(visits):
+    plan = visits.plan("SELECT MEDIAN(age), QUANTILE(age, 0.1), MAX(age), MIN(age) FROM visits", spend=cl.rho(1))
+    assert len(plan.measurements) == 1
+
+
+def test_the_shares_of_a_spend_add_up_to_it_exactly(visits):
+    for spend in (cl.rho("0.1"), cl.epsilon("0.3")):
+        plan = visits.plan("SELECT COUNT(*), AVG(age), MEDIAN(cost), MODE(ward) FROM visits", spend=spend)
+        assert sum(mechanism.loss for mechanism in plan.mechanisms) == spend
+
+
+def test_accuracy_first_finds_the_cheapest_loss(visits):
+    plan = visits.plan("SELECT COUNT(*) FROM visits", within=20)
+    answer = visits.run(plan)
+    half = (answer.column("count(*)_high")[0] - answer.column("count(*)_low")[0]) / 2
+    assert 19.8 <= half <= 20
+    with pytest.raises(QueryRefused, match="beforehand"):
+        visits.plan("SELECT MEDIAN(age) FROM visits", within=20)
+    with pytest.raises(BadNumber):
+        visits.plan("SELECT COUNT(*) FROM visits", within=-1)
+    with pytest.raises(QueryRefused, match="no sensible loss"):
+        visits.plan("SELECT SUM(cost) FROM visits", within="1e-9")
+
+
+def test_spend_or_within_but_one_of_them(visits):
+    for nonsense in ({}, {"spend": cl.rho(1), "within": 3}):
+        with pytest.raises(BadLoss):
+            visits.plan("SELECT COUNT(*) FROM visits", **nonsense)
+
+
+def test_a_pure_account_pays_in_pure_epsilon_only(tmp_path):
+    with opened(tmp_path, cl.epsilon(5)) as visits:
+        assert visits.sql("SELECT COUNT(*) AS n FROM visits", spend=cl.epsilon(1)).loss == cl.epsilon(1)
+        for spend in (cl.rho("0.1"), cl.epsilon(1, delta="1e-6")):
+            with pytest.raises(WrongMeasure):
+                visits.plan("SELECT AVG(age) FROM visits", spend=spend)
+        assert visits.account.spent == cl.epsilon(1)
+
+
+# Answers
+
+
+def test_an_answer_is_a_table_with_intervals_in_arrow_pandas_and_polars(visits):
+    answer = visits.sql(BY_WARD, spend=cl.rho(50))
+    assert answer.to_arrow().column_names == ["ward", "n", "n_low", "n_high", "stay", "stay_low", "stay_high"]
+    assert list(answer.to_pandas()["ward"]) == list(WARDS)
+    assert answer.to_polars().height == len(answer) == len(WARDS)
+    assert answer.rows()[0]["n_low"] <= answer.rows()[0]["n"] <= answer.rows()[0]["n_high"]
+    assert "[" in str(answer)
+    assert "<table>" in answer._repr_html_()
+    assert visits.sql("SELECT COUNT(*) FROM visits", spend=cl.rho(500)).item() > 0
+    with pytest.raises(ValueError, match="not one number"):
+        answer.item()
+
+
+def test_a_receipt_binds_the_answer(visits):
+    answer = visits.sql(BY_WARD, spend=cl.rho("0.1"))
+    answer.receipt.verify(visits.account.book.key.public)
+    assert answer.receipt.body["loss"]["amount"] == "1/10"
+
+
+def test_asking_again_is_free_and_gives_the_same(visits, spy):
+    first = visits.sql(BY_WARD, spend=cl.rho("0.1"))
+    spent = visits.account.spent
+    again = visits.sql(BY_WARD, spend=cl.rho("0.1"))
+    assert again.rows() == first.rows()
+    assert visits.account.spent == spent
+    assert len(spy.asked) == 1
+    assert "record" in str(again)
+
+
+def test_what_follows_from_earlier_answers_is_free_too(visits):
+    visits.sql("SELECT ward, AVG(age) AS a FROM visits GROUP BY ward", spend=cl.rho("0.3"))
+    spent = visits.account.spent
+    visits.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n LIMIT 2", spend=cl.rho("0.1"))
+    assert visits.account.spent == spent
+
+
+def test_a_better_answer_is_paid_for(visits):
+    rough = visits.sql("SELECT COUNT(*) AS n FROM visits", spend=cl.rho("0.01"))
+    fine = visits.sql("SELECT COUNT(*) AS n FROM visits", spend=cl.rho(1))
+    assert fine.loss == cl.rho(1)
+    assert fine.rows()[0]["n_high"] - fine.rows()[0]["n_low"] < rough.rows()[0]["n_high"] - rough.rows()[0]["n_low"]
+
+
+def test_the_record_outlives_the_process_but_not_the_version_of_the_data(tmp_path):
+    with opened(tmp_path, version="1") as visits:
+        first = visits.sql(BY_WARD, spend=cl.rho("0.1"))
+    with opened(tmp_path, version="1") as visits:
+        assert visits.sql(BY_WARD, spend=cl.rho("0.1")).rows() == first.rows()
+        assert visits.account.spent == cl.rho("0.1")
+    with opened(tmp_path, version="2") as visits:
+        assert visits.sql(BY_WARD, spend=cl.rho("0.1")).rows() != first.rows()
+
+
+def test_a_refused_question_costs_nothing(tmp_path):
+    with opened(tmp_path, cl.rho("0.1")) as visits:
+        with pytest.raises(OverBudget):
+            visits.sql("SELECT COUNT(*) FROM visits", spend=cl.rho(1))
+        assert visits.left == cl.rho("0.1")
+
+
+def test_totals_of_a_rollup_add_up(visits):
+    sql = "SELECT ward, FLOOR(age / 25) AS part, COUNT(*) AS n, SUM(cost) AS c FROM visits GROUP BY ROLLUP (ward, part)"
+    rows = visits.sql(sql, spend=cl.rho("0.5")).rows()
+    for name in ("n", "c"):
+        whole = next(row[name] for row in rows if row["ward"] is None)
+        wards = {row["ward"]: row[name] for row in rows if row["ward"] and row["part"] is None}
+        assert sum(wards.values()) == pytest.approx(whole)
+        for ward, total in wards.items():
+            parts = [row[name] for row in rows if row["ward"] == ward and row["part"] is not None]
+            assert sum(parts) == pytest.approx(total)
+
+
+def test_tidy_counts_are_whole_and_never_negative(visits):
+    answer = visits.sql("SELECT age, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY age", spend=cl.rho("0.01"))
+    assert min(answer.column("n")) < 0
+    tidy = answer.tidy()
+    assert all(isinstance(n, int) and n >= 0 for n in tidy.column("n"))
+    assert tidy.column("c") == answer.column("c")
+    assert all(
+        low <= n <= high
+        for low, n, high in zip(tidy.column("n_low"), tidy.column("n"), tidy.column("n_high"), strict=True)
+    )
+
+
+def test_arithmetic_over_answers_has_limits_too(visits):
+    answer = visits.sql("SELECT SUM(readmitted) / COUNT(*) AS share FROM visits", spend=cl.rho(50))
+    low, value, high = (answer.column(name)[0] for name in ("share_low", "share", "share_high"))
+    assert 0 < low < value < high < 1
+
+
+# The builder
+
+
+def test_a_built_question_is_the_same_question(visits):
+    built = visits.where("age >= 18").where("cost < 9000").group_by("ward").agg(cl.count().named("n"), cl.mean("age"))
+    sql = (
+        'SELECT ward, COUNT(*) AS "n", AVG(age) AS "mean_age" FROM visits '
+        "WHERE (age >= 18) AND (cost < 9000) GROUP BY ward"
+    )
+    assert str(built) == sql
+    first = visits.sql(sql, spend=cl.rho("0.1"))
+    assert built.run(spend=cl.rho("0.1")).rows() == first.rows()
+
+
+def test_every_aggregate_can_be_built(visits):
+    asked = [
+        cl.count(),
+        cl.count("age"),
+        cl.count_people("patient"),
+        cl.total("cost"),
+        cl.mean("cost"),
+        cl.var("age"),
+        cl.std("age"),
+        cl.median("age"),
+        cl.quantile("age", 0.9),
+        cl.minimum("age"),
+        cl.maximum("age"),
+        cl.mode("ward"),
+    ]
+    answer = visits.table("visits").agg(*asked).run(spend=cl.rho(5))
+    assert len(answer.columns) == len(asked)
+
+
+def test_an_injected_condition_is_refused_like_any_other_sql(visits):
+    for condition in (
+        "1=1) UNION SELECT * FROM visits --",
+        "age > (SELECT MAX(age) FROM visits)",
+        "1; DROP TABLE visits",
+    ):
+        with pytest.raises(QueryRefused):
+            visits.where(condition).agg(cl.count()).plan(spend=cl.rho(1))
+
+
+# What is not public is paid for
+
+
+COLUMNS = {"ward": {"type": "text"}, "cost": {"type": "real"}, "age": {"type": "integer"}}
+HIDDEN = {
+    "unit": {"name": "patient", "max_rows": 8},
+    "tables": {"visits": {"unit": "patient", "columns": COLUMNS}},
+}
+
+
+def test_groups_and_bounds_are_found_and_used_from_then_on(tmp_path):
+    with opened(tmp_path, cl.epsilon(50, delta="1e-4"), schema=HIDDEN) as visits:
+        with pytest.raises(QueryRefused, match="find_keys"):
+            visits.plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.1"))
+        keys = visits.find_keys("ward", spend=cl.epsilon(2, delta="1e-6"))
+        assert keys.value == sorted(WARDS)
+        assert int(keys.parameters["threshold"]) > 1
+        low, high = visits.find_bounds("visits.cost", spend=cl.rho("0.5")).value
+        assert 128 <= low < high <= 65536
+        visits.find_bounds("age", spend=cl.rho("0.5"))
+        answer = visits.sql("SELECT ward, AVG(cost) AS c, AVG(age) AS a FROM visits GROUP BY ward", spend=cl.rho(2))
+        assert answer.column("ward") == sorted(WARDS)
+        spent = visits.account.spent
+        assert spent.delta > 0
+        assert spent.amount > 3
+
+
+def test_finding_groups_needs_a_delta_and_a_column_that_exists(visits):
+    with pytest.raises(BadLoss, match="delta"):
+        visits.find_keys("ward", spend=cl.rho("0.1"))
+    with pytest.raises(BadSchema):
+        visits.find_bounds("nothing", spend=cl.rho("0.1"))
+    assert visits.account.spent.amount == 0
+
+
+def test_a_dataset_shows_what_it_is_and_keeps_its_secret(visits):
+    assert "one patient" in repr(visits)
+    with pytest.raises(TypeError):
+        pickle.dumps(visits)
+    assert len({visits._secret, opened_secret(visits)}) == 1
+
+
+def opened_secret(visits):
+    from cloister.dataset import Dataset
+
+    return Dataset(visits.tables, visits.account)._secret
+
+
+def test_values_of_negative_zero_and_huge_counts_survive():
+    from cloister.data.statistics import integers
+
+    column = pa.chunked_array([pa.array([None, 2**70, -(2**70)], pa.decimal128(38, 0))])
+    assert integers(column).tolist() == [0, 2**70, -(2**70)]
+    assert integers(pa.chunked_array([pa.array([5, -3, None], pa.decimal128(38, 0))])).dtype == np.int64
