@@ -91,6 +91,7 @@ class Dataset:
         self.version = version
         self._record = Record(version, record)
         self._found: dict[tuple[str, str], Term] = {}
+        self._views: dict[tuple[str, tuple[str, ...]], Rows] = {}
         # The same for this owner and account every time, and known to nobody else.
         self._secret = fingerprint(account.book.key.sign(f"cloister pairs {account.rules.key}".encode()))[:32]
 
@@ -147,9 +148,13 @@ class Dataset:
 
         Privacy: the plan's loss. Nothing, if everything it needs was released before.
         """
-        again = self._plan(plan.question, plan.spend, plan.confidence)  # the record may have grown since
+        if plan.basis != (
+            len(self._record),
+            id(plan.question),
+        ):  # the record has grown since, or the question was changed
+            plan = self._plan(plan.question, plan.spend, plan.confidence)
         return run_plan(
-            again,
+            plan,
             self.tables.engine,
             self.account,
             version=self.version,
@@ -183,7 +188,8 @@ class Dataset:
             data_version=self.version,
             source=source,
         )
-        self._found[table, name] = replace(term, values=tuple(value for value, _ in found.value), nullable=False)
+        # Whatever was not found is one more group, NULL: totals are then of everybody.
+        self._found[table, name] = replace(term, values=tuple(value for value, _ in found.value), nullable=True)
         return replace(found, value=[value for value, _ in found.value])
 
     def find_bounds(self, column: str, *, spend: Loss, source: Source | None = None) -> Release:
@@ -237,7 +243,7 @@ class Dataset:
 
     def _plan(self, question: Question, spend: Loss, confidence: float) -> Plan:
         hint = max((table.rows or 0 for table in self.schema.tables.values() if not table.public), default=0)
-        return make_plan(
+        plan = make_plan(
             question,
             spend,
             self.unit,
@@ -247,6 +253,7 @@ class Dataset:
             known=self._known,
             secret=self._secret,
         )
+        return replace(plan, basis=(len(self._record), id(question)))
 
     def _known(self, one: Measurement) -> tuple[Mechanism, ...] | None:
         return self._record.mechanisms(one)
@@ -287,7 +294,8 @@ def base_rows(
         person = Term(exp.column(table.unit, quoted=True), unit_type, nullable=False, unit=True)
         columns = {table.unit: person, **columns}
     names = (*(() if table.unit is None else (table.unit,)), *table.columns)
-    return Rows(view, columns, not table.public, not table.public and table.unit is None, names=names)
+    by_row = not table.public and table.unit is None
+    return Rows(view, columns, not table.public, by_row, names=names, most=table.max_rows)
 
 
 def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
@@ -310,6 +318,10 @@ def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
                     default=column.copy(),
                 )
                 column = exp.alias_(clip, name, quoted=True)
+            elif found.values is not None:
+                listed = exp.In(this=column, expressions=[literal(value) for value in found.values])
+                kept = exp.Case(ifs=[exp.If(this=listed if found.values else exp.false(), true=column.copy())])
+                column = exp.alias_(kept, name, quoted=True)
         shown.append(column)
     if not rows.by_row:
         shown.append(exp.column(UNIT, quoted=True))

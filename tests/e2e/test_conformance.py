@@ -137,6 +137,9 @@ SELECT ward, COUNT(*), SUM(stay), MODE(code) FROM visits GROUP BY ward
 -- people by group
 SELECT ward, smoker, COUNT(DISTINCT patient) FROM visits GROUP BY ward, smoker
 
+-- different values
+SELECT ward, COUNT(DISTINCT age), COUNT(DISTINCT note), COUNT(DISTINCT admitted) FROM visits GROUP BY ward
+
 -- groups by integers, listed and not
 SELECT code, age, COUNT(*) FROM visits GROUP BY code, age
 
@@ -281,6 +284,9 @@ WHERE visits.patient = 1 GROUP BY test
 -- people in groups
 SELECT age, COUNT(DISTINCT patient) FROM visits WHERE patient = 1 GROUP BY age
 
+-- different values
+SELECT ward, COUNT(DISTINCT score) FROM visits WHERE patient = 1 GROUP BY ward
+
 -- a quantile
 SELECT MEDIAN(balance) FROM visits WHERE patient = 1
 """)
@@ -324,11 +330,11 @@ def sources(postgres_address, spark):
 
 
 def opened(sources, schema, folder):
-    """A dataset in each engine; tables that the schema does not name are left out."""
+    """A dataset in each engine, on one ledger, whose key chooses where a person has too many different values."""
     found = {}
     for engine, source in sources.items():
         given = source if isinstance(source, str) else {name: source[name] for name in schema["tables"]}
-        found[engine] = open_dataset(given, schema=schema, budget=rho(1000), ledger=folder / engine)
+        found[engine] = open_dataset(given, schema=schema, budget=rho(1000), ledger=folder)
     return found
 
 

@@ -127,8 +127,10 @@ def test_a_kill_at_each_step_of_a_charge_leaves_a_ledger_that_holds_and_goes_on(
             spend(ledger, say, rounds=1)
 
         for step in range(1, len(steps) + 100, max(1, len(steps) // 120)):
+            _ = ledger.head  # the child inherits what was read so far, and has as many steps as the one counted
             acknowledged += acknowledged_by_child(lambda say, step=step: child(step, say))
         kinds = audit(path, ledger, acknowledged)
-        assert kinds["reserve"] > 30 > kinds["commit"] > 1  # the last steps come after the commit
+        assert kinds["commit"] > 1  # the last steps come after the commit
+        assert kinds["reserve"] - kinds["commit"] > 20  # and many came before it
         spend(ledger, os.open(os.devnull, os.O_WRONLY), rounds=3)
         assert verify(path, KEY.public, ledger.head).ok

@@ -200,3 +200,10 @@ def test_a_law_that_does_not_add_up_is_refused(law: dict[int, float]) -> None:
 def test_importing_attacks_does_not_import_scipy() -> None:
     code = "import sys, cloister.attack; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_exact_audit_doubts_a_tiny_claim_as_closely_as_a_large_one() -> None:
+    yes = Fraction(1, 2) + Fraction(1, 10**9)
+    laws = {0: yes, 1: 1 - yes}, {0: 1 - yes, 1: yes}  # epsilon 4e-9
+    assert audit_exact(*laws, epsilon("4.01e-9")).verdict == "holds"
+    assert audit_exact(*laws, epsilon("3.5e-9")).verdict == "broken"

@@ -1,6 +1,7 @@
 """Bounded statistics on DuckDB against plain Python, and their stated sensitivity against the worst people."""
 
 import datetime as dt
+import hashlib
 import math
 import random
 from collections import Counter
@@ -11,7 +12,17 @@ import pytest
 from sqlglot import exp
 
 from cloister.data.engines.duckdb import DuckDB
-from cloister.data.statistics import WEIGHT, DistinctUnits, GroupKey, Sums, Value, grid_value, integers, whole_value
+from cloister.data.statistics import (
+    WEIGHT,
+    DistinctPairs,
+    DistinctUnits,
+    GroupKey,
+    Sums,
+    Value,
+    grid_value,
+    integers,
+    whole_value,
+)
 from cloister.privacy.errors import BadBounds, BadSchema
 
 WARDS = ("a", "b", "c")
@@ -242,6 +253,32 @@ def test_people_without_groups_count_once():
     assert DistinctUnits(people(), (), 1).as_sums().run(engine_with(rows))[0].tolist() == [2 * WEIGHT]
 
 
+# Different values
+
+
+def kept(rows, groups, most, secret):
+    """The (group, value) pairs of every person that count: those whose keyed hashes are smallest."""
+    pairs = {(row[0], row[1], row[2]) for row in rows if row[1] in groups and row[2] is not None}
+    found = set()
+    for unit in {unit for unit, _, _ in pairs}:
+        own = [(ward, age) for one, ward, age in pairs if one == unit]
+        own.sort(key=lambda pair: hashlib.md5(f"{secret}|{pair[0] or '~'}|{pair[1]}".encode()).hexdigest())
+        found |= set(own[:most])
+    return [sum(ward == group for ward, _ in found) for group in groups]
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 100])
+def test_different_values_are_those_of_the_pairs_that_a_keyed_hash_keeps(most):
+    rows = random_rows(8, 100)
+    pairs = DistinctPairs(people(), (wards(),), column("age"), most, "a secret")
+    assert pairs.run(engine_with(rows))[0].tolist() == kept(rows, (*WARDS, None), most, "a secret")
+
+
+def test_two_people_with_the_same_values_keep_the_same_of_them():
+    rows = [(unit, "a", age, 0.0) for unit in (1, 2) for age in range(50)]
+    assert DistinctPairs(people(), (), column("age"), 10, "one").run(engine_with(rows))[0].tolist() == [10]
+
+
 # Sensitivity: stated = observed, for the worst people
 
 
@@ -283,6 +320,12 @@ def test_the_worst_person_changes_numbers_of_people_by_exactly_the_stated_sensit
         assert changed <= sums.sensitivity()
         seen = max(seen, changed)
     assert seen == sums.sensitivity() == 2 * WEIGHT
+
+
+def test_the_worst_person_changes_numbers_of_values_by_exactly_the_stated_sensitivity():
+    pairs = DistinctPairs(people(), (wards(),), column("age"), 4, "a secret")
+    person = [(999, WARDS[i % 3], 1000 + i, 0.0) for i in range(200)]
+    assert change(pairs, random_rows(5, 60), person) == [pairs.sensitivity()] == [4]
 
 
 def test_a_person_changes_no_more_than_their_own_groups():

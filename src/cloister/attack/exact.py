@@ -51,7 +51,7 @@ def audit_exact(
     inside = [i in members for i in range(len(outputs))]
     return Audit(
         claim=claim,
-        lower_bound=limit if abs(bound - limit) <= _ROUNDING * max(1.0, limit) else bound,
+        lower_bound=limit if abs(bound - limit) <= _ROUNDING * limit + 1e-13 else bound,
         allowed=limit,
         delta=float(allowed.deltas[point]),
         event=f"output in {_listed([outputs[i] for i in chosen])}, likelier on the {'right' if swapped else 'left'}",

@@ -16,7 +16,7 @@ promise is the sensitivity they state, for adding or removing one unit.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.literals import as_double, literal
+from cloister.data.tongue import Tongue, tongue
 from cloister.privacy.errors import BadBounds, BadSchema
 
 __all__ = ["WEIGHT", "DistinctPairs", "DistinctUnits", "GroupKey", "Sums", "Value", "grid_value", "whole_value"]
@@ -152,54 +153,36 @@ class Sums:
     @lru_cache(maxsize=256)  # noqa: B019
     def sql(self, dialect: str) -> str:
         """The statement."""
-        keys = [exp.alias_(key.sql.copy(), f"k{i}", quoted=True) for i, key in enumerate(self.keys)]
-        values = [exp.alias_(value.sql.copy(), f"v{i}", quoted=True) for i, value in enumerate(self.values)]
-        rows = self.rows.copy().select(*keys, *values)
+        say = tongue(dialect)
+        keys = [exp.alias_(key.sql, f"k{i}", quoted=True) for i, key in enumerate(self.keys)]
+        values = [exp.alias_(value.sql, f"v{i}", quoted=True) for i, value in enumerate(self.values)]
+        rows = self.rows.select(*keys, *values)
         if not rows.expressions:  # a bare number of rows
             rows = rows.select(exp.alias_(exp.Literal.number(1), "_row", quoted=True))
-        weight, source = self._weight()
-        sums = [exp.alias_(_total(weight, dialect), "n", quoted=True)]
+        names = [say.name(f"k{i}") for i in range(len(self.keys))]
+        weight, source = self._weight(say)
+        sums = [f"{_total(weight, dialect)} AS {say.name('n')}"]
         for i in range(len(self.values)):
-            value: exp.Expression = exp.column(f"v{i}", quoted=True)
-            product = value if weight is None else exp.Mul(this=weight.copy(), expression=value)
-            sums.append(exp.alias_(_total(product, dialect), f"s{i}", quoted=True))
-        names = [exp.column(f"k{i}", quoted=True) for i in range(len(self.keys))]
-        query = exp.select(*names, *sums).from_(source)
-        if names:
-            query = query.group_by(*(name.copy() for name in names))
-        # Read twice rather than kept: a copy of all rows may not fit into memory. Spark never keeps one.
-        query = query.with_("_rows", as_=rows, materialized=None if dialect == "spark" else False)
+            value = say.name(f"v{i}")
+            sums.append(f"{_total(f'{weight} * {value}' if weight else value, dialect)} AS {say.name(f's{i}')}")
+        # Read twice rather than copied, unless people must be found in another table twice. Spark decides by itself.
+        kept = "" if dialect == "spark" or _joins_people(rows) else "NOT MATERIALIZED "
+        parts = [f"{say.name('_rows')} AS {kept}({rows.sql(dialect, identify=True)})"]
         if self.max_rows is not None:
-            query = query.with_("_heavy", as_=_heavy(self.max_rows))
-        return query.sql(dialect=dialect, identify=True)
+            parts.append(f"{say.name('_heavy')} AS ({_heavy(self.max_rows, say)})")
+        grouped = f" GROUP BY {', '.join(names)}" if names else ""
+        return f"WITH {', '.join(parts)} SELECT {', '.join([*names, *sums])} FROM {source}{grouped}"  # noqa: S608
 
-    def _weight(self) -> tuple[exp.Expression | None, exp.Expression]:
-        table = exp.to_table("_rows")
+    def _weight(self, say: Tongue) -> tuple[str | None, str]:
+        """What a row counts, and where rows stand beside it."""
+        rows, heavy, count = say.name("_rows"), say.name("_heavy"), say.name("_n")
         if self.max_rows is None:
-            return None, table
-        count = exp.column("_n", quoted=True)
-        part = exp.Cast(
-            this=exp.Floor(
-                this=exp.Div(
-                    this=literal(float(WEIGHT * self.max_rows)), expression=as_double(count), typed=False, safe=False
-                )
-            ),
-            to=exp.DataType.build("BIGINT"),
-        )
-        whole = exp.If(this=exp.Is(this=count.copy(), expression=exp.Null()), true=exp.Literal.number(WEIGHT))
-        weight = exp.Case(ifs=[whole], default=part)
-        joined = (
-            exp.select("*")
-            .from_(table)
-            .join(
-                exp.to_table("_heavy"),
-                on=exp.EQ(
-                    this=exp.column(UNIT, "_rows", quoted=True), expression=exp.column("_person", "_heavy", quoted=True)
-                ),
-                join_type="left",
-            )
-        )
-        return weight, exp.Subquery(this=joined, alias=exp.TableAlias(this=exp.to_identifier("_weighted", quoted=True)))
+            return None, rows
+        most = say.constant(float(WEIGHT * self.max_rows))
+        part = f"CAST(FLOOR({most} / CAST({count} AS {say.double})) AS BIGINT)"
+        weight = f"CASE WHEN {count} IS NULL THEN {WEIGHT} ELSE {part} END"
+        joined = f"{rows} LEFT JOIN {heavy} ON {rows}.{say.name(UNIT)} = {heavy}.{say.name('_person')}"
+        return weight, joined
 
     def run(self, engine: Engine) -> list[NDArray[Any]]:
         """The numbers of rows and the sums, one array over all groups each, in the order of the keys' values.
@@ -259,7 +242,7 @@ class DistinctPairs:
     keys: tuple[GroupKey, ...]
     value: exp.Expression
     most: int | None
-    secret: str
+    secret: str = field(repr=False)
     copies: int = 1
 
     unit_weight = 1
@@ -357,6 +340,11 @@ def _spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequen
     return answers
 
 
+def _joins_people(rows: exp.Select) -> bool:
+    """Whether private tables are joined, which is by their units."""
+    return any(one.name == UNIT for join in rows.find_all(exp.Join) for one in join.find_all(exp.Column))
+
+
 def _named(query: exp.Query, name: str) -> exp.Subquery:
     return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
 
@@ -399,26 +387,20 @@ def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], N
     return np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64), found
 
 
-def _heavy(max_rows: int) -> exp.Select:
-    return (
-        exp.select(
-            exp.alias_(exp.column(UNIT, quoted=True), "_person", quoted=True),
-            exp.alias_(exp.Count(this=exp.Star()), "_n", quoted=True),
-        )
-        .from_(exp.to_table("_rows"))
-        .group_by(exp.column(UNIT, quoted=True))
-        .having(exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(max_rows)))
-    )
+def _heavy(max_rows: int, say: Tongue) -> str:
+    """The units with more rows than they count for, and how many."""
+    unit, person, count = say.name(UNIT), say.name("_person"), say.name("_n")
+    rows = say.name("_rows")
+    return f"SELECT {unit} AS {person}, COUNT(*) AS {count} FROM {rows} GROUP BY {unit} HAVING COUNT(*) > {max_rows}"  # noqa: S608
 
 
-def _total(summed: exp.Expression | None, dialect: str) -> exp.Expression:
+def _total(summed: str | None, dialect: str) -> str:
     """An exact sum; of nothing given, the number of rows."""
     if summed is None:
-        return _long(exp.Count(this=exp.Star()))
-    wide = exp.DataType.build("DECIMAL(38, 0)")
+        return "CAST(COUNT(*) AS BIGINT)"
     # DuckDB and PostgreSQL sum 64-bit integers in more than 64 bits; Spark must be told to.
-    inner = exp.Cast(this=summed.copy(), to=wide) if dialect == "spark" else summed.copy()
-    return exp.Cast(this=exp.Sum(this=inner), to=wide.copy())
+    inner = f"CAST({summed} AS DECIMAL(38, 0))" if dialect == "spark" else summed
+    return f"CAST(SUM({inner}) AS DECIMAL(38, 0))"
 
 
 def _listed(column: exp.Expression, values: Sequence[Any]) -> Any:

@@ -135,9 +135,12 @@ def _truth_from_text(x: str, say: Tongue) -> str:
 
 
 def _text(x: str, say: Tongue) -> str:
+    return f"NULLIF({_word(x, say)}, '')"
+
+
+def _word(x: str, say: Tongue) -> str:
     # In PostgreSQL by bytes, like the others: a collation of the table could hold different texts for equal.
-    plain = f"CAST({x} AS {say.string})" + (' COLLATE "C"' if say.dialect == "postgres" else "")
-    return f"NULLIF({plain}, '')"
+    return f"CAST({x} AS {say.string})" + (' COLLATE "C"' if say.dialect == "postgres" else "")
 
 
 def _text_from_truth(x: str, say: Tongue) -> str:
@@ -220,6 +223,12 @@ def read(kind: str, declared: Family, name: str, say: Tongue) -> str:
     return _READ[kind][declared](say.name(name), say)
 
 
+def _read_column(column: Column, declared: Family, say: Tongue) -> str:
+    if column.categories is not None and _READ[column.type][declared] is _text:
+        return _word(say.name(column.name), say)  # empty text is no category, and the test for it would be for nothing
+    return read(column.type, declared, column.name, say)
+
+
 # Clipping
 
 
@@ -228,8 +237,11 @@ def _clipped(x: str, low: object, high: object, say: Tongue) -> str:
     lower, upper = say.constant(low), say.constant(high)
     if not isinstance(high, float):
         return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {upper} ELSE {x} END"
-    beyond = f"CASE WHEN {x} <= {say.infinity()} THEN {upper} END"
-    return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {beyond} ELSE {x} END"
+    # What nearly all rows are comes first: DuckDB then has little left to do.
+    return (
+        f"CASE WHEN {x} BETWEEN {lower} AND {upper} THEN {x} WHEN {x} < {lower} THEN {lower}"
+        f" WHEN {x} <= {say.infinity()} THEN {upper} END"
+    )
 
 
 def _clip(column: Column, say: Tongue) -> str:
@@ -274,7 +286,7 @@ def view(
     """
     say = tongue(dialect)
     columns = list(table.columns.values())
-    inner = [f"{read(one.type, declared[one.name], one.name, say)} AS {say.name(one.name)}" for one in columns]
+    inner = [f"{_read_column(one, declared[one.name], say)} AS {say.name(one.name)}" for one in columns]
     outer = [f"{_clip(column, say)} AS {say.name(column.name)}" for column in columns]
     present = [column.name for column in columns if not column.nullable]
     if table.unit is not None:

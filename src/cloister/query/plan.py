@@ -6,7 +6,7 @@ same plan.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -65,6 +65,7 @@ class Measurement:
         sizes: for a tree, the number of nodes of each level.
         mechanisms: the noise; one for each level of a tree.
         reused: whether it is answered from the record, at no cost.
+        identity: of the rows it reads.
     """
 
     need: Need
@@ -75,6 +76,7 @@ class Measurement:
     sizes: tuple[int, ...] = ()
     mechanisms: tuple[Mechanism, ...] = ()
     reused: bool = False
+    identity: str = ""
 
     @property
     def parts(self) -> int:
@@ -88,22 +90,25 @@ class Measurement:
 
     def fingerprint(self, version: str) -> str:
         """The same for the same statistic of the same data, whoever asks and whatever else they ask."""
-        alone = self.sums
-        if isinstance(alone, Sums):
-            alone = replace(alone, values=() if self.index is None else (alone.values[self.index],))
-        keys = [(key.name, key.values if isinstance(key.values, range) else list(key.values)) for key in self.sums.keys]
-        alone = replace(alone, rows=alone.rows.copy().transform(_table_for_view))
-        return fingerprint(f"{version}\n{alone.sql('duckdb')}\n{keys}\n{self.sums.max_rows}")
+        sums, need = self.sums, self.need
+        keys = [(key.sql.sql(), key.values if isinstance(key.values, range) else list(key.values)) for key in sums.keys]
+        value = (
+            (need.value.sql.sql(), need.value.low, need.value.high) if need.value else need.column and need.column.sql()
+        )
+        return fingerprint(repr((version, self.identity, need.kind, keys, value, sums.max_rows, sums.copies)))
+
+    def shown(self, dialect: str) -> str:
+        """The statement for people to read: without the secret that chooses pairs."""
+        text = self.sums.sql(dialect)
+        return (
+            text.replace(self.sums.secret, "…") if isinstance(self.sums, DistinctPairs) and self.sums.secret else text
+        )
 
     @property
     def variance(self) -> float:
         """Of the noise on one number, in the need's own unit; of a choice, infinite."""
         first = self.mechanisms[0]
         return first.variance * self.unit**2 if isinstance(first, Numeric) else math.inf
-
-
-def _table_for_view(node: Any) -> Any:
-    return exp.to_table(node.meta["table"]) if isinstance(node, exp.Select) and "table" in node.meta else node
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,7 @@ class Plan:
     confidence: float
     size_hint: int | None
     notes: tuple[str, ...] = ()
+    basis: tuple[int, int] | None = field(default=None, repr=False)  # what its dataset knew when it was made
 
     @property
     def new(self) -> list[Measurement]:
@@ -137,7 +143,7 @@ class Plan:
 
     def statements(self) -> list[str]:
         """The SQL that the engine will run."""
-        return list(dict.fromkeys(one.sums.sql(self.dialect) for one in self.new))
+        return list(dict.fromkeys(one.shown(self.dialect) for one in self.new))
 
     def __str__(self) -> str:
         from cloister.query.explain import explain
@@ -239,7 +245,15 @@ def _measurements(question: Question, wanted: Sequence[tuple[int, Need]], unit: 
                         f"{need.label} in {own.cells:,} cells is too much for one question. Group by less."
                     )
                 found.append(Measurement(need, group_set, own, None, 1 / own.unit_weight, sizes))
-    return found
+    identity = _identity(question.rows)
+    return [replace(one, identity=identity) for one in found]
+
+
+def _identity(rows: Rows) -> str:
+    """The rows in words of the schema: the same however their views are written."""
+    return rows.sql.transform(
+        lambda node: exp.to_table(node.meta["table"]) if isinstance(node, exp.Select) and "table" in node.meta else node
+    ).sql()
 
 
 def _key(name: str, term: Any, values: Sequence[Any]) -> GroupKey:

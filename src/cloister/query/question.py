@@ -16,6 +16,7 @@ from cloister.query.term import Scope, Term, compile_term
 __all__ = ["Group", "Output", "Question", "ask"]
 
 _LONGEST = 20_000
+_DEEPEST = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,8 @@ def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None]) -
     )
     if not rewrite.aggregates:
         raise QueryRefused("rows are never shown. Ask for an aggregate: COUNT(*), AVG(x) … GROUP BY y.")
-    return Question(
-        sql, rows, groups, sets, tuple(rewrite.aggregates), outputs, condition, order, _limit(query.args.get("limit"))
-    )
+    limit = _limit(query.args.get("limit"))
+    return Question(sql, rows, groups, sets, tuple(rewrite.aggregates), outputs, condition, order, limit)
 
 
 def _parse(sql: str) -> exp.Select:
@@ -98,8 +98,20 @@ def _parse(sql: str) -> exp.Select:
     asked = [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]  # a comment at the end
     if len(asked) != 1 or not isinstance(asked[0], exp.Select):
         raise QueryRefused("ask one SELECT at a time; nothing else is offered.")
+    if _depth(asked[0]) > _DEEPEST:
+        raise QueryRefused("this question is nested too deeply. Use IN lists, fewer steps, or a WITH query.")
     refuse_unread(asked[0])
     return asked[0]
+
+
+def _depth(query: exp.Expression) -> int:
+    """How deep a tree is, found without recursion: that is what is in question."""
+    deepest, rest = 0, [(query, 1)]
+    while rest:
+        node, depth = rest.pop()
+        deepest = max(deepest, depth)
+        rest.extend((child, depth + 1) for child in node.iter_expressions())
+    return deepest
 
 
 def _is_text(sql: str) -> bool:

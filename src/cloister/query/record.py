@@ -35,6 +35,7 @@ class Record:
         self._version = version
         self._path = None if path is None else Path(path)
         self._kept: dict[str, tuple[tuple[Mechanism, ...], list[Any]]] = {}
+        self._entered = 0
         if self._path is not None and self._path.exists():
             for line in self._path.read_text(encoding="utf-8").splitlines():
                 self._read(line)
@@ -52,6 +53,7 @@ class Record:
         """Enter a release; a more precise one replaces it later."""
         name = one.fingerprint(self._version)
         self._kept[name] = (one.mechanisms, values)
+        self._entered += 1
         numeric = all(mechanism.name in _KINDS for mechanism in one.mechanisms)
         if self._path is not None and numeric and sum(np.size(value) for value in values) <= _MOST_NUMBERS:
             with self._path.open("a", encoding="utf-8") as file:
@@ -66,7 +68,8 @@ class Record:
         self._kept[name] = (made, [np.array(value, dtype=np.int64) for value in values])
 
     def __len__(self) -> int:
-        return len(self._kept)
+        """How many releases were entered, replaced ones included: it grows with every change."""
+        return self._entered
 
 
 def _noise(mechanisms: Sequence[Any]) -> list[Any]:

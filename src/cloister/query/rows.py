@@ -212,7 +212,9 @@ def _join(
     elif any(part.by_row for part in parts.values()) or right.by_row:
         right = _one_match(join, right, name, scope)
     if side == "LEFT":
-        right = replace(right, columns={key: replace(term, nullable=True) for key, term in right.columns.items()})
+        right = replace(
+            right, columns={key: replace(term, nullable=True, unit=False) for key, term in right.columns.items()}
+        )
     return right, condition, "left" if side == "LEFT" else "inner"
 
 

@@ -497,7 +497,7 @@ def _bucket(node: exp.WidthBucket, scope: Scope) -> Term:
     if any(end.low is None or end.low != end.high for end in ends):
         raise QueryRefused("WIDTH_BUCKET needs constants: WIDTH_BUCKET(age, 0, 100, 20).")
     low, high, n = (float(end.low or 0) for end in ends)
-    if high <= low or n < 1 or n != int(n) or n > _MOST_VALUES:
+    if high <= low or n < 1 or n != int(n) or n > _MOST_VALUES or not math.isfinite(n / (high - low)):
         raise QueryRefused("WIDTH_BUCKET needs low < high and a whole number of buckets.")
     above = exp.Sub(this=_wrap(_limited(inner)), expression=literal(low))
     # First times n, then divided: so a number on the edge of a bucket stays on it.

@@ -77,12 +77,18 @@ class _silent:  # noqa: N801
     """Keep PySpark's own logger from printing an error, rows and all, before we can catch it."""
 
     def __enter__(self) -> None:
-        logging.getLogger("SQLQueryContextLogger").addFilter(_nothing)
-        logging.getLogger("DataFrameQueryContextLogger").addFilter(_nothing)
+        for logger in _loggers():
+            logger.addFilter(_nothing)
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("SQLQueryContextLogger").removeFilter(_nothing)
-        logging.getLogger("DataFrameQueryContextLogger").removeFilter(_nothing)
+        for logger in _loggers():
+            logger.removeFilter(_nothing)
+
+
+def _loggers() -> list[logging.Logger]:
+    from pyspark.logger import PySparkLogger  # made here as PySpark would: another kind of logger would break its calls
+
+    return [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
 
 
 def _nothing(record: logging.LogRecord) -> bool:

@@ -126,11 +126,9 @@ class Ledger:
             AccountMismatch: it exists with another budget.
         """
         rules = Rules.of(name, budget, analyst, delta_for_spends)
-        with self._store.reading() as tables:
-            exists = tables.account(rules.key) is not None
-        if not exists:
+        if rules.key not in self._keys():
             with self._writing() as page:
-                if page.tables.account(rules.key) is None:  # another process may have been faster
+                if rules.key not in self._reader.accounts():  # another process may have been faster
                     page.append("open", [page.open(rules)], detail=rules.to_json())
         account = self.account(name, analyst)
         # The budget and its split are what was agreed; the cap follows from them, as it was computed at opening.
@@ -146,13 +144,18 @@ class Ledger:
 
     def accounts(self) -> list[Account]:
         """All accounts."""
-        with self._store.reading() as tables:
-            return [Account(self._reader.balance(tables, key).rules, self) for key in tables.accounts()]
+        return [Account(self._reader.balance(key).rules, self) for key in self._keys()]
 
     def balance(self, key: str) -> Balance:
         """An account's rules and total at this moment."""
+        self._keys()
+        return self._reader.balance(key)
+
+    def _keys(self) -> list[str]:
+        """Every account, after reading on to the newest entry."""
         with self._store.reading() as tables:
-            return self._reader.balance(tables, key)
+            self._reader.follow(tables)
+        return self._reader.accounts()
 
     # Charges.
 
@@ -211,10 +214,10 @@ class Ledger:
     def head(self) -> Head:
         """The newest entry, signed: print it, keep it, and show it if this ledger is ever restored."""
         with self._store.reading() as tables:
-            last = self._reader.last(tables)
-        if last is None:
+            head = self._reader.follow(tables)
+        if head is None:
             raise LedgerBroken("the ledger has no entry. Restore the newest good copy.")
-        return last.head
+        return head
 
     def show_head(self, head: Head) -> Entry:
         """Prove by its newest head that the ledger is not an older copy, when the kept head was lost.
@@ -252,7 +255,7 @@ class Ledger:
             line = page.debit(account.rules.key, page.balance(account.rules.key).left)
             lost = {} if proven else {"lost": str(kept) if kept else "no head was kept"}
             entry = page.append("write-off", [line], detail=lost)
-            nothing_left = all(page.balance(key).left.amount == 0 for key in tables.accounts())
+            nothing_left = all(page.balance(key).left.amount == 0 for key in self._reader.accounts())
         if proven:
             self._kept.advance(entry.head)
         elif nothing_left:

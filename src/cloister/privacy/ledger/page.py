@@ -1,11 +1,12 @@
 """The page a writer has open: the end of the chain inside one transaction, and how the next entry is written on it."""
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
-from cloister.privacy.errors import AccountMismatch, LedgerBroken
+from cloister.privacy.errors import AccountMismatch, LedgerBroken, RolledBack
 from cloister.privacy.ledger.account import Balance
-from cloister.privacy.ledger.entry import Entry, Line
+from cloister.privacy.ledger.entry import BEFORE_ALL, Entry, Line
 from cloister.privacy.ledger.head import Head
 from cloister.privacy.ledger.rules import Rules
 from cloister.privacy.ledger.store import Tables
@@ -16,48 +17,58 @@ __all__ = ["Page", "Reader"]
 
 
 class Reader:
-    """Reads entries and believes only signed ones. Each signature is checked once in a process."""
+    """Follows the chain: every account's rules and total, from entries that hang together and end in a signed head.
+
+    Nothing but the chain is believed. The first look reads all entries, later ones only what was added since; so a
+    file whose entries were changed, left out or taken back under a running process is noticed at the next charge.
+    """
 
     def __init__(self, key: PublicKey) -> None:
         self._key = key
-        self._signed: set[str] = set()
-        self._rules: dict[str, Rules] = {}
+        self._lock = threading.Lock()
+        self._head: Head | None = None
+        self._balances: dict[str, Balance] = {}
 
-    def last(self, tables: Tables) -> Entry | None:
-        """The newest entry, checked."""
-        last = tables.last()
-        return None if last is None else self.checked(last)
+    def follow(self, tables: Tables) -> Head | None:
+        """Read on to the newest entry; its head, or None for an empty ledger."""
+        with self._lock:
+            if self._head is not None and tables.hash_of(self._head.number) != self._head.hash:
+                raise RolledBack(
+                    f"entry {self._head.number} was in this ledger and is not any more: it was exchanged for an older "
+                    "copy. Restore the newest ledger."
+                )
+            last: Entry | None = None
+            for rows in tables.pages(self._head.number if self._head else None):
+                for row in rows:
+                    last = self._next(Entry.parse(*row), last.head if last else self._head)
+            if last is not None:
+                # One signature is enough: it covers the hash of this entry, and that the hashes of all before it.
+                last.check_signature(self._key)
+                self._head = last.head
+            return self._head
 
-    def balance(self, tables: Tables, key: str) -> Balance:
-        """An account's rules and total, from the signed entries its row points to."""
-        row = tables.account(key)
-        if row is None:
-            raise AccountMismatch(f"there is no account {key} in this ledger. Open it with open_account(name, budget).")
-        opened, latest = tables.entry(row[0]), tables.entry(row[1])
-        spent = [line.spent for line in latest.lines if line.account == key] if latest else []
-        if opened is None or latest is None or opened.kind != "open" or opened.lines[0].account != key or not spent:
-            raise LedgerBroken(
-                f"account {key} points to wrong entries, {row[0]} and {row[1]}. Run cloister ledger verify."
-            )
-        self.checked(opened)
-        self.checked(latest)
-        if opened.hash not in self._rules:
-            self._rules[opened.hash] = Rules.from_json(opened.detail)
-        return Balance(self._rules[opened.hash], spent[-1])
-
-    def trust(self, entry: Entry) -> None:
-        """Note an entry that this process signed itself."""
-        if len(self._signed) > 10_000:
-            self._signed.clear()
-        self._signed.add(entry.hash)
-
-    def checked(self, entry: Entry) -> Entry:
-        """The entry, if its hash and signature hold."""
+    def _next(self, entry: Entry, after: Head | None) -> Entry:
         entry.check_hash()
-        if entry.hash not in self._signed:
-            entry.check_signature(self._key)
-            self.trust(entry)
+        number, previous = (after.number + 1, after.hash) if after else (1, BEFORE_ALL)
+        if (entry.number, entry.previous) != (number, previous):
+            raise LedgerBroken(
+                f"entry {number} is missing or does not follow the one before. Run cloister ledger verify."
+            )
+        for line in entry.lines:
+            opened = entry.kind == "open"
+            rules = Rules.from_json(entry.detail) if opened else self._balances[line.account].rules
+            self._balances[line.account] = Balance(rules, line.spent)
         return entry
+
+    def balance(self, key: str) -> Balance:
+        """An account's rules and total, as of the last `follow`."""
+        if key not in self._balances:
+            raise AccountMismatch(f"there is no account {key} in this ledger. Open it with open_account(name, budget).")
+        return self._balances[key]
+
+    def accounts(self) -> list[str]:
+        """Every account."""
+        return sorted(self._balances)
 
 
 class Page:
@@ -68,8 +79,7 @@ class Page:
         self._key = key
         self._reader = reader
         self._balances: dict[str, Balance] = {}
-        last = reader.last(tables)
-        self.head: Head | None = last.head if last else None
+        self.head: Head | None = reader.follow(tables)
 
     def contains(self, head: Head) -> bool:
         """Whether this ledger has the entry the head speaks of."""
@@ -78,12 +88,14 @@ class Page:
     def settlement(self, number: int) -> Entry | None:
         """The commit or void that ended this reserve, checked."""
         settled = self.tables.settlement(number)
-        return None if settled is None else self._reader.checked(settled)
+        if settled is not None:
+            settled.check_hash()
+        return settled
 
     def balance(self, key: str) -> Balance:
         """An account as this transaction leaves it so far."""
         if key not in self._balances:
-            self._balances[key] = self._reader.balance(self.tables, key)
+            self._balances[key] = self._reader.balance(key)
         return self._balances[key]
 
     def open(self, rules: Rules) -> Line:
@@ -113,8 +125,5 @@ class Page:
         """Write the next entry."""
         entry = Entry.seal(self._key, self.head, kind, lines=lines, request=request, settles=settles, detail=detail)
         self.tables.append(entry)
-        for account in {line.account for line in lines}:
-            self.tables.changed(account, entry.number)
-        self._reader.trust(entry)
         self.head = entry.head
         return entry

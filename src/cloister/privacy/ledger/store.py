@@ -1,7 +1,6 @@
-"""Where entries live: two tables, the same SQL for every database.
+"""Where entries live: one table that is only ever appended to, the same SQL for every database.
 
-    entries    number, settles, body, hash, signature      the truth, only ever appended to
-    accounts   key, opened, latest                         a cache: the entries that opened and last changed an account
+    entries    number, settles, body, hash, signature
 
 Writers take turns: a transaction that may write holds the only lock from its first statement to its commit, so a total
 that was read is still the total when the charge is added.
@@ -11,7 +10,6 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from cloister.privacy.errors import StoreFailed
@@ -21,12 +19,10 @@ __all__ = ["Dialect", "Store", "Tables", "open_store"]
 
 _CREATE = (
     "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, settles INTEGER UNIQUE, body TEXT NOT NULL, "
-    "hash TEXT NOT NULL, signature TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS accounts (key TEXT PRIMARY KEY, opened INTEGER NOT NULL, latest INTEGER NOT NULL)",
+    "hash TEXT NOT NULL, signature TEXT NOT NULL)"
 )
 _ENTRY = "SELECT number, settles, body, hash, signature FROM entries "
 _PAGE = 1_000
-_parsed = lru_cache(maxsize=256)(Entry.parse)  # the same few rows are read for every charge
 
 
 class Dialect(Protocol):
@@ -51,17 +47,12 @@ class Tables:
         self._mark = mark
 
     def create(self) -> None:
-        """Make the two tables."""
-        for statement in _CREATE:
-            self._run(statement)
+        """Make the table."""
+        self._run(_CREATE)
 
     def last(self) -> Entry | None:
         """The newest entry."""
         return self._entry(_ENTRY + "ORDER BY number DESC LIMIT 1")
-
-    def entry(self, number: int) -> Entry | None:
-        """The entry of that number."""
-        return self._entry(_ENTRY + "WHERE number = ?", number)
 
     def hash_of(self, number: int) -> str | None:
         """The hash of the entry of that number."""
@@ -72,9 +63,9 @@ class Tables:
         """The commit or void that ended this reserve."""
         return self._entry(_ENTRY + "WHERE settles = ?", number)
 
-    def pages(self) -> Iterator[list[tuple[Any, ...]]]:
-        """All rows of entries in order, some at a time."""
-        after = -(2**31)  # below any number, so that a row with an impossible number is met too
+    def pages(self, after: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of entries in order, some at a time; all of them, or those after a number."""
+        after = -(2**31) if after is None else after  # below any number: a row with an impossible one is met too
         while rows := self._run(_ENTRY + "WHERE number > ? ORDER BY number LIMIT ?", after, _PAGE).fetchall():
             yield rows
             after = rows[-1][0]
@@ -84,24 +75,9 @@ class Tables:
         row = (entry.number, entry.settles, entry.body, entry.hash, entry.signature)
         self._run("INSERT INTO entries (number, settles, body, hash, signature) VALUES (?, ?, ?, ?, ?)", *row)
 
-    def accounts(self) -> dict[str, tuple[int, int]]:
-        """Every account, with the numbers of the entry that opened it and of the latest that changed it."""
-        rows = self._run("SELECT key, opened, latest FROM accounts ORDER BY key").fetchall()
-        return {key: (opened, latest) for key, opened, latest in rows}
-
-    def account(self, key: str) -> tuple[int, int] | None:
-        """The same for one account."""
-        row = self._run("SELECT opened, latest FROM accounts WHERE key = ?", key).fetchone()
-        return None if row is None else (row[0], row[1])
-
-    def changed(self, key: str, number: int) -> None:
-        """Note that this entry changed an account, or opened it."""
-        if self._run("UPDATE accounts SET latest = ? WHERE key = ?", number, key).rowcount == 0:
-            self._run("INSERT INTO accounts (key, opened, latest) VALUES (?, ?, ?)", key, number, number)
-
     def _entry(self, statement: str, *values: object) -> Entry | None:
         row = self._run(statement, *values).fetchone()
-        return None if row is None else _parsed(*row)
+        return None if row is None else Entry.parse(*row)
 
     def _run(self, statement: str, *values: object) -> Any:
         return self._connection.execute(statement.replace("?", self._mark), values)
