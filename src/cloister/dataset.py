@@ -262,10 +262,14 @@ class Dataset:
         found = next((one for one in self.schema.tables.values() if one.name.lower() == name.lower()), None)
         if found is None:
             return None
-        needed = None if used is None else [column for column in found.columns if column.lower() in used]
-        view = self.tables.view(found.name, needed)
-        view.meta["table"] = found.name  # how a record knows the same statistic, whichever columns the view shows
-        rows = base_rows(found, view, needed, unit_type="text" if self.tables.unit_as_text else "integer")
+        needed = tuple(column for column in found.columns if used is None or column.lower() in used)
+        if (found.name, needed) not in self._views:
+            # As text: it is the same every time, and a tree of it would be copied again and again.
+            view = exp.Var(this=self.tables.view(found.name, needed).sql(self.tables.engine.dialect))
+            view.meta["table"] = found.name  # how a record knows the same statistic, whichever columns the view shows
+            kind = "text" if self.tables.unit_as_text else "integer"
+            self._views[found.name, needed] = base_rows(found, view, needed, unit_type=kind)
+        rows = self._views[found.name, needed]
         learned = {column: term for (table, column), term in self._found.items() if table == found.name}
         return clipped_to(rows, learned) if learned else rows
 
@@ -285,9 +289,7 @@ class Dataset:
         return table, name, replace(rows, sql=inner), term
 
 
-def base_rows(
-    table: TableFacts, view: exp.Select, needed: Collection[str] | None = None, unit_type: str = "text"
-) -> Rows:
+def base_rows(table: TableFacts, view: Any, needed: Collection[str] | None = None, unit_type: str = "text") -> Rows:
     """A table of the schema as a relation: its canonical view, and what is public of its columns."""
     columns = {name: _term(column) for name, column in table.columns.items() if needed is None or name in needed}
     if table.unit is not None and not table.public:

@@ -251,9 +251,7 @@ def _measurements(question: Question, wanted: Sequence[tuple[int, Need]], unit: 
 
 def _identity(rows: Rows) -> str:
     """The rows in words of the schema: the same however their views are written."""
-    return rows.sql.transform(
-        lambda node: exp.to_table(node.meta["table"]) if isinstance(node, exp.Select) and "table" in node.meta else node
-    ).sql()
+    return rows.sql.transform(lambda node: exp.to_table(node.meta["table"]) if "table" in node.meta else node).sql()
 
 
 def _key(name: str, term: Any, values: Sequence[Any]) -> GroupKey:
