@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from cloister.data import statistics, views
 from cloister.data.statistics import DistinctUnits, Sums
+from cloister.data.tongue import Tongue
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.query import plan as planning
 from cloister.query import question as asking
@@ -40,17 +41,17 @@ class Fault:
 def nobody_is_heavy(patch: Patch, _: Pair) -> None:
     """Rows beyond the cap count in full."""
     honest = statistics._heavy
-    patch(statistics, "_heavy", lambda _max_rows: honest(10**9))
+    patch(statistics, "_heavy", lambda _max_rows, say: honest(10**9, say))
 
 
 def weights_round_up(patch: Patch, _: Pair) -> None:
     """Ten rows of 308/1024 are more than three."""
     honest = Sums._weight
 
-    def weight(self: Sums) -> Any:
-        share, source = honest(self)
+    def weight(self: Sums, say: Tongue) -> Any:
+        share, source = honest(self, say)
         assert share is not None
-        return share.transform(lambda node: exp.Ceil(this=node.this) if isinstance(node, exp.Floor) else node), source
+        return share.replace("FLOOR(", "CEIL("), source
 
     patch(Sums, "_weight", weight)
 
@@ -59,8 +60,8 @@ def weights_round_up(patch: Patch, _: Pair) -> None:
 class _Whole(Sums):
     """Everybody counts once in every group."""
 
-    def _weight(self) -> tuple[exp.Expression | None, exp.Expression]:
-        return exp.Literal.number(statistics.WEIGHT), exp.to_table("_rows")
+    def _weight(self, say: Tongue) -> tuple[str | None, str]:
+        return str(statistics.WEIGHT), say.name("_rows")
 
 
 def no_cap_on_groups(patch: Patch, _: Pair) -> None:

@@ -10,6 +10,7 @@ Read in the order of the work:
     views       every table as its schema says it is, whatever the cells hold
     tables      a source and its schema, opened together
     statistics  bounded integer sums by group, computed where the rows live
+    summaries   counts, histograms, marginals, sums and cross products by column names
 """
 
 from importlib import import_module
