@@ -345,4 +345,8 @@ def _term(column: Any) -> Term:
         float(high) if numeric and high is not None else None,
         tuple(column.categories) if column.categories is not None else None,
         nullable=column.nullable,
+        # Beyond 53 bits the limits here are rounded, and no longer those that the view keeps to.
+        clipped=column.type in ("integer", "real")
+        and column.bounds is not None
+        and max(map(abs, column.bounds)) < 2**53,
     )

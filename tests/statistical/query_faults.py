@@ -115,7 +115,12 @@ def values_are_not_clipped(patch: Patch, _: Pair) -> None:
 
 def the_top_is_not_clipped(patch: Patch, _: Pair) -> None:
     """Only the lower bound holds."""
-    patch(views, "_clip", lambda column, say: say.name(column.name))
+
+    def clip(column: Any, say: Tongue) -> str:
+        name = say.name(column.name)
+        return name if column.bounds is None else f"GREATEST({name}, {say.constant(column.bounds[0])})"
+
+    patch(views, "_clip", clip)
     patch(statistics, "_clipped", lambda sql, low, high: exp.Greatest(this=sql, expressions=[low]))
 
 

@@ -30,7 +30,17 @@ from cloister.data.literals import as_double, literal
 from cloister.data.tongue import Tongue, tongue
 from cloister.privacy.errors import BadBounds, BadSchema
 
-__all__ = ["WEIGHT", "DistinctPairs", "DistinctUnits", "GroupKey", "Sums", "Value", "grid_value", "whole_value"]
+__all__ = [
+    "WEIGHT",
+    "DistinctPairs",
+    "DistinctUnits",
+    "GroupKey",
+    "Known",
+    "Sums",
+    "Value",
+    "grid_value",
+    "whole_value",
+]
 
 WEIGHT = 1024  # a whole row, for people; their rows may count less
 UNIT = "_unit"
@@ -72,6 +82,22 @@ class Value:
         """The most that one row adds, either way."""
         return max(abs(self.low), abs(self.high))
 
+    def weighted(self, name: str, weight: str | None) -> str:
+        """What a row adds, where the value is called `name`."""
+        return name if weight is None else f"{weight} * {name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Value):
+    """One for each row where an expression is not NULL."""
+
+    low: int = 0
+    high: int = 1
+
+    def weighted(self, name: str, weight: str | None) -> str:
+        """One row, if it is known."""
+        return f"CASE WHEN {name} IS NULL THEN 0 ELSE {weight or 1} END"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
@@ -87,18 +113,22 @@ class GroupKey:
             raise BadSchema(f"group {self.name} has no values. List them in the schema or in the query.")
 
 
-def grid_value(sql: exp.Expression, low: float, high: float, exponent: int, centre: float = 0.0) -> Value:
+def grid_value(
+    sql: exp.Expression, low: float, high: float, exponent: int, centre: float = 0.0, *, clipped: bool = False
+) -> Value:
     """A real expression on the grid of multiples of 2^-exponent, measured from a public centre.
 
     floor((x - centre) · 2^exponent + 1/2), clipped: rounding happens row by row, before anything is summed.
     If the grid is coarser than 1, half a step is added first: a tiny x times the factor would underflow, which is an
-    error in PostgreSQL.
+    error in PostgreSQL. `clipped` says that a view already keeps it within low and high.
     """
     step = 2.0**exponent
     ends = [math.floor((end - centre) * step + 0.5) for end in (low, high)]
     # Clip first: what does not fit into 64 bits must not reach the cast, nor FLOOR, which in Spark is a cast too. All
     # that follows is monotone, rounding included, so nothing lands beyond where the limits themselves land.
-    moved = _clipped(as_double(sql), literal(float(low)), literal(float(high)))
+    moved: exp.Expression = as_double(sql)
+    if not clipped:
+        moved = _clipped(moved, literal(float(low)), literal(float(high)))
     if centre:
         moved = exp.Paren(this=exp.Sub(this=moved, expression=literal(centre)))
     if step >= 1:
@@ -109,8 +139,10 @@ def grid_value(sql: exp.Expression, low: float, high: float, exponent: int, cent
     return Value(_long(exp.Floor(this=scaled)), ends[0], ends[1])
 
 
-def whole_value(sql: exp.Expression, low: int, high: int) -> Value:
-    """An integer expression, clipped to its limits."""
+def whole_value(sql: exp.Expression, low: int, high: int, *, clipped: bool = False) -> Value:
+    """An integer expression, clipped to its limits unless a view already keeps it within them."""
+    if clipped:
+        return Value(sql.copy(), low, high)
     return Value(_clipped(exp.Paren(this=sql.copy()), literal(low), literal(high)), low, high)
 
 
@@ -163,8 +195,8 @@ class Sums:
         weight, source = self._weight(say)
         sums = [f"{_total(weight, dialect)} AS {say.name('n')}"]
         for i in range(len(self.values)):
-            value = say.name(f"v{i}")
-            sums.append(f"{_total(f'{weight} * {value}' if weight else value, dialect)} AS {say.name(f's{i}')}")
+            summed = self.values[i].weighted(say.name(f"v{i}"), weight)
+            sums.append(f"{_total(summed, dialect)} AS {say.name(f's{i}')}")
         # Read twice rather than copied, unless people must be found in another table twice. Spark decides by itself.
         kept = "" if dialect == "spark" or _joins_people(rows) else "NOT MATERIALIZED "
         parts = [f"{say.name('_rows')} AS {kept}({rows.sql(dialect, identify=True)})"]

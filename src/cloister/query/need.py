@@ -7,7 +7,7 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from cloister.data.literals import as_double, greatest_of, least_of, literal, rounded_near_zero
-from cloister.data.statistics import GroupKey, Value, grid_value, whole_value
+from cloister.data.statistics import GroupKey, Known, Value, grid_value, whole_value
 from cloister.privacy.errors import QueryRefused
 from cloister.query.term import Term
 
@@ -86,7 +86,9 @@ def need_sum(term: Term, text: str, centre: float = 0.0, *, squares: bool = Fals
     """The sum of (x - centre), or of its square, over rows where x is known."""
     low, high = _limits(term, text)
     if term.type == "integer" and not centre and not squares and max(abs(low), abs(high)) < 2**_STEP_BITS:
-        return Need("sum", f"sum of {text}", whole_value(term.sql, math.floor(low), math.ceil(high)))
+        return Need(
+            "sum", f"sum of {text}", whole_value(term.sql, math.floor(low), math.ceil(high), clipped=_kept(term))
+        )
     sql, shown = term.sql, f"{text} - {centre:g}" if centre else text
     if squares:
         difference = exp.Sub(this=as_double(term.sql), expression=literal(float(centre)))
@@ -100,20 +102,15 @@ def need_sum(term: Term, text: str, centre: float = 0.0, *, squares: bool = Fals
         shown = f"({shown})²"
     reach = max(abs(low - centre), abs(high - centre), 1e-100)
     exponent = _STEP_BITS - math.ceil(math.log2(reach))
-    return Need("sum", f"sum of {shown}", grid_value(sql, low, high, exponent, centre), 2.0**-exponent)
+    value = grid_value(sql, low, high, exponent, centre, clipped=_kept(term) and not squares)
+    return Need("sum", f"sum of {shown}", value, 2.0**-exponent)
 
 
 def need_known(term: Term, text: str) -> Need:
     """The number of rows where x is known."""
     if not term.nullable:
         return need_rows()
-    known = exp.Case(
-        ifs=[
-            exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Literal.number(0))
-        ],
-        default=exp.Literal.number(1),
-    )
-    return Need("sum", f"number of known {text}", Value(exp.Cast(this=known, to=exp.DataType.build("BIGINT")), 0, 1))
+    return Need("sum", f"number of known {text}", Known(term.sql))
 
 
 def need_tree(term: Term, text: str) -> Need:
@@ -125,7 +122,8 @@ def need_tree(term: Term, text: str) -> Need:
     )
     if not leaves.whole:
         above = exp.Mul(this=above, expression=literal(1 / leaves.width))
-    inside = exp.Floor(this=least_of(greatest_of(above, literal(0.0)), literal(float(leaves.count - 1))))
+    from_zero = above if _kept(term) else greatest_of(above, literal(0.0))
+    inside = exp.Floor(this=least_of(from_zero, literal(float(leaves.count - 1))))
     known = exp.Case(
         ifs=[exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null())],
         default=exp.Cast(this=inside, to=exp.DataType.build("BIGINT")),
@@ -154,6 +152,11 @@ def need_vote(term: Term, text: str) -> Need:
     if not values:
         raise QueryRefused(f"MODE({text}) needs a public list of values: give the column categories in the schema.")
     return Need("vote", f"votes for {text}", extra=GroupKey("candidate", term.sql, values, term.type))
+
+
+def _kept(term: Term) -> bool:
+    """Whether a term is a column that its view already keeps within its limits, so that clipping again is idle."""
+    return term.clipped and isinstance(term.sql, exp.Column) and term.low != term.high
 
 
 def _limits(term: Term, text: str) -> tuple[float, float]:

@@ -323,7 +323,13 @@ def _either(one: Term, other: Term) -> Term:
     if one.values is not None and other.values is not None:
         values = tuple(dict.fromkeys((*one.values, *other.values)))
     return replace(
-        one, low=low, high=high, values=values, nullable=one.nullable or other.nullable, unit=one.unit and other.unit
+        one,
+        low=low,
+        high=high,
+        values=values,
+        nullable=one.nullable or other.nullable,
+        unit=one.unit and other.unit,
+        clipped=one.clipped and other.clipped,
     )
 
 

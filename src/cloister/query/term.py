@@ -40,6 +40,7 @@ class Term:
         values: all values it can take besides NULL, if that list is public.
         nullable: whether it may be NULL.
         unit: whether it is the column that names the unit.
+        clipped: whether it is a column that its view already keeps within low and high, to the last bit.
         most: how far from zero a number without public limits can be at all.
     """
 
@@ -51,6 +52,7 @@ class Term:
     nullable: bool = True
     unit: bool = False
     most: float = math.inf
+    clipped: bool = False
 
     @property
     def bounded(self) -> bool:
