@@ -28,6 +28,15 @@
     │   ├── LedgerBroken      CLO-301
     │   ├── ReceiptRejected   CLO-302
     │   └── HeadRejected      CLO-303
+    ├── HubRefused            a hub says no to a person
+    │   ├── SignInFailed      CLO-501
+    │   ├── Denied            CLO-502
+    │   ├── NotHere           CLO-503
+    │   ├── TooMany           CLO-504
+    │   ├── BadPolicy         CLO-505
+    │   ├── UploadRefused     CLO-506
+    │   ├── NotNow            CLO-507
+    │   └── BadForm           CLO-508
     └── Unavailable           the world around us is missing something
         ├── MissingExtra      CLO-401
         ├── StoreFailed       CLO-402
@@ -45,10 +54,12 @@ __all__ = [
     "AccountMismatch",
     "BadBounds",
     "BadCandidates",
+    "BadForm",
     "BadInput",
     "BadLoss",
     "BadName",
     "BadNumber",
+    "BadPolicy",
     "BadProbability",
     "BadScale",
     "BadSchema",
@@ -56,12 +67,16 @@ __all__ = [
     "Broken",
     "ChargeClosed",
     "CloisterError",
+    "Denied",
     "EngineFailed",
     "HeadRejected",
+    "HubRefused",
     "LedgerBroken",
     "LookFailed",
     "MeasureMismatch",
     "MissingExtra",
+    "NotHere",
+    "NotNow",
     "NotPrivate",
     "OverBudget",
     "QueryRefused",
@@ -70,10 +85,13 @@ __all__ = [
     "RelationMismatch",
     "RolledBack",
     "RowsWereRead",
+    "SignInFailed",
     "StoreFailed",
     "TextbookOnly",
+    "TooMany",
     "Unavailable",
     "UnknownRelation",
+    "UploadRefused",
     "WrongMeasure",
     "catalogue",
 ]
@@ -267,6 +285,66 @@ class HeadRejected(Broken):
 
     code = "CLO-303"
     way_out = "Show the head that was printed or kept outside the file."
+
+
+class HubRefused(CloisterError):
+    """A hub says no to a person. The sentence depends on the request and on what that person may know."""
+
+
+class SignInFailed(HubRefused):
+    """Nobody is signed in, or what was shown to sign in does not fit; which part, is not said."""
+
+    code = "CLO-501"
+    way_out = "Sign in again, or make a new token under Account."
+
+
+class Denied(HubRefused):
+    """A role or a policy does not allow this; the decision's page says which rule."""
+
+    code = "CLO-502"
+    way_out = "Read the page behind 'why?', then ask the owner for access."
+
+
+class NotHere(HubRefused):
+    """There is no such thing, or not for this person: the two are not told apart."""
+
+    code = "CLO-503"
+    way_out = "Check the name, or ask whoever gave you the link."
+
+
+class TooMany(HubRefused):
+    """Too many requests, or too many wrong passwords, in too short a time."""
+
+    code = "CLO-504"
+    way_out = "Wait for the time named in the message."
+
+
+class BadPolicy(HubRefused):
+    """The policy cannot be read; the message lists every problem."""
+
+    code = "CLO-505"
+    way_out = "Correct the policy and check it again; docs/guides/write-a-policy.md has examples."
+
+
+class UploadRefused(HubRefused):
+    """An upload is too large, of an unknown form, or out of order."""
+
+    code = "CLO-506"
+    way_out = "Send a CSV or Parquet file in order, within the limit that the message names."
+
+
+class NotNow(HubRefused):
+    """The thing is in a state in which this cannot be done."""
+
+    code = "CLO-507"
+    way_out = "Read its state on its page; start anew if it is finished."
+
+
+class BadForm(HubRefused):
+    """A field of a form or of a JSON body is missing or cannot be read."""
+
+    code = "CLO-508"
+    way_out = "Correct the field that the message names."
 
 
 class Unavailable(CloisterError):

@@ -1,0 +1,84 @@
+"""The hub's own database: people, policies, jobs, decisions. Never a row of anybody's data.
+
+SQLite in the hub's folder unless CLOISTER_DATABASE_URL names a PostgreSQL.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
+
+__all__ = ["Base", "Database", "now"]
+
+
+class Base(DeclarativeBase):
+    """Every table of the hub."""
+
+
+def now() -> float:
+    """Seconds since 1970, UTC: how every time is kept."""
+    return time.time()
+
+
+class Database:
+    """A place for the hub's tables.
+
+    Args:
+        url: an SQLAlchemy address: sqlite:///… or postgresql+psycopg://….
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        sqlite = url.startswith("sqlite")
+        options: dict[str, Any] = {"connect_args": {"timeout": 30}} if sqlite else {"pool_pre_ping": True}
+        self.engine = sa.create_engine(url, pool_size=20, max_overflow=20, **options)
+        if sqlite:
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+        self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that changes nothing."""
+        with self._sessions() as session:
+            yield session
+            session.rollback()
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A transaction: all of it or nothing. In SQLite one writer at a time; keep it short."""
+        with self._sessions() as session, session.begin():
+            session.connection(execution_options={"cloister_writing": True})
+            yield session
+
+    def migrate(self) -> None:
+        """Bring the tables to this version's shape."""
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        with self.engine.connect() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.commit()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # we begin ourselves, below
+    for statement in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 30000"):
+        connection.execute(f"PRAGMA {statement}")
+
+
+def _begin_sqlite(connection: Any) -> None:
+    # A reader that becomes a writer later could find that another was faster, and fail: take the lock at the start.
+    writing = connection.get_execution_options().get("cloister_writing")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
