@@ -8,6 +8,7 @@ answer = ds.run(plan)    # a Release: a table with error bars
 
 import os
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -34,7 +35,8 @@ from cloister.query.arrange import check_arrangement
 from cloister.query.builder import Builder
 from cloister.query.find import found_range, key_finder, keys_in, range_counts, range_finder
 from cloister.query.plan import Measurement, Plan, make_plan
-from cloister.query.question import Question, ask
+from cloister.query.question import Question, ask, relation
+from cloister.query.reader import Reader
 from cloister.query.record import Record
 from cloister.query.rows import UNIT, Rows
 from cloister.query.run import run_plan
@@ -84,12 +86,20 @@ class Dataset:
     """Private answers from tables that nobody sees."""
 
     def __init__(
-        self, tables: Tables, account: Account, version: str = "", record: str | os.PathLike[str] | None = None
+        self,
+        tables: Tables,
+        account: Account,
+        version: str = "",
+        record: Record | str | os.PathLike[str] | None = None,
+        *,
+        reader: Reader | None = None,
     ) -> None:
         self.tables = tables
         self.account = account
         self.version = version
-        self._record = Record(version, record)
+        self.reader = reader
+        self._record = record if isinstance(record, Record) else Record(version, record)
+        self._through: Mapping[str, str] = {}
         self._found: dict[tuple[str, str], Term] = {}
         self._views: dict[tuple[str, tuple[str, ...]], Rows] = {}
         # The same for this owner and account every time, and known to nobody else.
@@ -110,6 +120,28 @@ class Dataset:
         """What can still be spent."""
         return self.account.left
 
+    def asked_by(self, reader: Reader | None) -> "Dataset":
+        """The same dataset for somebody whose account pays beside the dataset's."""
+        return self._twin(reader, self._through)
+
+    def through(self, views: Mapping[str, str]) -> "Dataset":
+        """The same dataset, of which some tables are seen through a SELECT of rows: a policy's columns and rows.
+
+        Args:
+            views: `{"visits": "SELECT ward, age FROM visits WHERE ward = 'cardiology'"}`. Tables that are not named
+                are seen whole; a view sees the tables themselves, never other views.
+        """
+        twin = self._twin(self.reader, {name.lower(): sql for name, sql in views.items()})
+        for name in views:
+            if twin._table(name) is None:
+                raise BadSchema(f"there is no table {name} to be seen through a view. Look at the schema.")
+        return twin
+
+    def _twin(self, reader: Reader | None, through: Mapping[str, str]) -> "Dataset":
+        twin = copy(self)
+        twin.reader, twin._through = reader, through
+        return twin
+
     def plan(
         self,
         sql: "str | Builder",
@@ -126,6 +158,7 @@ class Dataset:
             within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found.
             confidence: of the intervals.
         """
+        self._record.refresh()
         question = ask(str(sql), self._table)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
@@ -148,15 +181,14 @@ class Dataset:
 
         Privacy: the plan's loss. Nothing, if everything it needs was released before.
         """
-        if plan.basis != (
-            len(self._record),
-            id(plan.question),
-        ):  # the record has grown since, or the question was changed
+        self._record.refresh()
+        if plan.basis != (len(self._record), id(plan.question)):  # the record has grown since, or the question changed
             plan = self._plan(plan.question, plan.spend, plan.confidence)
         return run_plan(
             plan,
             self.tables.engine,
             self.account,
+            reader=self.reader,
             version=self.version,
             source=source,
             record=self._record.values,
@@ -183,7 +215,8 @@ class Dataset:
             lambda: keys_in(rows, term, self.unit, self._secret, self.tables.engine),
             mechanism,
             account=self.account,
-            request=f"find_keys({column})",
+            besides=self._besides,
+            request=self._request(f"find_keys({column})"),
             unit=self.unit,
             data_version=self.version,
             source=source,
@@ -204,7 +237,8 @@ class Dataset:
             lambda: sums.run(self.tables.engine)[0],
             mechanism,
             account=self.account,
-            request=f"find_bounds({column})",
+            besides=self._besides,
+            request=self._request(f"find_bounds({column})"),
             unit=self.unit,
             data_version=self.version,
             source=source,
@@ -241,6 +275,13 @@ class Dataset:
     def __repr__(self) -> str:
         return f"<Dataset {', '.join(self.schema.tables)}; protects {self.unit}; {self.left} left>"
 
+    @property
+    def _besides(self) -> list[Account]:
+        return [] if self.reader is None else [self.reader.account]
+
+    def _request(self, text: str) -> str:
+        return text if self.reader is None else self.reader.request(text)
+
     def _plan(self, question: Question, spend: Loss, confidence: float) -> Plan:
         hint = max((table.rows or 0 for table in self.schema.tables.values() if not table.public), default=0)
         plan = make_plan(
@@ -259,6 +300,10 @@ class Dataset:
         return self._record.mechanisms(one)
 
     def _table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
+        view = self._through.get(name.lower())
+        return self._whole_table(name, used) if view is None else relation(view, self._whole_table)
+
+    def _whole_table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
         found = next((one for one in self.schema.tables.values() if one.name.lower() == name.lower()), None)
         if found is None:
             return None

@@ -74,9 +74,9 @@ def open_tables(
     """Open a source under its schema. No row is read.
 
     Args:
-        source: a CSV file, a Parquet file or folder, an Arrow table, a pandas or polars frame, a Spark DataFrame; a
-            dict from table name to any of these; a DuckDB file, a postgresql:// address or a Spark session, in which
-            the schema's tables are found by name.
+        source: a CSV file, a Parquet file or folder, an Arrow table or dataset, a pandas or polars frame, a Spark
+            DataFrame; a dict from table name to any of these; a DuckDB file, a postgresql:// address or a Spark
+            session, in which the schema's tables are found by name.
         memory_limit, threads: for DuckDB. timeout_s: for PostgreSQL.
 
     Raises:
@@ -182,7 +182,9 @@ def _duckdb(named: Mapping[str, object], schema: Schema | None, memory: str | No
     engine = DuckDB(memory, threads)
     try:
         for name, one in named.items():
-            if _home(one) in _FRAMES:
+            if _home(one) == "pyarrow" and hasattr(one, "scanner") and hasattr(one, "get_fragments"):
+                engine.add_arrow(name, one)  # a dataset of files: read where they lie, and only what is asked for
+            elif _home(one) in _FRAMES:
                 table = None if schema is None else schema.tables.get(name)
                 engine.add_arrow(name, _arrow(one, table))
             elif isinstance(one, str | os.PathLike):

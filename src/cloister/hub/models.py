@@ -1,18 +1,15 @@
 """What the hub remembers, as tables. Never a row of anybody's data; answers only as released.
 
-    Organisation ── Person ── Session, Token, OneTimeLink
-         │
-      Dataset ── Version (sealed tables), Policy (versions), Upload
-         │
-        Job  ── a piece of work on a dataset: its plan, its state, its result
-         │
-      Request ── waits for a decision: access, or a release above a threshold; Decision, Comment
-      Notice, AuditEntry, Seen, Spent
+Organisation ── Person ── Session, Token, OneTimeLink; Try
+Dataset ── Version (its sealed tables), Policy (its versions), Upload
+Job: a piece of work on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
+Request: waits for a decision about access, or about a release above a threshold; Decision, Comment
+Notice, AuditEntry
 """
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from cloister.hub.database import Base, now
@@ -179,8 +176,8 @@ class Upload(Base):
     person_id: Mapped[int] = mapped_column(ForeignKey("people.id"))
     table: Mapped[str] = mapped_column(_NAME)
     file: Mapped[str] = mapped_column(_NAME)  # its name, which tells its form
-    size: Mapped[int]
-    received: Mapped[int] = mapped_column(default=0)
+    size: Mapped[int] = mapped_column(BigInteger)  # 10 GB are more than PostgreSQL's INTEGER holds
+    received: Mapped[int] = mapped_column(BigInteger, default=0)
     state: Mapped[str] = mapped_column(String(20), default="open")  # open, complete, used, cancelled
     created: Mapped[float] = mapped_column(default=now)
 

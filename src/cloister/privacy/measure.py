@@ -6,7 +6,7 @@
 `look` is the only place where rows are read, and it is called only after the charge is on the disk.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -31,6 +31,7 @@ def measure(
     mechanism: Mechanism,
     *,
     account: Account,
+    besides: Sequence[Account] = (),
     request: str,
     unit: Unit = ROW,
     data_version: str = "",
@@ -42,6 +43,7 @@ def measure(
         look: computes the statistic from private rows; called once, after the charge.
         mechanism: states sensitivity and loss, and adds the noise (or makes the choice).
         account: pays.
+        besides: accounts of the same ledger that pay the same in the same entry (an analyst's, say).
         request: what was asked, in words or SQL; its hash enters ledger and receipt.
         unit: whom the sensitivity speaks of.
         data_version: the owner's name for this state of the data.
@@ -54,7 +56,7 @@ def measure(
     values, receipt = measure_all(
         lambda: [look()],
         [mechanism],
-        accounts=[account],
+        accounts=[account, *besides],
         request=request,
         unit=unit,
         data_version=data_version,
@@ -79,6 +81,7 @@ def measure_all(
     mechanisms: Sequence[Mechanism],
     *,
     accounts: Sequence[Account],
+    extra: Mapping[str, Loss] | None = None,
     request: str,
     unit: Unit = ROW,
     data_version: str = "",
@@ -90,6 +93,7 @@ def measure_all(
         look: computes one statistic for each mechanism.
         mechanisms: composed sequentially.
         accounts: each pays the whole, all or none (a dataset's and an analyst's, say).
+        extra: what an account, by its key, pays beyond that in the same entry.
         request, unit, data_version, source: as in `measure`.
 
     Privacy: the sum of the mechanisms' losses.
@@ -98,6 +102,8 @@ def measure_all(
         raise BadInput("a release needs at least one mechanism and one account.")
     source = source or SYSTEM
     prices = [sum((account.price(one) for one in mechanisms), start=_zero(account)) for account in accounts]
+    more = [(extra or {}).get(account.rules.key, _zero(account)) for account in accounts]
+    prices = [price + beyond for price, beyond in zip(prices, more, strict=True)]
     charge = accounts[0].book.reserve(list(zip(accounts, prices, strict=True)), request)
     values = _perform(charge, look, mechanisms, source)
     entry = charge.commit()

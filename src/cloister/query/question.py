@@ -1,7 +1,7 @@
 """A question: one SELECT taken apart into rows, groups, aggregates, and what happens to the answer afterwards."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlglot
@@ -10,10 +10,10 @@ from sqlglot import exp
 from cloister.privacy.errors import QueryRefused
 from cloister.query.aggregate import Aggregate, compile_aggregate, is_aggregate
 from cloister.query.grammar import refuse_unread
-from cloister.query.rows import Rows, from_clause, refuse_extras, with_clause
+from cloister.query.rows import Rows, compile_relation, from_clause, refuse_extras, with_clause
 from cloister.query.term import Scope, Term, compile_term
 
-__all__ = ["Group", "Output", "Question", "ask"]
+__all__ = ["Group", "Output", "Question", "ask", "relation"]
 
 _LONGEST = 20_000
 _DEEPEST = 120
@@ -86,6 +86,14 @@ def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None]) -
         raise QueryRefused("rows are never shown. Ask for an aggregate: COUNT(*), AVG(x) … GROUP BY y.")
     limit = _limit(query.args.get("limit"))
     return Question(sql, rows, groups, sets, tuple(rewrite.aggregates), outputs, condition, order, limit)
+
+
+def relation(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None]) -> Rows:
+    """Read a SELECT of rows, such as a view: SELECT ward, age FROM visits WHERE ward = 'cardiology'."""
+    query = _parse(sql)
+    used = _used_columns(query)
+    rows = compile_relation(query, lambda name: tables(name, used))
+    return replace(rows, names=tuple(rows.columns))
 
 
 def _parse(sql: str) -> exp.Select:

@@ -36,9 +36,20 @@ class Record:
         self._path = None if path is None else Path(path)
         self._kept: dict[str, tuple[tuple[Mechanism, ...], list[Any]]] = {}
         self._entered = 0
-        if self._path is not None and self._path.exists():
-            for line in self._path.read_text(encoding="utf-8").splitlines():
-                self._read(line)
+        self._read_to = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what other processes have written down since."""
+        if self._path is None or not self._path.exists() or self._path.stat().st_size <= self._read_to:
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._read_to)
+            added = file.read()
+        whole = added[: added.rfind(b"\n") + 1]  # the rest is still being written
+        self._read_to += len(whole)
+        for line in whole.decode("utf-8", "replace").splitlines():
+            self._read(line)
 
     def mechanisms(self, one: Measurement) -> tuple[Mechanism, ...] | None:
         """The noise of an earlier release of this statistic, if there is one."""
@@ -56,8 +67,9 @@ class Record:
         self._entered += 1
         numeric = all(mechanism.name in _KINDS for mechanism in one.mechanisms)
         if self._path is not None and numeric and sum(np.size(value) for value in values) <= _MOST_NUMBERS:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([name, _noise(one.mechanisms), [_plain(value) for value in values]]) + "\n")
+            line = json.dumps([name, _noise(one.mechanisms), [_plain(value) for value in values]]) + "\n"
+            with self._path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
+                file.write(line.encode())
 
     def _read(self, line: str) -> None:
         try:
@@ -66,9 +78,10 @@ class Record:
         except (ValueError, KeyError, TypeError):
             return  # a line that was cut off or is of another version: ask again, and pay again
         self._kept[name] = (made, [np.array(value, dtype=np.int64) for value in values])
+        self._entered += 1
 
     def __len__(self) -> int:
-        """How many releases were entered, replaced ones included: it grows with every change."""
+        """How many releases were entered or read, replaced ones included: it grows with every change."""
         return self._entered
 
 

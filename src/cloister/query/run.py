@@ -18,6 +18,7 @@ from cloister.query.arrange import arrange
 from cloister.query.consistent import consistent
 from cloister.query.estimate import FAN_OUT, Estimate, Noisy, Tree
 from cloister.query.plan import Measurement, Plan
+from cloister.query.reader import Reader
 
 __all__ = ["run_plan"]
 
@@ -29,6 +30,7 @@ def run_plan(
     engine: Engine,
     account: Account,
     *,
+    reader: Reader | None = None,
     version: str = "",
     source: Source | None = None,
     record: Callable[[Measurement], list[Any]] | None = None,
@@ -40,6 +42,7 @@ def run_plan(
         plan: made by `make_plan`.
         engine: where the rows are.
         account: pays.
+        reader: who asks, if an account of theirs pays too; also for what the record tells them for the first time.
         version: the owner's name for this state of the data.
         source: where random bits come from.
         record: the noisy values of a measurement that is in the record.
@@ -47,7 +50,7 @@ def run_plan(
 
     Privacy: the plan's loss, for its unit, add/remove. Audited in tests/statistical/test_query_audits.py.
     """
-    noisy, receipt = _measured(plan, engine, account, version, source)
+    noisy, receipt = _measured(plan, engine, account, reader, version, source)
     fresh = iter(noisy)
     values: list[list[Any]] = []
     for one in plan.measurements:
@@ -58,6 +61,8 @@ def run_plan(
         values.append(got)
         if keep is not None:
             keep(one, got)
+    if reader is not None:
+        reader.received.add(one.fingerprint(version) for one in plan.measurements)
     agreed = consistent(plan, values)
     table, notes = arrange(plan, lambda confidence: _estimates(plan, agreed, confidence))
     private = receipt is None or bool(receipt.body["private"])
@@ -86,19 +91,29 @@ def _is_count(aggregate: Aggregate) -> bool:
 
 
 def _measured(
-    plan: Plan, engine: Engine, account: Account, version: str, source: Source | None
+    plan: Plan, engine: Engine, account: Account, reader: Reader | None, version: str, source: Source | None
 ) -> tuple[list[Any], Receipt | None]:
-    if not plan.new:
-        return [], None
-    return measure_all(
-        lambda: _look(plan, engine),
-        plan.mechanisms,
-        accounts=[account],
-        request=plan.question.text,
-        unit=plan.unit,
-        data_version=version,
-        source=source or SYSTEM,
-    )
+    request = plan.question.text
+    accounts, extra = [account], dict[str, Loss]()
+    if reader is not None:
+        request = reader.request(request)
+        accounts.append(reader.account)
+        extra[reader.account.rules.key] = reader.price(reader.news(plan, version))
+    if plan.new:
+        return measure_all(
+            lambda: _look(plan, engine),
+            plan.mechanisms,
+            accounts=accounts,
+            extra=extra,
+            request=request,
+            unit=plan.unit,
+            data_version=version,
+            source=source or SYSTEM,
+        )
+    if reader is not None and extra[reader.account.rules.key].amount:
+        # Before the answer is handed out: a reader who cannot pay is not told.
+        reader.account.charge_all([extra[reader.account.rules.key]], request)
+    return [], None
 
 
 def _look(plan: Plan, engine: Engine) -> list[NDArray[Any]]:

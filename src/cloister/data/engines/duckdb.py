@@ -21,6 +21,7 @@ from cloister.privacy.errors import BadSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset
 
 __all__ = ["DuckDB"]
 
@@ -86,8 +87,8 @@ class DuckDB:
         self._add(name, f"SELECT * FROM read_parquet({place}, {_PARQUET})")  # noqa: S608
 
     @failing_quietly("DuckDB")
-    def add_arrow(self, name: str, table: "pa.Table") -> None:
-        """An Arrow table, read where it lies."""
+    def add_arrow(self, name: str, table: "pa.Table | pyarrow.dataset.Dataset") -> None:
+        """An Arrow table or dataset, read where it lies."""
         self._connection.register(name, table)
         self._names.append(name)
 
