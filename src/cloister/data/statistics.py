@@ -82,9 +82,9 @@ class Value:
         """The most that one row adds, either way."""
         return max(abs(self.low), abs(self.high))
 
-    def weighted(self, name: str, weight: str | None) -> str:
-        """What a row adds, where the value is called `name`."""
-        return name if weight is None else f"{weight} * {name}"
+    def total(self, name: str, weight: str | None, dialect: str) -> str:
+        """What all rows add up to, where the value is called `name`."""
+        return _total(name if weight is None else f"{weight} * {name}", dialect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,11 @@ class Known(Value):
     low: int = 0
     high: int = 1
 
-    def weighted(self, name: str, weight: str | None) -> str:
-        """One row, if it is known."""
-        return f"CASE WHEN {name} IS NULL THEN 0 ELSE {weight or 1} END"
+    def total(self, name: str, weight: str | None, dialect: str) -> str:
+        """How many rows are known."""
+        if weight is None:
+            return f"CAST(COUNT({name}) AS BIGINT)"
+        return _total(f"CASE WHEN {name} IS NULL THEN 0 ELSE {weight} END", dialect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +197,8 @@ class Sums:
         weight, source = self._weight(say)
         sums = [f"{_total(weight, dialect)} AS {say.name('n')}"]
         for i in range(len(self.values)):
-            summed = self.values[i].weighted(say.name(f"v{i}"), weight)
-            sums.append(f"{_total(summed, dialect)} AS {say.name(f's{i}')}")
+            total = self.values[i].total(say.name(f"v{i}"), weight, dialect)
+            sums.append(f"{total} AS {say.name(f's{i}')}")
         # Read twice rather than copied, unless people must be found in another table twice. Spark decides by itself.
         kept = "" if dialect == "spark" or _joins_people(rows) else "NOT MATERIALIZED "
         parts = [f"{say.name('_rows')} AS {kept}({rows.sql(dialect, identify=True)})"]

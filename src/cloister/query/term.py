@@ -503,18 +503,22 @@ def _bucket(node: exp.WidthBucket, scope: Scope) -> Term:
         raise QueryRefused("WIDTH_BUCKET needs low < high and a whole number of buckets.")
     above = exp.Sub(this=_wrap(_limited(inner)), expression=literal(low))
     # First times n, then divided: so a number on the edge of a bucket stays on it.
-    place = exp.Div(
+    place: exp.Expression = exp.Div(
         this=exp.Mul(this=rounded_near_zero(above), expression=literal(n)),
         expression=literal(high - low),
         typed=False,
         safe=False,
     )
-    inside = _as_long(exp.Floor(this=least_of(greatest_of(place, literal(-1.0)), literal(n))))
+    # What lies between the ends anyway needs no comparison, which would cost as much as the rest.
+    first = 0 if inner.low is None or inner.low < low else 1
+    beyond = inner.high is None or inner.high > high
+    place = greatest_of(place, literal(-1.0)) if first == 0 else place
+    place = least_of(place, literal(n)) if beyond else place
+    inside = _as_long(exp.Floor(this=place))
     missing = exp.Is(this=_wrap(inner.sql.copy()), expression=exp.Null())
     sql = exp.Case(
         ifs=[exp.If(this=missing, true=exp.Null())], default=exp.Add(this=inside, expression=exp.Literal.number(1))
     )
-    first = 0 if inner.low is None or inner.low < low else 1
     last = n + 1 if inner.high is None or inner.high >= high else n
     return Term(sql, "integer", first, last, nullable=inner.nullable)
 
