@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,13 +34,13 @@ from cloister.query.accuracy import cheapest
 from cloister.query.answer import Answer
 from cloister.query.arrange import check_arrangement
 from cloister.query.builder import Builder
-from cloister.query.find import found_range, key_finder, keys_in, range_counts, range_finder
+from cloister.query.find import Find, found_range, key_finder, keys_in, range_counts, range_finder, to_find
 from cloister.query.plan import Measurement, Plan, make_plan
 from cloister.query.question import Question, ask, relation
 from cloister.query.reader import Reader
 from cloister.query.record import Record
 from cloister.query.rows import UNIT, Rows
-from cloister.query.run import run_plan
+from cloister.query.run import nothing_found, run_plan
 from cloister.query.term import Term
 
 __all__ = ["Dataset", "open"]
@@ -82,6 +83,10 @@ def open(  # noqa: A001
     return Dataset(tables, account, version, record)
 
 
+# What stands for a group that is still to be found; a group of another type cannot be.
+_PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
+
+
 class Dataset:
     """Private answers from tables that nobody sees."""
 
@@ -101,6 +106,7 @@ class Dataset:
         self._record = record if isinstance(record, Record) else Record(version, record)
         self._through: Mapping[str, str] = {}
         self._found: dict[tuple[str, str], Term] = {}
+        self._groups: dict[tuple[str, ...], tuple[Any, ...]] = {}
         self._views: dict[tuple[str, tuple[str, ...]], Rows] = {}
         # The same for this owner and account every time, and known to nobody else.
         self._secret = fingerprint(account.book.key.sign(f"cloister pairs {account.rules.key}".encode()))[:32]
@@ -154,7 +160,7 @@ class Dataset:
 
         Args:
             sql: the question.
-            spend: what it may cost; or
+            spend: what it may cost; with a delta, groups that are not public are found first; or
             within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found.
             confidence: of the intervals.
         """
@@ -183,7 +189,12 @@ class Dataset:
         """
         self._record.refresh()
         if plan.basis != (len(self._record), id(plan.question)):  # the record has grown since, or the question changed
-            plan = self._plan(plan.question, plan.spend, plan.confidence)
+            if plan.finds:  # it was laid out for a placeholder: begin again from the question as it was asked
+                plan = self._plan(ask(plan.question.text, self._table), _whole(plan), plan.confidence)
+            else:
+                plan = self._plan(plan.question, plan.spend, plan.confidence)
+        if plan.finds:
+            return self._find_then_run(plan, source)
         return run_plan(
             plan,
             self.tables.engine,
@@ -194,6 +205,42 @@ class Dataset:
             record=self._record.values,
             keep=self._record.keep,
         )
+
+    def _find_then_run(self, plan: Plan, source: Source | None) -> Answer:
+        """Find a question's groups, then count in them. Two charges: the second look depends on the first answer."""
+        question, notes = plan.question, []
+        for account in (self.account, *self._besides):  # a search whose answer could not be used is not begun
+            self.account.book.balance(account.rules.key).add(account.price(_whole(plan)))
+        for find in plan.finds:
+            term = question.groups[find.group].term
+            found = measure(
+                partial(keys_in, question.rows, term, self.unit, self._secret, self.tables.engine),
+                find.mechanism,
+                account=self.account,
+                besides=self._besides,
+                request=self._request(f"groups of {find.name} in {question.text}"),
+                unit=self.unit,
+                data_version=self.version,
+                source=source,
+            )
+            values = tuple(value for value, _ in found.value)
+            if found.private:
+                self._groups[self._group_key(question, find.group)] = values
+            question = _with_values(question, find.group, values)
+            assert found.receipt is not None
+            entry = found.receipt.body["ledger"]["entry"]
+            notes.append(f"{find} (entry {entry} of the ledger); rows of other groups are left out")
+        if not all(group.values for group in question.groups):
+            return nothing_found(plan, notes)
+        then = self._plan(question, plan.spend, plan.confidence)
+        answer = self.run(then, source=source)
+        loss = sum((one.mechanism.loss for one in plan.finds), start=answer.loss)
+        return replace(answer, loss=loss, notes=(*notes, *answer.notes))
+
+    def _group_key(self, question: Question, group: int) -> tuple[str, ...]:
+        """Which groups were found, of which rows, and who knows: what one reader paid for is not told to another."""
+        reader = "" if self.reader is None else self.reader.account.rules.key
+        return (self.version, question.rows.sql.sql(), question.groups[group].term.sql.sql(), reader)
 
     def sql(self, text: str, *, spend: Loss, confidence: Number = "0.95", source: Source | None = None) -> Answer:
         """Plan and run at once."""
@@ -247,6 +294,13 @@ class Dataset:
         self._found[table, name] = replace(term, low=found.low, high=found.high)
         return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
 
+    def columns(self, table: str) -> dict[str, Term]:
+        """The columns of a table as it is seen here, through a view if there is one, with what is public of them."""
+        rows = self._table(table)
+        if rows is None:
+            raise BadSchema(f"there is no table {table!r:.60}. Look at the schema.")
+        return dict(rows.columns)
+
     def where(self, condition: str) -> Builder:
         """The same questions, built in Python: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
         return self.table().where(condition)
@@ -283,6 +337,16 @@ class Dataset:
         return text if self.reader is None else self.reader.request(text)
 
     def _plan(self, question: Question, spend: Loss, confidence: float) -> Plan:
+        finds: tuple[Find, ...] = ()
+        hidden = [(i, group.name) for i, group in enumerate(question.groups) if group.values is None]
+        known = {i: self._groups.get(self._group_key(question, i)) for i, _ in hidden}
+        if spend.delta and hidden and all(question.groups[i].term.type in _PLACEHOLDERS for i, _ in hidden):
+            # The same rest if the groups are known by now, so that the same question again is free.
+            finds, spend = to_find(hidden, spend, question.rows, self.unit)
+            finds = tuple(one for one in finds if known[one.group] is None)
+        for i, _ in hidden:
+            stand_in = _PLACEHOLDERS[question.groups[i].term.type] if finds else None
+            question = _with_values(question, i, known[i] or stand_in)
         hint = max((table.rows or 0 for table in self.schema.tables.values() if not table.public), default=0)
         plan = make_plan(
             question,
@@ -294,7 +358,7 @@ class Dataset:
             known=self._known,
             secret=self._secret,
         )
-        return replace(plan, basis=(len(self._record), id(question)))
+        return replace(plan, finds=finds, basis=(len(self._record), id(question)))
 
     def _known(self, one: Measurement) -> tuple[Mechanism, ...] | None:
         return self._record.mechanisms(one)
@@ -332,6 +396,17 @@ class Dataset:
         if not rows.by_row:
             inner = inner.select(exp.alias_(exp.column(UNIT, "_source", quoted=True), UNIT, quoted=True))
         return table, name, replace(rows, sql=inner), term
+
+
+def _with_values(question: Question, group: int, values: tuple[Any, ...] | None) -> Question:
+    groups = list(question.groups)
+    groups[group] = replace(groups[group], values=values)
+    return replace(question, groups=tuple(groups))
+
+
+def _whole(plan: Plan) -> Loss:
+    """The spend from which a plan that finds groups was made, in rho."""
+    return sum((one.mechanism.loss for one in plan.finds), start=plan.spend)
 
 
 def base_rows(table: TableFacts, view: Any, needed: Collection[str] | None = None, unit_type: str = "text") -> Rows:

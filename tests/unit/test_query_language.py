@@ -318,7 +318,7 @@ REFUSED = [
      "write PERCENTILE_CONT(0.5)", "ORDER BY x"),
     ("SELECT note, COUNT(*) FROM visits GROUP BY note", "the groups of note are not public", "WHERE note IN (...)"),
     ("SELECT stay, COUNT(*) FROM visits GROUP BY stay",
-     "the groups of stay are not public", "find_keys('stay', spend=...)"),
+     "the groups of stay are not public", "with a delta"),
     ("SELECT ward, COUNT(*) FROM visits GROUP BY CUBE (ward, smoker)",
      "CUBE is not offered", "ROLLUP or GROUPING SETS"),
     ("SELECT ward, COUNT(*) FROM visits GROUP BY 7", "GROUP BY 1 means the first column", ""),

@@ -20,10 +20,10 @@ def explain(plan: Plan, *, sql: bool = True) -> str:
         f"question   {' '.join(question.text.split())}",
         f"cost       {cost_text(plan)}",
         f"protects   {plan.unit}, add/remove neighbours",
-        f"answers    {cells:,} {'row' if cells == 1 else 'rows'}, intervals at {plan.confidence:.0%}",
-        "",
-        "measured",
+        f"answers    {_size(plan, cells)}, intervals at {plan.confidence:.0%}",
     ]
+    lines += ["", "found first", *(f"  {one}" for one in plan.finds)] if plan.finds else []
+    lines += ["", "measured"]
     lines += [f"  {line}" for one in plan.measurements for line in _measured(one)]
     lines += ["", "expected error of one answer"]
     lines += [f"  {text:<40} {error}" for text, error in expected_errors(plan)]
@@ -32,6 +32,12 @@ def explain(plan: Plan, *, sql: bool = True) -> str:
     for statement in plan.statements() if sql else ():
         lines += ["", f"the engine will run ({plan.dialect})", _pretty(statement, plan.dialect)]
     return "\n".join(lines)
+
+
+def _size(plan: Plan, cells: int) -> str:
+    if plan.finds:
+        return "a row for each group that is found"
+    return f"{cells:,} {'row' if cells == 1 else 'rows'}"
 
 
 def _measured(one: Measurement) -> list[str]:

@@ -1,6 +1,7 @@
 """What is not public and must be paid for: the groups that occur, and the range of a column."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from cloister.privacy.unit import Unit
 from cloister.query.rows import Rows
 from cloister.query.term import Term
 
-__all__ = ["Bounds", "Found", "Thresholded", "key_finder", "keys_in", "range_counts", "range_finder"]
+__all__ = ["Bounds", "Find", "Found", "Thresholded", "key_finder", "keys_in", "range_counts", "range_finder", "to_find"]
 
 Found = list[tuple[Any, int]]
 
@@ -103,6 +104,49 @@ def key_finder(spend: Loss, unit: Unit, by_row: bool, copies: int = 1) -> Thresh
         return Thresholded(DiscreteGaussian.for_loss(root_above(most), exact), most, spend.delta)
     rho = Loss("rho", conversion.rho_within(spend.amount, half), relation=spend.relation)
     return Thresholded(DiscreteGaussian.for_loss(root_above(most), rho), most, half)
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """That a question's groups are not public and will be found first.
+
+    Attributes:
+        group: which of the question's groups.
+        name: as the question calls it.
+        mechanism: how they are found; its threshold is public.
+    """
+
+    group: int
+    name: str
+    mechanism: Thresholded
+
+    def __str__(self) -> str:
+        least = self.mechanism.threshold
+        return (
+            f"groups of {self.name}: those with a noisy number of people of at least {least}, costs "
+            f"{self.mechanism.loss}"
+        )
+
+
+# Groups are found with a quarter of the loss: a group that is missed is missed whole, but those near the threshold are
+# the ones whose numbers would drown in noise anyway.
+_SHARE = Fraction(1, 4)
+
+
+def to_find(groups: Sequence[tuple[int, str]], spend: Loss, rows: Rows, unit: Unit) -> tuple[tuple[Find, ...], Loss]:
+    """How some groups of a question are found, and what is left of the spend for their numbers.
+
+    Args:
+        groups: which of the question's groups, and what they are called.
+        spend: with a delta, all of which goes into the thresholds.
+    """
+    total, delta = spend.amount, spend.delta
+    if spend.measure == "epsilon":
+        delta = spend.delta / 2
+        total = conversion.rho_within(spend.amount, delta)
+    each = Loss("rho", total * _SHARE / len(groups), delta / len(groups), spend.relation)
+    finds = tuple(Find(i, name, key_finder(each, unit, rows.by_row, rows.copies)) for i, name in groups)
+    return finds, Loss("rho", total * (1 - _SHARE), relation=spend.relation)
 
 
 def keys_in(rows: Rows, term: Term, unit: Unit, secret: str, engine: Engine) -> Found:

@@ -23,6 +23,7 @@ from cloister.privacy.noise import Source
 from cloister.privacy.number import show
 from cloister.privacy.unit import Unit
 from cloister.query.estimate import FAN_OUT
+from cloister.query.find import Find
 from cloister.query.need import Need
 from cloister.query.question import Question
 from cloister.query.rows import Rows
@@ -124,6 +125,7 @@ class Plan:
     confidence: float
     size_hint: int | None
     notes: tuple[str, ...] = ()
+    finds: tuple[Find, ...] = ()  # groups that are found first; until then the plan is laid out for one of them
     basis: tuple[int, int] | None = field(default=None, repr=False)  # what its dataset knew when it was made
 
     @property
@@ -139,7 +141,7 @@ class Plan:
     @cached_property
     def loss(self) -> Loss | None:
         """What running it costs; None if nothing."""
-        return self.spend if self.new else None
+        return sum((one.mechanism.loss for one in self.finds), start=self.spend) if self.new else None
 
     def statements(self) -> list[str]:
         """The SQL that the engine will run."""
@@ -209,9 +211,11 @@ def _check_groups(question: Question) -> None:
         if group.values is None:
             raise QueryRefused(
                 f"the groups of {group.name} are not public. Give the column categories or bounds in the schema, "
-                f"name them with WHERE {group.name} IN (...), or pay for them: find_keys('{group.name}', spend=...)."
+                f"name them with WHERE {group.name} IN (...), or pay for finding them with a delta: "
+                "spend=epsilon(1, delta='1e-8')."
             )
-    cells = math.prod(len(group.values or ()) for group in question.groups)
+    sizes = [len(group.values or ()) for group in question.groups]
+    cells = sum(math.prod(sizes[i] for i in members) for members in question.sets)
     if cells > _MOST_CELLS:
         raise QueryRefused(
             f"{cells:,} groups are more than the {_MOST_CELLS:,} that are answered at once. Group by less."
@@ -339,4 +343,7 @@ def _noised(one: Measurement, share: Loss) -> Measurement:
 
 def cost_text(plan: Plan) -> str:
     """The cost in words."""
-    return "nothing: it is in the record" if plan.loss is None else f"{plan.loss.measure} {show(plan.loss.amount)}"
+    if plan.loss is None:
+        return "nothing: it is in the record"
+    delta = f", delta {show(plan.loss.delta)}" if plan.loss.delta else ""
+    return f"{plan.loss.measure} {show(plan.loss.amount)}{delta}"

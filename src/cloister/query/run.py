@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cloister.data.statistics import DistinctPairs, Engine, Sums
@@ -20,7 +21,7 @@ from cloister.query.estimate import FAN_OUT, Estimate, Noisy, Tree
 from cloister.query.plan import Measurement, Plan
 from cloister.query.reader import Reader
 
-__all__ = ["run_plan"]
+__all__ = ["nothing_found", "run_plan"]
 
 Released = Mapping[str, tuple[Any, ...]]
 
@@ -83,6 +84,21 @@ def run_plan(
             for output in plan.question.outputs
             if output.aggregate is not None and _is_count(plan.question.aggregates[output.aggregate])
         ),
+    )
+
+
+def nothing_found(plan: Plan, notes: Sequence[str]) -> Answer:
+    """The answer when no group has enough people: no rows, and only the search was paid for."""
+    names = tuple(output.name for output in plan.question.outputs)
+    return Answer(
+        value=pa.table({name: pa.nulls(0) for name in names}),
+        loss=sum((one.mechanism.loss for one in plan.finds[1:]), start=plan.finds[0].mechanism.loss),
+        unit=plan.unit,
+        mechanism="thresholded",
+        parameters={},
+        columns=names,
+        confidence=plan.confidence,
+        notes=(*notes, "no group has enough people to be shown"),
     )
 
 
