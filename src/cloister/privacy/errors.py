@@ -27,7 +27,8 @@
     ├── Broken                something signed does not hold
     │   ├── LedgerBroken      CLO-301
     │   ├── ReceiptRejected   CLO-302
-    │   └── HeadRejected      CLO-303
+    │   ├── HeadRejected      CLO-303
+    │   └── SealBroken        CLO-304
     ├── HubRefused            a hub says no to a person
     │   ├── SignInFailed      CLO-501
     │   ├── Denied            CLO-502
@@ -85,6 +86,7 @@ __all__ = [
     "RelationMismatch",
     "RolledBack",
     "RowsWereRead",
+    "SealBroken",
     "SignInFailed",
     "StoreFailed",
     "TextbookOnly",
@@ -285,6 +287,13 @@ class HeadRejected(Broken):
 
     code = "CLO-303"
     way_out = "Show the head that was printed or kept outside the file."
+
+
+class SealBroken(Broken):
+    """A sealed table, piece of an upload or secret is not what was sealed: it was changed, exchanged or cut."""
+
+    code = "CLO-304"
+    way_out = "Keep the file as evidence and restore it from a backup, or make a new version of the dataset."
 
 
 class HubRefused(CloisterError):

@@ -23,7 +23,7 @@ from cloister.privacy.release import Release
 from cloister.privacy.unit import ROW, Unit
 from cloister.version import __version__
 
-__all__ = ["measure", "measure_all"]
+__all__ = ["measure", "measure_all", "released_text", "standing"]
 
 
 def measure(
@@ -115,10 +115,10 @@ def measure_all(
         "mechanism": ", ".join(dict.fromkeys(one.name for one in mechanisms)),
         "parameters": [{"mechanism": one.name, **one.parameters()} for one in mechanisms],
         "loss": prices[0].to_json(),
-        "answer": fingerprint("\n".join(map(_text, values))),
+        "answer": fingerprint("\n".join(map(released_text, values))),
         "private": source.private,
     }
-    return values, Receipt.issue({**facts, **_standing(charge, entry)}, accounts[0].book.key)
+    return values, Receipt.issue({**facts, **standing(charge, entry)}, accounts[0].book.key)
 
 
 def _perform(
@@ -136,7 +136,7 @@ def _perform(
         ) from None
 
 
-def _standing(charge: Charge, entry: Entry) -> dict[str, Any]:
+def standing(charge: Charge, entry: Entry) -> dict[str, Any]:
     """Where the charge stands in the ledger, and what it did to each account."""
     accounts = [
         {
@@ -155,7 +155,7 @@ def _zero(account: Account) -> Loss:
     return Loss.nothing(account.cap.measure, account.cap.relation)
 
 
-def _text(value: Any) -> str:
+def released_text(value: Any) -> str:
     """A released value as text, exactly."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return f"{value.dtype.str} {value.shape} {sha256(np.ascontiguousarray(value).data).hexdigest()}"

@@ -187,6 +187,18 @@ class Ledger:
         with self._writing() as page:
             return [page.append("charge", [self._debit(page, *each)], request=digest) for each in priced]
 
+    def charged(self, digest: str) -> bool:
+        """Whether a request was charged, and not given back: what to ask after a crash.
+
+        Args:
+            digest: the SHA-256 of the request's text (`fingerprint(request)`).
+        """
+        with self._store.reading() as tables:
+            self._reader.follow(tables)
+            found = [entry for entry in tables.asked(digest) if entry.kind in ("reserve", "charge")]
+            settled = [tables.settlement(entry.number) for entry in found]
+        return any(one is None or one.kind != "void" for one in settled)
+
     def _debit(self, page: Page, account: Account, loss: Loss) -> Line:
         # By its book and by its rules: two ledgers may have accounts of one name and budget, and only one would pay.
         if account.book is not self or page.balance(account.rules.key).rules != account.rules:

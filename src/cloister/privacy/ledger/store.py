@@ -70,6 +70,11 @@ class Tables:
             yield rows
             after = rows[-1][0]
 
+    def asked(self, digest: str) -> list[Entry]:
+        """The entries of a request, by its digest. Looks through all of them: for recovery, not for every day."""
+        rows = self._run(_ENTRY + "WHERE body LIKE ? ORDER BY number", f'%"request":"{digest}"%').fetchall()
+        return [entry for entry in (Entry.parse(*row) for row in rows) if entry.request == digest]
+
     def append(self, entry: Entry) -> None:
         """Add an entry."""
         row = (entry.number, entry.settles, entry.body, entry.hash, entry.signature)
