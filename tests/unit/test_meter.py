@@ -54,7 +54,7 @@ def test_a_step_beyond_the_total_is_refused_before_it_looks(account):
     def steps(meter):
         for _ in range(3):
             meter.release(lambda: 0, STEP)
-        with pytest.raises(OverBudget, match="needs rho 0.1, 0 is left"):
+        with pytest.raises(OverBudget, match=r"needs rho 0.1, 0 is left"):
             meter.release(lambda: looked.append(1), STEP)
 
     run(steps, account)

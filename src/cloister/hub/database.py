@@ -18,6 +18,16 @@ __all__ = ["Base", "Database", "now"]
 class Base(DeclarativeBase):
     """Every table of the hub."""
 
+    # Every constraint has a name, so that a later migration can change it in SQLite too.
+    metadata = sa.MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
 
 def now() -> float:
     """Seconds since 1970, UTC: how every time is kept."""
@@ -46,6 +56,7 @@ class Database:
         """A session that changes nothing."""
         with self._sessions() as session:
             yield session
+            session.expunge_all()  # a rollback would empty what was read; pages are drawn from it afterwards
             session.rollback()
 
     @contextmanager

@@ -62,6 +62,7 @@ class Person(Base):
     password: Mapped[str] = mapped_column(String(300), default="")  # Argon2id
     totp_secret: Mapped[bytes | None] = mapped_column(LargeBinary)  # sealed by the master key; None: no second factor
     totp_last: Mapped[int] = mapped_column(default=0)  # the last time step used: a code works once
+    totp_pending: Mapped[bytes | None] = mapped_column(LargeBinary)  # sealed; shown, not yet confirmed by a code
     active: Mapped[bool] = mapped_column(default=True)
     created: Mapped[float] = mapped_column(default=now)
     organisation: Mapped[Organisation | None] = relationship(lazy="joined")
@@ -208,6 +209,8 @@ class Job(Base):
     loss: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what it cost the dataset
     receipt: Mapped[str | None] = mapped_column(Text)
     cancel: Mapped[bool] = mapped_column(default=False)
+    charge: Mapped[str] = mapped_column(String(64), default="")  # digest of the request as the ledger has it
+    attempts: Mapped[int] = mapped_column(default=0)  # how often a worker took it; a job that kills workers is given up
     worker: Mapped[str | None] = mapped_column(String(100))
     heartbeat: Mapped[float | None]
     created: Mapped[float] = mapped_column(default=now)
@@ -215,7 +218,10 @@ class Job(Base):
     finished: Mapped[float | None]
     person: Mapped[Person] = relationship(lazy="joined")
     dataset: Mapped[Dataset] = relationship(lazy="joined")
-    __table_args__ = (Index("jobs_by_state", "state", "person_id"),)
+    __table_args__ = (
+        Index("jobs_by_state", "state", "person_id"),
+        Index("jobs_by_start", "person_id", "started"),  # who was served last: the queue is fair
+    )
 
 
 class Request(Base):
@@ -307,9 +313,16 @@ class Spent(Base):
     dataset_id: Mapped[int] = mapped_column(ForeignKey("datasets.id"), index=True)
     person_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
     job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), unique=True)
-    loss: Mapped[dict[str, Any]] = mapped_column(JSON)  # Loss.to_json()
+    loss: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset's account, Loss.to_json()
+    own: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the person's account: more, if the record told them something
+    total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset, this row included: adding all up takes too long
+    own_total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the person on the dataset, this row included
     purpose: Mapped[str] = mapped_column(_NAME)
     time: Mapped[float] = mapped_column(default=now)
+    __table_args__ = (
+        Index("spent_by_person", "dataset_id", "person_id", "id"),
+        Index("spent_by_time", "dataset_id", "time"),
+    )
 
 
 class AuditEntry(Base):
