@@ -1,0 +1,101 @@
+"""What every estimator shares: who pays, what is written down, what a fit leaves behind.
+
+An estimator is a scikit-learn estimator: its constructor stores, `fit` learns, `clone` and pipelines work. Beside the
+model's own parameters it has
+
+    spend         what the fit may cost: epsilon(1, delta="1e-6"), rho("0.02"), or a pure epsilon(1)
+    bounds        public (low, high) of the features; classes: the public list of labels
+    ledger        a Ledger or a folder; a new account of exactly this spend is opened in it for each fit
+    account       an account that pays instead, such as a dataset's
+    random_state  a seed, for teaching and tests: the fit is then marked `not private`
+
+and after `fit`: `release_` (loss, receipt, whether it is private), `loss_`, and `n_features_in_`.
+"""
+
+import os
+import secrets
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sklearn.base import BaseEstimator
+
+from cloister.learn.inputs import is_dataset
+from cloister.learn.purse import Purse, purse
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.meter import Meter, measure_steps
+from cloister.privacy.noise import SYSTEM, SeededSource, Source
+from cloister.privacy.release import Release
+from cloister.privacy.unit import ROW, Unit
+
+__all__ = ["PrivateEstimator"]
+
+T = TypeVar("T")
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """Charges once, trains in steps that the meter counts down, and keeps the receipt.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset it is fitted on). Bounds, classes,
+        the number of features and all parameters are taken to be public; the number of rows is not.
+    """
+
+    spend: Loss | None
+    ledger: Ledger | str | os.PathLike[str] | None
+    account: Account | None
+    random_state: Any
+
+    def _train(self, steps: Callable[[Meter, Purse], T], data: Any = None) -> T:
+        """Charge the spend, carry the steps out, keep what proves it.
+
+        Args:
+            steps: reads rows only inside `meter.release`; returns what follows from released values.
+            data: the Cloister dataset the rows are in, if they are in one.
+        """
+        budget = purse(self.spend)
+        source = self._source()
+        accounts, unit, version, label = self._payers(budget.loss, data)
+        model, receipt = measure_steps(
+            lambda meter: steps(meter, budget),
+            accounts=accounts,
+            spend=budget.loss,
+            request=f"{label}{self._request()}",
+            unit=unit,
+            data_version=version,
+            source=source,
+        )
+        self.loss_ = budget.loss
+        self.release_ = Release(
+            value=model,
+            loss=budget.loss,
+            unit=unit,
+            mechanism=receipt.body["mechanism"],
+            parameters={},
+            private=source.private,
+            receipt=receipt,
+        )
+        return model
+
+    def _request(self) -> str:
+        """What was asked, from public parameters alone."""
+        named = {name: value for name, value in sorted(self.get_params(deep=False).items()) if name not in _NOT_ASKED}
+        return f"fit {type(self).__name__} {named!r}"
+
+    def _source(self) -> Source:
+        return SYSTEM if self.random_state is None else SeededSource(str(self.random_state))
+
+    def _payers(self, loss: Loss, data: Any) -> tuple[list[Account], Unit, str, str]:
+        """Whose accounts pay, for whom the rows stand, which version of the data they are, and the work's label."""
+        if data is not None and is_dataset(data):
+            reader = getattr(data, "reader", None)
+            accounts = [data.account, *([] if reader is None else [reader.account])]
+            label = f"{reader.label}\n" if reader is not None and reader.label else ""
+            return accounts, data.tables.schema.unit, data.version, label
+        if self.account is not None:
+            return [self.account], ROW, "", ""
+        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.in_folder(self.ledger or ".cloister")
+        name = f"{type(self).__name__}-{secrets.token_hex(6)}"
+        return [book.open_account(name, loss)], ROW, "", ""
+
+
+_NOT_ASKED = {"ledger", "account", "random_state", "spend"}
