@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from cloister.dataset import open
+from cloister.dataset import open as open_dataset
 from cloister.privacy.errors import OverBudget, QueryRefused, WrongMeasure
 from cloister.privacy.loss import epsilon, rho
 
@@ -35,7 +35,7 @@ def trips(tmp_path):
             "km": [10] * len(cities),
         }
     )
-    with open(table, schema=SCHEMA, budget=epsilon(20, delta="1e-4"), ledger=tmp_path) as trips:
+    with open_dataset(table, schema=SCHEMA, budget=epsilon(20, delta="1e-4"), ledger=tmp_path) as trips:
         yield trips
 
 
@@ -94,7 +94,7 @@ def test_without_a_delta_the_way_out_is_said(trips):
 
 def test_a_pure_account_cannot_find_groups(tmp_path):
     table = pa.table({"person": [1], "city": ["Ulm"], "year": [2024], "km": [1]})
-    with open(table, schema=SCHEMA, budget=epsilon(20), ledger=tmp_path) as pure, pytest.raises(WrongMeasure):
+    with open_dataset(table, schema=SCHEMA, budget=epsilon(20), ledger=tmp_path) as pure, pytest.raises(WrongMeasure):
         pure.plan(BY_CITY, spend=SPEND)
 
 

@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.dataset import Dataset, open
+from cloister.dataset import Dataset
+from cloister.dataset import open as open_dataset
 from cloister.privacy.errors import BadSchema, OverBudget, QueryRefused
 from cloister.privacy.ledger import Ledger, verify
 from cloister.privacy.loss import Loss, rho
@@ -33,7 +34,7 @@ def ledger(tmp_path):
 
 @pytest.fixture
 def visits(ledger):
-    with open(pa.table(hospital()), schema=SCHEMA, budget=rho(1), ledger=ledger) as visits:
+    with open_dataset(pa.table(hospital()), schema=SCHEMA, budget=rho(1), ledger=ledger) as visits:
         yield visits
 
 

@@ -327,6 +327,10 @@ class TooMany(HubRefused):
     code = "CLO-504"
     way_out = "Wait for the time named in the message."
 
+    def __init__(self, message: str, wait_s: float = 60) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
 
 class BadPolicy(HubRefused):
     """The policy cannot be read; the message lists every problem."""

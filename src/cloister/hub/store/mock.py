@@ -1,0 +1,107 @@
+"""Invented rows: tables of the right shape, made from the schema alone, to try questions on for free.
+
+Privacy: no row of the dataset is read, so this costs nothing and gives nothing away that the schema does not say.
+Values are uniform within the public bounds or categories: every relation between columns is missing, and answers
+from these tables mean nothing.
+"""
+
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cloister.data.schema import Column, Schema, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["INVENTED", "mock_table", "mock_tables"]
+
+INVENTED = "These rows are invented from the schema alone. They say nothing about the dataset."
+_ROWS_EACH = 3  # rows a person, on average at most
+_MISSING = 0.03  # share of NULL where the schema allows it
+_WORDS = 40
+
+
+def mock_tables(schema: Schema, rows: int = 1000, seed: int = 1) -> "dict[str, pa.Table]":
+    """All tables of a schema, with `rows` rows each; foreign keys find partners, people appear in several tables."""
+    return {name: mock_table(schema, name, rows, seed) for name in schema.tables}
+
+
+def mock_table(schema: Schema, name: str, rows: int = 1000, seed: int = 1) -> "pa.Table":
+    """One table.
+
+    Args:
+        rows: how many.
+        seed: the same seed makes the same rows.
+    """
+    import pyarrow as pa
+
+    table = schema.tables[name]
+    draws = np.random.default_rng([seed, *name.encode()])
+    arrays: dict[str, Any] = {}
+    if table.unit is not None:
+        arrays[table.unit] = _people(schema, table, rows, draws)
+    for column in table.columns.values():
+        values = _keys(schema, table, column, rows) or _values(column, rows, draws)
+        missing = draws.random(rows) < _MISSING if column.nullable else np.zeros(rows, bool)
+        arrays[column.name] = pa.array(
+            [None if gone else value for value, gone in zip(values, missing, strict=True)], _arrow(column)
+        )
+    return pa.table(arrays).replace_schema_metadata({"cloister": INVENTED})
+
+
+def _people(schema: Schema, table: Table, rows: int, draws: np.random.Generator) -> list[str]:
+    """A few rows a person, never more than count."""
+    most = min(table.max_rows or schema.unit.max_rows, schema.unit.max_rows, _ROWS_EACH)
+    person, people = 0, list[str]()
+    while len(people) < rows:
+        person += 1
+        people += [f"{schema.unit.name}-{person}"] * int(draws.integers(1, most + 1))
+    return people[:rows]
+
+
+def _keys(schema: Schema, table: Table, column: Column, rows: int) -> list[Any] | None:
+    """In a public table that others refer to: each key once, so that a join finds it."""
+    referred = any((key.other_table, key.other_column) == (table.name, column.name) for key in schema.foreign_keys)
+    if not referred or not table.public or column.categories is None:
+        return None
+    return [column.categories[i] if i < len(column.categories) else None for i in range(rows)]
+
+
+def _values(column: Column, rows: int, draws: np.random.Generator) -> list[Any]:
+    if column.categories is not None:
+        return [column.categories[i] for i in draws.integers(0, len(column.categories), rows)]
+    if column.type == "text":
+        return [f"{column.name}-{i}" for i in draws.integers(1, _WORDS + 1, rows)]
+    if column.type == "boolean":
+        return [bool(one) for one in draws.integers(0, 2, rows)]
+    low, high = _range(column)
+    if column.type == "integer":
+        # Bounds may span nearly all of BIGINT, which no generator draws from at once.
+        return [min(int(low) + int(share * (int(high) - int(low) + 1)), int(high)) for share in draws.random(rows)]
+    if column.type == "real":
+        # Weighted, since the difference of the bounds may be too large for a number.
+        return [float(low) * (1 - share) + float(high) * share for share in draws.random(rows)]
+    if column.type == "date":
+        return [low + timedelta(days=int(share * ((high - low).days + 1))) for share in draws.random(rows)]
+    return [low + timedelta(seconds=int(share * (high - low).total_seconds())) for share in draws.random(rows)]
+
+
+def _range(column: Column) -> tuple[Any, Any]:
+    """The bounds; where none are stated, something that looks like the type."""
+    if column.bounds is not None:
+        return column.bounds
+    return {
+        "integer": (0, 100),
+        "real": (0.0, 1.0),
+        "date": (date(2020, 1, 1), date(2025, 12, 31)),
+        "timestamp": (datetime(2020, 1, 1), datetime(2025, 12, 31)),
+    }[column.type]
+
+
+def _arrow(column: Column) -> "pa.DataType":
+    import pyarrow as pa
+
+    kinds = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "boolean": pa.bool_()}
+    return kinds.get(column.type) or {"date": pa.date32(), "timestamp": pa.timestamp("us")}[column.type]

@@ -1,0 +1,79 @@
+"""Which datasets somebody may know of, and what of them: the policy decides, by its operation `see schema`."""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.data.schema import Schema
+from cloister.hub.hub import Hub
+from cloister.hub.models import Dataset, Person, Version
+from cloister.hub.policy.conditions import Environment, Subject
+from cloister.hub.policy.decide import Verdict, decide
+from cloister.hub.policy.policy import SEE_SCHEMA, Policy
+from cloister.hub.policy.published import current
+from cloister.hub.policy.views import visible_schema
+from cloister.hub.requests.access import granted_roles
+from cloister.hub.store.datasets import find, versions
+from cloister.privacy.errors import BadPolicy, NotHere
+
+__all__ = ["Sight", "look", "seen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A dataset as one person may see it.
+
+    Attributes:
+        dataset: the dataset.
+        mine: whether the person owns it.
+        policy: what decides; None if the stored one does not hold, which only the owner gets to see.
+        verdict: why they may see it; None for the owner, who always may.
+        version: the newest one that is ready.
+        schema: what they see of its schema; None before there are tables, and for reviewers whom no role shows it.
+    """
+
+    dataset: Dataset
+    mine: bool
+    policy: Policy | None
+    verdict: Verdict | None
+    version: Version | None
+    schema: Schema | None
+
+
+def look(hub: Hub, session: Session, person: Person, environment: Environment) -> list[Sight]:
+    """Every dataset that the person may know of, by title."""
+    wanted = sa.select(Dataset).where(Dataset.deleted.is_(None)).order_by(Dataset.title, Dataset.name)
+    found = [_sight(hub, session, person, dataset, environment) for dataset in session.scalars(wanted)]
+    return [one for one in found if one is not None]
+
+
+def seen(hub: Hub, session: Session, person: Person, name: str, environment: Environment) -> Sight:
+    """One dataset.
+
+    Raises:
+        NotHere: there is none, or not for this person: the two are not told apart.
+    """
+    sight = _sight(hub, session, person, find(session, name), environment)
+    if sight is None:
+        raise NotHere("there is no such dataset.")
+    return sight
+
+
+def _sight(hub: Hub, session: Session, person: Person, dataset: Dataset, environment: Environment) -> Sight | None:
+    mine = dataset.owner_id == person.id
+    ready = next((one for one in versions(session, dataset) if one.state == "ready"), None)
+    whole = None if ready is None else Schema.load(ready.schema)
+    try:
+        policy, number = current(hub, session, dataset)
+    except (BadPolicy, NotHere):
+        return Sight(dataset, mine, None, None, ready, whole) if mine else None
+    if mine:
+        return Sight(dataset, mine, policy, None, ready, whole)
+    subject = Subject.of(person, granted_roles(session, person, dataset))
+    verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
+    if verdict.allowed:
+        shown = None if whole is None else visible_schema(whole, verdict.view)
+        return Sight(dataset, mine, policy, verdict, ready, shown)
+    reviews = person.email.lower() in {one.lower() for one in policy.reviewers}
+    return Sight(dataset, mine, policy, verdict, ready, None) if reviews else None
