@@ -86,7 +86,7 @@ class Hub:
         """The log of every decision and every read."""
         from cloister.hub.books.audit import Audit
 
-        return Audit(self.database, self.key)
+        return Audit(self.database, self.key, self.folder / "audit.head")
 
     def close(self) -> None:
         """Close what was opened."""

@@ -1,0 +1,193 @@
+"""`cloister hub`: set up, run and look after a hub."""
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+    from cloister.hub.settings import Settings
+
+__all__ = ["hub"]
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the hub lies.  [default: CLOISTER_FOLDER, or cloister-hub]",
+)
+
+
+def _settings(folder: Path | None = None, **changes: Any) -> "Settings":
+    """What the environment says; what the command line says wins."""
+    from cloister.hub.settings import Settings
+    from cloister.privacy.errors import MissingExtra
+
+    if not all(find_spec(name) for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn")):
+        raise MissingExtra("a hub needs its packages. Run: pip install 'cloister[hub]'")
+    given = {name: value for name, value in {"folder": folder, **changes}.items() if value is not None}
+    settings = Settings.from_environment(**given)
+    if settings.address == Settings().address:  # nobody named it: it is on this machine, at whichever port
+        settings = replace(settings, address=f"http://127.0.0.1:{settings.port}")
+    return settings
+
+
+def _open(folder: Path | None) -> "Hub":
+    from cloister.hub.hub import Hub
+
+    return Hub.open(_settings(folder))
+
+
+@click.group()
+def hub() -> None:
+    """Set up, run and look after a hub, where owners share data and researchers ask."""
+
+
+@hub.command()
+@_FOLDER
+@click.option("--operator", required=True, metavar="EMAIL", help="Who will run it: gets the first invitation.")
+def init(folder: Path | None, operator: str) -> None:
+    """Make a new hub: its folder, keys, ledger and database, and an invitation for its operator."""
+    from cloister.hub.operate.begin import begin
+
+    made = begin(_settings(folder), operator)
+    click.echo(f"A hub in {made.folder}. Its receipts are signed by\n  {made.public_key}")
+    click.echo(f"Copy {made.master_key} to a safe place: without it nothing can be opened or restored.")
+    click.echo(f"Start it with `cloister hub serve`, then open, within 7 days,\n  {made.invitation}")
+
+
+@hub.command()
+@_FOLDER
+@click.option("--host", help="Which address to listen on.  [default: CLOISTER_HOST, or 127.0.0.1]")
+@click.option("--port", type=int, help="Which port to listen on.  [default: CLOISTER_PORT, or 8400]")
+def serve(folder: Path | None, host: str | None, port: int | None) -> None:
+    """Serve pages and run jobs, until Ctrl-C."""
+    from cloister.hub.operate.serve import serve as run
+
+    settings = _settings(folder, host=host, port=port)
+    click.echo(f"{settings.name} is at {settings.address}; listening on {settings.host}:{settings.port}.", err=True)
+    raise SystemExit(run(settings))
+
+
+@hub.command()
+@_FOLDER
+@click.option("--count", default=1, show_default=True, type=click.IntRange(1, 64), help="How many processes.")
+def worker(folder: Path | None, count: int) -> None:
+    """Run jobs only, beside a hub whose pages are served elsewhere."""
+    from cloister.hub.operate.serve import work
+
+    raise SystemExit(work(_settings(folder), count))
+
+
+@hub.command()
+@click.option(
+    "--folder",
+    default="cloister-demo",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to put it; one that is there already is used again.",
+)
+@click.option("--port", type=int, help="Which port to listen on.  [default: CLOISTER_PORT, or 8400]")
+@click.option("--serve/--no-serve", "serving", default=True, help="Whether to serve it.  [default: serve]")
+def demo(folder: Path, port: int | None, serving: bool) -> None:
+    """Make a hub with a hospital, a clinic and two researchers in it, and serve it."""
+    from cloister.hub.operate.demo import make_demo
+    from cloister.hub.operate.serve import serve as run
+
+    settings = _settings(folder, port=port)
+    click.echo(make_demo(settings).sheet())
+    if serving:
+        raise SystemExit(run(settings))
+
+
+@hub.command()
+@click.argument("email")
+@_FOLDER
+@click.option("--role", "roles", multiple=True, help="Such as 'data user'; may be repeated.")
+@click.option("--organisation", default="", help="Made if it is not there.")
+@click.option("--country", default="", help="Of a new organisation, as two letters.")
+def invite(email: str, folder: Path | None, roles: tuple[str, ...], organisation: str, country: str) -> None:
+    """Print an invitation link for EMAIL."""
+    from cloister.hub.operate.begin import invitation_link
+
+    with _open(folder) as opened:
+        click.echo(invitation_link(opened, email, roles or ("data user",), organisation, country))
+
+
+@hub.command()
+@click.argument("file", type=_FILE)
+@_FOLDER
+def backup(file: Path, folder: Path | None) -> None:
+    """Copy a hub, running or not, into FILE: all but the master key and the ledger's head."""
+    from cloister.hub.operate.backup import backup as copy
+    from cloister.hub.operate.heads import newest_head
+
+    with _open(folder) as opened:
+        done = copy(opened, file)
+        click.echo(f"{done.files} files in {done.place}.")
+        for note in done.notes:
+            click.echo(note)
+        click.echo(f"The head at this moment:\n  {newest_head(opened)}")
+
+
+@hub.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--master-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The file with the master key, to be put into FOLDER, unless the environment names one.",
+)
+def restore(file: Path, folder: Path, master_key: Path | None) -> None:
+    """Make a hub in FOLDER from the copy in FILE. It refuses to spend until the newest head is shown."""
+    from cloister.hub.operate.backup import restore as make
+
+    done = make(file, _settings(folder), master_key)
+    click.echo(f"{done.files} files in {done.place}.")
+    for note in done.notes:
+        click.echo(note)
+
+
+@hub.command("show-head")
+@click.argument("head")
+@_FOLDER
+def show_head(head: str, folder: Path | None) -> None:
+    """Show the newest HEAD (a line, a file, or a receipt): a restored hub that contains it spends again."""
+    from cloister.hub.operate.heads import show_head as show
+
+    with _open(folder) as opened:
+        click.echo(f"The ledger contains it. Head {show(opened, head)}")
+
+
+@hub.command("write-off")
+@click.argument("datasets", nargs=-1, required=True)
+@_FOLDER
+def write_off(datasets: tuple[str, ...], folder: Path | None) -> None:
+    """Give up what is left of the budgets of DATASETS, in the name of their owners."""
+    from cloister.hub.operate.heads import write_off as give_up
+
+    with _open(folder) as opened:
+        for name in datasets:
+            for account, loss in give_up(opened, name):
+                click.echo(f"{account}: {loss} written off.")
+
+
+@hub.command("policy-test")
+@click.argument("policy", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("cases", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--schema", type=click.Path(exists=True), help="The dataset's schema, to check which columns are seen.")
+def policy_test(policy: Path, cases: Path, schema: str | None) -> None:
+    """Ask POLICY the questions in CASES, and compare its decisions with the expected ones."""
+    from cloister.data.schema import Schema
+    from cloister.hub.policy.check import run as ask
+
+    report = ask(
+        policy.read_text(encoding="utf-8"),
+        cases.read_text(encoding="utf-8"),
+        None if schema is None else Schema.load(schema),
+    )
+    click.echo(str(report))
+    raise SystemExit(0 if report.passed else 1)

@@ -1,0 +1,27 @@
+"""Kinds of work: one file each, entered here.
+
+    kind.py       what a kind says about itself: form, plan, run, result page
+    query.py      a question in SQL
+    profile.py    a table at a glance: counts and a histogram of every column, for one spend
+
+Gateway, policy, approval, ledger, queue, receipt and audit log are the same for all of them.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cloister.hub.kinds.kind import Done, Field, Kind, Planned, Progress
+from cloister.hub.kinds.profile import Profile
+from cloister.hub.kinds.query import Query
+from cloister.privacy.errors import NotHere
+
+__all__ = ["KINDS", "Done", "Field", "Kind", "Planned", "Progress", "kind_of"]
+
+KINDS: Mapping[str, Kind] = MappingProxyType({one.name: one for one in (Query(), Profile())})
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of that name."""
+    if name not in KINDS:
+        raise NotHere(f"there is no kind of work called {name!r:.40}. There are: {', '.join(KINDS)}.")
+    return KINDS[name]

@@ -1,0 +1,64 @@
+"""One process of a hub, started by `serve`: `web ALIVE SOCKET` or `worker ALIVE`, both numbers of open files."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+
+from cloister.hub.hub import Hub
+from cloister.hub.operate import logs
+from cloister.hub.settings import Settings
+
+__all__ = ["application", "main"]
+
+
+def application(hub: Hub) -> object:
+    """The web application, counted."""
+    from cloister.hub.operate.metrics import Meter
+    from cloister.hub.web.app import create_app
+
+    return Meter(create_app(hub))
+
+
+def web(hub: Hub, descriptor: int) -> None:
+    """Answer requests from a socket that is listening already, until SIGTERM."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        application(hub),  # type: ignore[arg-type]
+        log_config=None,
+        access_log=False,  # it would write query strings; the application writes its own line
+        proxy_headers=False,  # CLOISTER_TRUSTED_PROXIES decides whom to believe
+        server_header=False,
+        timeout_graceful_shutdown=20,
+    )
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=descriptor)])
+
+
+def main(arguments: list[str]) -> None:
+    """Become one of them."""
+    settings = Settings.from_environment()
+    logs.configure(settings.log_level)
+    _end_with_the_parent(int(arguments[1]))
+    if arguments[0] == "web":
+        with Hub.open(settings) as hub:
+            web(hub, int(arguments[2]))
+    else:
+        from cloister.hub.work.worker import run_worker
+
+        run_worker(settings)
+
+
+def _end_with_the_parent(alive: int) -> None:
+    def watch() -> None:
+        os.read(alive, 1)  # returns when nobody holds the other end any more
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True, name="parent").start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+elif __name__ == "__mp_main__":  # a worker's own child, which begins by loading this file: it logs like all others
+    logs.configure(Settings.from_environment().log_level)

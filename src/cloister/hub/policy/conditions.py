@@ -1,0 +1,187 @@
+"""Who belongs to a role: conditions on a person and on the moment, each of which says why it holds or does not.
+
+Every condition that is written must hold; within one list, one entry is enough.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from cloister.hub.models import Person
+
+__all__ = ["Environment", "Grant", "Hours", "Network", "Reason", "Subject", "Who", "belongs"]
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A granted request for access: to a role, for a purpose (and those below it); without one, for any."""
+
+    role: str
+    purpose: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who asks: the attributes a policy may speak of."""
+
+    person: str
+    organisation: str = ""
+    country: str = ""
+    roles: tuple[str, ...] = ()
+    granted: tuple[Grant, ...] = ()
+
+    @classmethod
+    def of(cls, person: Person, granted_roles: Iterable[str | Grant] = ()) -> "Subject":
+        """A person of the hub, with the roles of this dataset's policy that requests have given them."""
+        place = person.organisation
+        granted = tuple(Grant(one) if isinstance(one, str) else one for one in granted_roles)
+        return cls(
+            person.email.lower(),
+            place.name if place else "",
+            place.country.upper() if place else "",
+            tuple(person.roles),
+            granted,
+        )
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What row rules may name with a colon; a fact that is not known is left out."""
+        known = {"person": self.person, "organisation": self.organisation, "country": self.country}
+        return {name: value for name, value in known.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """When and where.
+
+    Attributes:
+        time: in seconds since 1970, as the hub keeps all times.
+        country: where the work would run: the hub's own, as two letters; empty if it does not say.
+        network: the address from which the request comes; empty if it is not known.
+    """
+
+    time: float
+    country: str = ""
+    network: str = ""
+
+    @property
+    def moment(self) -> datetime:
+        """The time, in UTC."""
+        return datetime.fromtimestamp(self.time, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """From one time of day up to another, UTC; past midnight if the second is not later."""
+
+    start: time
+    end: time
+
+    def holds(self, moment: time) -> bool:
+        """Whether a time of day lies within."""
+        if self.start < self.end:
+            return self.start <= moment < self.end
+        return moment >= self.start or moment < self.end
+
+    def __str__(self) -> str:
+        return f"{self.start:%H:%M}-{self.end:%H:%M}"
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Conditions. `anyone` stands for none at all: every person with an account.
+
+    Attributes:
+        people: e-mail addresses, in lower case.
+        organisations: names.
+        roles: the hub's roles, such as data user.
+        countries: of the person's organisation, as two letters.
+        networks: from which the request comes.
+        start: the first day.
+        until: the last day.
+        hours: of the day, UTC.
+    """
+
+    anyone: bool = False
+    people: tuple[str, ...] = ()
+    organisations: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    countries: tuple[str, ...] = ()
+    networks: tuple[Network, ...] = ()
+    start: date | None = None
+    until: date | None = None
+    hours: Hours | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One condition, whether it holds, and a sentence for the person who asks. It never names anybody else."""
+
+    holds: bool
+    sentence: str
+
+
+def belongs(who: Who, subject: Subject, environment: Environment) -> Iterator[Reason]:
+    """Every condition that is written, tried."""
+    if who.people:
+        yield _reason(subject.person.lower() in who.people, "you are among its people", "you are not among its people")
+    if who.organisations:
+        known = {name.casefold() for name in who.organisations}
+        mine = subject.organisation or "no organisation"
+        yield _reason(
+            bool(subject.organisation) and subject.organisation.casefold() in known,
+            f"{mine} is among its organisations",
+            f"{mine} is not among its organisations",
+        )
+    if who.roles:
+        held = [role for role in subject.roles if role in who.roles]
+        yield _reason(
+            bool(held),
+            f"you are a {held[0]}" if held else "",
+            f"it is for a {' or '.join(who.roles)}, which you are not",
+        )
+    if who.countries:
+        place = subject.country or "an unknown country"
+        yield _reason(
+            subject.country in who.countries,
+            f"your organisation is in {place}",
+            f"your organisation is in {place}, it is for {', '.join(who.countries)}",
+        )
+    if who.networks:
+        yield _reason(
+            _within(environment.network, who.networks),
+            "your address is in its networks",
+            "your address is not in its networks",
+        )
+    yield from _times(who, environment.moment)
+
+
+def _times(who: Who, moment: datetime) -> Iterator[Reason]:
+    today = moment.date()
+    if who.start is not None:
+        yield _reason(today >= who.start, f"it began on {who.start}", f"it begins on {who.start}")
+    if who.until is not None:
+        yield _reason(today <= who.until, f"it lasts until {who.until}", f"it ended on {who.until}")
+    if who.hours is not None:
+        yield _reason(
+            who.hours.holds(moment.time()),
+            f"it is between {who.hours} UTC",
+            f"it is {moment:%H:%M} UTC, and allowed are {who.hours}",
+        )
+
+
+def _reason(holds: bool, yes: str, no: str) -> Reason:
+    return Reason(holds, yes if holds else no)
+
+
+def _within(address: str, networks: tuple[Network, ...]) -> bool:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped  # how a socket that speaks both calls an IPv4 address
+    return any(found in network for network in networks)

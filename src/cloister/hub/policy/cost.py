@@ -1,0 +1,126 @@
+"""What a policy says about cost, compared exactly.
+
+An account adds either pure epsilons or rhos (privacy/ledger/rules.py). Every limit of a policy is turned into the same
+kind of cap that an account with that budget would have; a limit of the other kind is refused when the policy is read,
+since an epsilon and a rho have no exact order.
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+
+from cloister.hub.policy.policy import Budget, Policy
+from cloister.privacy.errors import BadInput, BadLoss, OverBudget
+from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.loss import Loss, epsilon, rho
+
+__all__ = ["cap", "described", "exact", "incomparable", "limits", "needs", "parse", "price", "refuse_above"]
+
+
+def cap(limit: Loss) -> Loss:
+    """A limit in the measure in which spends add up: an epsilon as it is, an (epsilon, delta) as rho, rounded down."""
+    return limit if limit.amount == 0 else _rules("limit", limit).cap
+
+
+def price(policy: Policy, loss: Loss) -> Loss:
+    """What a loss costs in the dataset's measure, never less than it is.
+
+    Raises:
+        WrongMeasure: the account cannot express it.
+    """
+    return _rules(policy.dataset, policy.budget.lifetime).price(loss)
+
+
+def needs(policy: Policy, loss: Loss) -> int:
+    """How many different people must agree before this may be spent.
+
+    Privacy: a limit without a delta is passed by every loss that has one.
+    """
+    cost = price(policy, loss)
+    passed = [one.needs for one in policy.budget.approvals if not one.above.amount or not cost <= cap(one.above)]
+    return max(passed, default=0)
+
+
+def refuse_above(policy: Policy, loss: Loss) -> None:
+    """Refuse a loss that is more than one request may cost.
+
+    Raises:
+        OverBudget: with what was asked and what is allowed.
+    """
+    limit, cost = policy.budget.per_request, price(policy, loss)
+    if limit is not None and not cost <= cap(limit):
+        raise OverBudget(
+            f"one request may cost {cap(limit)} here, this one needs {cost}. Lower the spend or ask the owner."
+        )
+
+
+def limits(budget: Budget) -> list[tuple[str, Loss]]:
+    """Every limit besides the lifetime's, with the word under `budget` that states it."""
+    found = [("per_user", budget.per_user), ("per_request", budget.per_request)]
+    found.append(("period", budget.period.loss if budget.period else None))
+    found += [(f"approvals[{i}]", one.above) for i, one in enumerate(budget.approvals, 1)]
+    return [(place, loss) for place, loss in found if loss is not None]
+
+
+def incomparable(lifetime: Loss, limit: Loss) -> str:
+    """Why a limit cannot be compared with spends on this lifetime's account; empty if it can."""
+    try:
+        account, other = cap(lifetime).measure, cap(limit).measure
+    except BadInput as error:
+        return str(error).partition(": ")[2].rstrip(".")
+    if limit.amount == 0 or account == other:
+        return ""
+    if account == "epsilon":
+        return "the lifetime is a pure epsilon, so limits are too. Write {epsilon: …} without delta"
+    same = limit.as_rho()
+    return (
+        "the lifetime adds up in rho, and a pure epsilon has no exact place there. "
+        f"Write {{rho: {float(same.amount):g}}} for one release of that epsilon, or add a delta"
+    )
+
+
+def parse(text: str) -> Loss:
+    """A loss as it prints: `rho 0.05`, `epsilon 1, delta 1e-6`.
+
+    >>> print(parse("epsilon 1, delta 1e-6"))
+    epsilon 1, delta 1e-06
+    """
+    words = text.replace(",", " ").replace("=", " ").replace(":", " ").split()
+    stated = dict(zip(words[::2], words[1::2], strict=False))
+    measure = words[0] if words else ""
+    if len(words) not in (2, 4) or measure not in ("epsilon", "rho") or set(stated) - {measure, "delta"}:
+        raise BadLoss(f"write a loss like rho 0.05 or epsilon 1, delta 1e-6; got {text!r:.60}.")
+    make = epsilon if measure == "epsilon" else rho
+    return make(stated[measure], delta=stated.get("delta"))
+
+
+@lru_cache(maxsize=1024)  # turning (epsilon, delta) into rho takes a while, and every decision asks
+def _rules(name: str, budget: Loss) -> Rules:
+    return Rules.of(name, budget)
+
+
+def described(loss: Loss) -> str:
+    """A loss as `parse` reads it, exactly."""
+    return f"{loss.measure} {exact(loss.amount)}" + (f", delta {exact(loss.delta)}" if loss.delta else "")
+
+
+def exact(amount: Fraction) -> str:
+    """A number as short exact text: a decimal if it has one, else a fraction.
+
+    >>> exact(Fraction(1, 10**7)), exact(Fraction(1, 20)), exact(Fraction(1, 3))
+    ('1e-7', '0.05', '1/3')
+    """
+    digits, places = amount.denominator, 0
+    while digits % 10 == 0:
+        digits, places = digits // 10, places + 1
+    for prime in (2, 5):
+        while digits % prime == 0:
+            digits, places = digits // prime, places + 1
+    if digits != 1 or places > 400:
+        return str(amount)
+    while places and (amount * 10 ** (places - 1)).denominator == 1:
+        places -= 1
+    whole = str(int(amount * 10**places))
+    if places > 4 and len(whole) < places - 2:
+        return f"{whole}e-{places}"
+    whole = whole.rjust(places + 1, "0")
+    return f"{whole[:-places]}.{whole[-places:]}" if places else whole

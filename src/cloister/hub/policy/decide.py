@@ -1,0 +1,237 @@
+"""May this person do this, for this purpose, here and now? A pure function that explains itself.
+
+Nothing is allowed unless a role allows it. First the whole policy is asked (purpose, residency, joins, the largest
+request); then the roles, in the order in which they are written. The first role that fits decides, and what it shows of
+the tables is what is seen; all others are tried too, so that the verdict can say why they do not fit.
+
+A sentence in a verdict is for the person who asks: it speaks of them and of the request, never of other people.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cloister.hub.policy import cost
+from cloister.hub.policy.conditions import Environment, Grant, Reason, Subject, belongs
+from cloister.hub.policy.policy import SEE_SCHEMA, Policy, Role, allowed_join
+from cloister.hub.policy.purposes import PURPOSES, covered_by, nearest
+from cloister.hub.policy.views import TableView
+from cloister.privacy.errors import BadInput, Denied, Refused
+from cloister.privacy.loss import Loss
+
+__all__ = ["Environment", "Grant", "Subject", "Tried", "Verdict", "decide"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A rule that was tried: `the policy` itself or a role, whether it fits, and why."""
+
+    rule: str
+    fits: bool
+    reasons: tuple[Reason, ...]
+
+    def __str__(self) -> str:
+        told = [one.sentence for one in self.reasons if self.fits or not one.holds]
+        return f"{self.rule} {'fits' if self.fits else 'does not fit'}: {'; '.join(told)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision.
+
+    Attributes:
+        allowed: yes or no.
+        rule: what decided: a role's name; `purposes`, `residency`, `joins` or `per_request` of the policy; or
+            `default`, since nothing is allowed that no role allows.
+        policy_number: the version of the policy.
+        reasons: every rule that was tried, as sentences.
+        view: what is seen of which table. A table that is not in it does not exist for the person; None: every table
+            as it is. Nothing if it was denied.
+        needs: how many people must agree first, if the loss is known.
+        tried: the same as `reasons`, taken apart.
+        operation, purpose: what was asked.
+    """
+
+    allowed: bool
+    rule: str
+    policy_number: int
+    reasons: tuple[str, ...]
+    view: Mapping[str, TableView] | None
+    needs: int
+    tried: tuple[Tried, ...]
+    operation: str
+    purpose: str
+
+    @property
+    def sentence(self) -> str:
+        """The decision in one line."""
+        asked = f"{self.operation} for {self.purpose}" if self.purpose else self.operation
+        if self.allowed:
+            return f"{asked} is allowed by role {self.rule} of policy {self.policy_number}"
+        if self.rule == "default":
+            return f"{asked} is denied: no role of policy {self.policy_number} allows it"
+        return f"{asked} is denied by {self.rule} of policy {self.policy_number}"
+
+    def require(self) -> None:
+        """Go on only if it was allowed.
+
+        Raises:
+            Denied: with the rule and the first reasons.
+        """
+        if not self.allowed:
+            raise Denied(f"{self.sentence}. {'. '.join(self.reasons[:3])}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """For the audit log."""
+        return {
+            "allowed": self.allowed,
+            "operation": self.operation,
+            "purpose": self.purpose,
+            "rule": self.rule,
+            "policy": self.policy_number,
+            "reasons": list(self.reasons),
+        }
+
+
+def decide(
+    policy: Policy,
+    number: int,
+    subject: Subject,
+    operation: str,
+    purpose: str,
+    environment: Environment,
+    tables: Collection[str] = (),
+    loss: Loss | None = None,
+) -> Verdict:
+    """Decide. No database, no clock: the same question has the same answer.
+
+    Args:
+        policy: the dataset's.
+        number: its version.
+        subject: who asks.
+        operation: a plain word, such as query.
+        purpose: what for; only `see schema`, which reads no row, needs none.
+        environment: when and where.
+        tables: which tables the request uses, if that is known.
+        loss: what it would cost, if that is known.
+    """
+    whole = [*_whole(policy, operation, purpose, environment, tables, loss)]
+    refusal = next((rule for rule, reason in whole if not reason.holds), None)
+    tried = [_try(role, policy, subject, operation, purpose, environment, tables) for role in policy.roles]
+    fitting = next((role for role, one in zip(policy.roles, tried, strict=True) if one.fits), None)
+    allowed = refusal is None and fitting is not None
+    general = [Tried("the policy", refusal is None, tuple(reason for _, reason in whole))] if whole else []
+    every = (*general, *tried)
+    view: Mapping[str, TableView] | None = {}
+    if allowed and fitting is not None:
+        view = _bound(fitting, subject)
+    return Verdict(
+        allowed,
+        refusal or (fitting.name if fitting is not None else "default"),
+        number,
+        tuple(str(one) for one in every),
+        view,
+        cost.needs(policy, loss) if allowed and loss is not None else 0,
+        every,
+        operation,
+        purpose,
+    )
+
+
+def _whole(
+    policy: Policy,
+    operation: str,
+    purpose: str,
+    environment: Environment,
+    tables: Collection[str],
+    loss: Loss | None,
+) -> Iterator[tuple[str, Reason]]:
+    """What holds for everybody: the part of the policy, and the reason."""
+    if purpose or operation != SEE_SCHEMA:
+        yield "purposes", _purpose(purpose, policy.purposes)
+    if policy.residency:
+        place = environment.country or "a country it does not state"
+        allowed = ", ".join(policy.residency)
+        yield (
+            "residency",
+            Reason(
+                environment.country in policy.residency, f"this hub stands in {place}, the data may be in {allowed}"
+            ),
+        )
+    if len({name.lower() for name in tables}) > 1:
+        together = allowed_join(policy, tuple(tables))
+        listed = ", ".join(sorted(tables))
+        yield "joins", Reason(together, f"{listed} may {'' if together else 'not '}be used together")
+    if loss is not None and policy.budget.per_request is not None:
+        yield "per_request", _affordable(policy, loss)
+
+
+def _purpose(purpose: str, allowed: tuple[str, ...]) -> Reason:
+    if not purpose:
+        return Reason(False, f"no purpose is stated; state one of {', '.join(allowed)}")
+    if purpose not in PURPOSES:
+        return Reason(False, f"{purpose:.60} is not a purpose. {nearest(purpose)}")
+    wide = covered_by(purpose, allowed)
+    if wide is None:
+        return Reason(False, f"{purpose} is not among the purposes {', '.join(allowed)}")
+    return Reason(True, f"{purpose} is allowed" if wide == purpose else f"{purpose} is part of {wide}")
+
+
+def _affordable(policy: Policy, loss: Loss) -> Reason:
+    try:
+        cost.refuse_above(policy, loss)
+    except (BadInput, Refused) as error:
+        return Reason(False, str(error).partition(": ")[2].rstrip("."))
+    return Reason(True, f"{loss} is within what one request may cost")
+
+
+def _try(
+    role: Role,
+    policy: Policy,
+    subject: Subject,
+    operation: str,
+    purpose: str,
+    environment: Environment,
+    tables: Collection[str],
+) -> Tried:
+    reasons = [*_membership(role, subject, purpose), *belongs(role.who, subject, environment)]
+    may = operation in role.may
+    reasons.append(Reason(may, f"it may {operation}" if may else f"it may not {operation:.80}"))
+    if role.purposes and (purpose or operation != SEE_SCHEMA):
+        reasons.append(_purpose(purpose, role.purposes))
+    reasons += _tables(role, subject, tables)
+    return Tried(f"role {role.name}", all(one.holds for one in reasons), tuple(reasons))
+
+
+def _membership(role: Role, subject: Subject, purpose: str) -> Iterator[Reason]:
+    if role.by_request:
+        grants = [grant for grant in subject.granted if grant.role == role.name]
+        fitting = [one for one in grants if not one.purpose or not purpose or covered_by(purpose, (one.purpose,))]
+        if fitting:
+            yield Reason(True, "your request for it was granted")
+        elif grants:
+            yield Reason(False, f"your request for it was granted for {grants[0].purpose}, not for {purpose:.60}")
+        else:
+            yield Reason(False, "it is given on request, and you have no granted request")
+    elif role.who.anyone:
+        yield Reason(True, "it is for everybody")
+
+
+def _tables(role: Role, subject: Subject, tables: Collection[str]) -> Iterator[Reason]:
+    if role.tables is None:
+        return
+    known = {name.lower() for name in role.tables}
+    hidden = sorted(name for name in tables if name.lower() not in known)
+    if hidden:
+        yield Reason(False, f"it does not see {', '.join(hidden)[:200]}")
+    elif tables:
+        yield Reason(True, f"it sees {', '.join(sorted(tables))[:200]}")
+    missing = {fact for view in role.tables.values() for fact in view.facts()} - set(subject.facts)
+    if missing:
+        yield Reason(False, f"its rows depend on your {' and '.join(sorted(missing))}, which is not known")
+
+
+def _bound(role: Role, subject: Subject) -> Mapping[str, TableView] | None:
+    if role.tables is None:
+        return None
+    return {name: view.bound(subject.facts) for name, view in role.tables.items()}

@@ -1,0 +1,153 @@
+"""Signatures on policies, and the label that sticks to whatever is derived from the data.
+
+A policy is signed together with its dataset's name and its number, so that no other text, and no older one, can stand
+in its place. A label is signed together with the result it belongs to: it says under which policy the result was made,
+for which purposes it may be used, where it may be kept and until when. Whoever imports results checks the label first;
+what has none, or one that was changed, is refused.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.purposes import covered_by
+from cloister.privacy.canonical import canonical, fingerprint
+from cloister.privacy.errors import BadInput, BadPolicy, UploadRefused
+from cloister.privacy.signing import PublicKey, SigningKey
+
+__all__ = ["Label", "import_check", "label", "sign", "verify"]
+
+FORM = "cloister-label/1"
+# Signatures of different kinds of text must never be exchangeable.
+_POLICY = b"cloister policy\n"
+_LABEL = b"cloister label\n"
+_FIELDS = {"form", "dataset", "policy", "hash", "purposes", "residency", "made", "keep_until", "result"}
+
+
+def sign(key: SigningKey, dataset: str, number: int, text: str) -> str:
+    """The signature of a policy's page as version `number` of a dataset's policy."""
+    return key.sign(_POLICY + _signed(dataset, number, text))
+
+
+def verify(key: PublicKey, dataset: str, number: int, text: str, signature: str) -> None:
+    """Go on only if the page is what was signed as this version of this dataset's policy.
+
+    Raises:
+        BadPolicy: it is not.
+    """
+    if not key.verify(_POLICY + _signed(dataset, number, text), signature):
+        raise BadPolicy(
+            f"policy {number} of {dataset} is not what was published: its signature does not fit. "
+            "Nothing is allowed until its owner publishes it again."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What travels with a result. Made by `label`, read by `Label.parse`."""
+
+    body: dict[str, Any]
+    signature: str
+
+    @classmethod
+    def parse(cls, text: str | bytes | None) -> "Label":
+        """Read a label; it must be in the form it was made in, to the byte.
+
+        Raises:
+            UploadRefused: there is none, or a part of it was cut off.
+        """
+        if not text:
+            raise UploadRefused("this result carries no policy label, so nobody knows what it may be used for.")
+        try:
+            raw = text.encode() if isinstance(text, str) else text
+            record = json.loads(raw)
+            found = cls(record["label"], record["signature"])
+            whole = found.text().encode() == raw.rstrip(b"\n") and set(found.body) == _FIELDS
+        except (ValueError, TypeError, KeyError, RecursionError, BadInput):
+            whole = False
+        if not whole or not isinstance(found.signature, str):
+            raise UploadRefused("the policy label is not whole. Ask for the result with the label as it was made.")
+        return found
+
+    def text(self) -> str:
+        """One line of canonical JSON."""
+        return canonical({"label": self.body, "signature": self.signature}).decode()
+
+
+def label(key: SigningKey, policy: Policy, number: int, text: str, result: bytes, made: float) -> Label:
+    """The label of a result that was made under a policy.
+
+    Args:
+        key: the hub's.
+        policy: under which it was made.
+        number: its version.
+        text: its page.
+        result: the bytes that are handed out.
+        made: when, in seconds since 1970.
+    """
+    day = datetime.fromtimestamp(made, UTC).date()
+    body = {
+        "form": FORM,
+        "dataset": policy.dataset,
+        "policy": number,
+        "hash": fingerprint(text),
+        "purposes": list(policy.purposes),
+        "residency": list(policy.residency),
+        "made": day.isoformat(),
+        "keep_until": "" if policy.retention_days is None else _later(day, policy.retention_days),
+        "result": _hash(result),
+    }
+    return Label(body, key.sign(_LABEL + canonical(body)))
+
+
+def import_check(
+    text: str | bytes | None, result: bytes, key: PublicKey, *, country: str, purpose: str, time: float
+) -> Label:
+    """Go on only if a result from elsewhere may be used here, for this purpose, today.
+
+    Args:
+        text: the label that came with it.
+        result: its bytes.
+        key: of the hub that made it, from a place you trust.
+        country: where it would be kept, as two letters.
+        purpose: what it would be used for.
+        time: now, in seconds since 1970.
+
+    Raises:
+        UploadRefused: there is no label, it was changed or belongs to something else, or it forbids this.
+    """
+    found = Label.parse(text)
+    body = found.body
+    if body["form"] != FORM or not key.verify(_LABEL + canonical(body), found.signature):
+        raise UploadRefused("the policy label was changed, or another hub made it. Check the key you pinned.")
+    if body["result"] != _hash(result):
+        raise UploadRefused("the policy label belongs to another result. Ask for the two together.")
+    if body["residency"] and country not in body["residency"]:
+        places = ", ".join(body["residency"])
+        raise UploadRefused(
+            f"results from {body['dataset']} may be kept in {places}, not in {country or 'no country'}."
+        )
+    if covered_by(purpose, body["purposes"]) is None:
+        raise UploadRefused(
+            f"results from {body['dataset']} may be used for {', '.join(body['purposes'])}, not for {purpose!r:.60}."
+        )
+    if body["keep_until"] and datetime.fromtimestamp(time, UTC).date() > date.fromisoformat(body["keep_until"]):
+        raise UploadRefused(f"this result was to be kept until {body['keep_until']}. Ask the question again.")
+    return found
+
+
+def _signed(dataset: str, number: int, text: str) -> bytes:
+    return canonical({"dataset": dataset, "number": number, "text": text})
+
+
+def _later(day: date, days: int) -> str:
+    try:
+        return (day + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return date.max.isoformat()
+
+
+def _hash(result: bytes) -> str:
+    return fingerprint(result.decode("latin-1"))

@@ -1,0 +1,93 @@
+"""What data may be used for: a small vocabulary in the manner of the Data Privacy Vocabulary (DPV), as a tree.
+
+Whoever may use data for a purpose may use it for every purpose below it: `research` covers `epidemiology`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+__all__ = ["PURPOSES", "Purpose", "ancestors", "covered_by", "covers", "nearest", "offered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """A word for what data is used for.
+
+    Attributes:
+        name: as policies and requests write it.
+        title: for people.
+        parent: the wider purpose that covers it; None at the top.
+    """
+
+    name: str
+    title: str
+    parent: str | None = None
+
+
+PURPOSES: Mapping[str, Purpose] = {
+    one.name: one
+    for one in (
+        Purpose("research", "Research and development"),
+        Purpose("academic-research", "Research at universities and public institutes", "research"),
+        Purpose("commercial-research", "Research for a product or a company", "research"),
+        Purpose("health-research", "Research on health and disease", "research"),
+        Purpose("epidemiology", "How diseases spread and whom they meet", "health-research"),
+        Purpose("clinical-research", "Trials, treatments and their outcomes", "health-research"),
+        Purpose("health-services-research", "How care is organised, used and paid for", "health-research"),
+        Purpose("social-research", "Research on people and society", "research"),
+        Purpose("method-development", "Developing statistical and learning methods", "research"),
+        Purpose("public-benefit", "For the benefit of everybody"),
+        Purpose("public-health", "Protecting public health", "public-benefit"),
+        Purpose("official-statistics", "Statistics by a public authority", "public-benefit"),
+        Purpose("education", "Teaching and training people", "public-benefit"),
+        Purpose("service-provision", "Providing a service to the people concerned"),
+        Purpose("quality-assurance", "Measuring and improving quality", "service-provision"),
+        Purpose("capacity-planning", "Planning staff, beds and stock", "service-provision"),
+        Purpose("service-personalisation", "Fitting a service to a person", "service-provision"),
+        Purpose("organisation-governance", "Running an organisation"),
+        Purpose("human-resources", "Managing staff", "organisation-governance"),
+        Purpose("payroll", "Paying staff", "human-resources"),
+        Purpose("finance", "Accounts and billing", "organisation-governance"),
+        Purpose("legal-compliance", "Duties by law", "organisation-governance"),
+        Purpose("audit", "Checking that rules are kept", "legal-compliance"),
+        Purpose("security", "Keeping people and systems safe"),
+        Purpose("fraud-detection", "Finding fraud", "security"),
+        Purpose("marketing", "Advertising and selling"),
+    )
+}
+
+
+def ancestors(name: str) -> Iterator[str]:
+    """The purpose itself, then every wider one; nothing for a word that is not in the vocabulary."""
+    found = PURPOSES.get(name)
+    while found is not None:
+        yield found.name
+        found = PURPOSES.get(found.parent) if found.parent is not None else None
+
+
+def covers(wide: str, name: str) -> bool:
+    """Whether a purpose is another one or stands above it.
+
+    >>> covers("research", "epidemiology"), covers("epidemiology", "research")
+    (True, False)
+    """
+    return wide in ancestors(name)
+
+
+def covered_by(name: str, allowed: Iterable[str]) -> str | None:
+    """The nearest allowed purpose that covers this one, or None."""
+    listed = set(allowed)
+    return next((one for one in ancestors(name) if one in listed), None)
+
+
+def offered(allowed: Iterable[str]) -> tuple[Purpose, ...]:
+    """Every purpose somebody may state where these are allowed, in the vocabulary's order."""
+    listed = tuple(allowed)
+    return tuple(one for one in PURPOSES.values() if covered_by(one.name, listed) is not None)
+
+
+def nearest(word: str) -> str:
+    """What to say about a word that is not in the vocabulary."""
+    close = get_close_matches(word, PURPOSES, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]}" if close else f"Purposes are {', '.join(PURPOSES)}"

@@ -1,0 +1,238 @@
+"""What a role sees of a table: some columns, some rows, some values made coarser. As SQL of our own language.
+
+    columns: [ward, age]                       only these; all unless given
+    rows: "ward = 'cardiology'"                only rows where this is true; the columns it names need not be visible
+    transforms: {age: "FLOOR(age / 10) * 10"}  what is read under a column's name
+
+become `SELECT "ward", FLOOR("age" / 10) * 10 AS "age" FROM "visits" WHERE "ward" = 'cardiology'`, which stands wherever
+a question names the table. Nothing is stored for a user: the question is rewritten. A row rule may name the person who
+asks, as `branch = :organisation`; also `:person` (the e-mail address) and `:country`.
+
+The column that names the unit is a column like others: without it nobody can count people, or look for one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from cloister.data.schema import Column, Schema, Table
+from cloister.dataset import base_rows
+from cloister.privacy.errors import QueryRefused
+from cloister.query.grammar import refuse_unread
+from cloister.query.rows import Rows, compile_relation
+from cloister.query.term import Term
+
+__all__ = [
+    "FACTS",
+    "TableView",
+    "relation",
+    "select",
+    "tables_in",
+    "visible",
+    "visible_columns",
+    "visible_schema",
+]
+
+FACTS = ("person", "organisation", "country")
+_LONGEST = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """What is seen of one table."""
+
+    columns: tuple[str, ...] | None = None
+    rows: str | None = None
+    transforms: Mapping[str, str] = field(default_factory=dict)
+
+    def facts(self) -> tuple[str, ...]:
+        """Which facts about the person it needs."""
+        texts = [*([self.rows] if self.rows is not None else []), *self.transforms.values()]
+        found = {name for text in texts for name in _named(text)}
+        return tuple(name for name in FACTS if name in found)
+
+    def bound(self, facts: Mapping[str, str]) -> "TableView":
+        """The same with the person's facts in place of their names. They enter as constants of the tree, not as text.
+
+        Raises:
+            QueryRefused: a fact is not known.
+        """
+        if not self.facts():
+            return self
+        rows = None if self.rows is None else _bound(self.rows, facts)
+        return replace(
+            self, rows=rows, transforms={name: _bound(text, facts) for name, text in self.transforms.items()}
+        )
+
+
+def expression(text: str) -> Any:
+    """A row-wise expression, alone; whatever goes beyond one is refused."""
+    if len(text) > _LONGEST or text.encode("utf-8", "replace").decode() != text:
+        raise QueryRefused(f"a rule is text of at most {_LONGEST:,} characters.")
+    try:
+        found = sqlglot.parse_one(text, read="duckdb", into=exp.Condition)
+    except Exception:  # a parser that trips over a text in its own way has not understood it either
+        raise QueryRefused("this is not an expression that we understand. Write for example ward = 'surgery'") from None
+    for node in found.find_all(exp.Placeholder):
+        if node.name not in FACTS:
+            raise QueryRefused(f"a rule may name {', '.join(f':{name}' for name in FACTS)}, not :{node.name:.40}")
+    return found
+
+
+def select(view: TableView, table: Table) -> str:
+    """The view of a table of the schema, as SQL text. Its person's facts must be bound.
+
+    Raises:
+        QueryRefused: the table lacks a column, or a rule is not in the language.
+    """
+    known = {name.lower(): name for name in (*([table.unit] if table.unit else []), *table.columns)}
+    changed = {name.lower(): text for name, text in view.transforms.items()}
+    listed = tuple(known.values()) if view.columns is None else view.columns
+    for name in (*listed, *view.transforms):
+        if name.lower() not in known:
+            raise QueryRefused(f"there is no column {name:.60} in {table.name}. There are: {', '.join(known.values())}")
+    shown = [_shown(known[name.lower()], changed.get(name.lower())) for name in listed]
+    query = exp.select(*shown).from_(exp.to_table(exp.to_identifier(table.name, quoted=True).sql("duckdb")))
+    if view.rows is not None:
+        query = query.where(expression(view.rows))
+    return str(query.sql("duckdb", comments=False))
+
+
+def relation(view: TableView, table: Table, rows: Rows) -> Rows:
+    """A table's rows seen through a view: what a question about the table is answered from.
+
+    Privacy: a view keeps or drops each row by itself and changes its values by themselves, so every row stays its
+    unit's, and a unit has no more rows than before.
+    """
+    text = select(view, table)
+    try:
+        parsed: Any = sqlglot.parse_one(text, read="duckdb")
+        refuse_unread(parsed)
+    except sqlglot.errors.SqlglotError:
+        raise QueryRefused("this rule is not SQL that we understand") from None
+    except RecursionError:
+        raise QueryRefused("this rule is nested too deeply. Use IN lists and fewer steps") from None
+    return compile_relation(parsed, lambda name: rows if name.lower() == table.name.lower() else None)
+
+
+def visible(schema: Schema, views: Mapping[str, TableView] | None) -> dict[str, TableView]:
+    """Every table a person sees, under the schema's spelling, with its view."""
+    if views is None:
+        return {name: TableView() for name in schema.tables}
+    known = {name.lower(): view for name, view in views.items()}
+    return {name: known[name.lower()] for name in schema.tables if name.lower() in known}
+
+
+def visible_columns(view: TableView, table: Table) -> tuple[str, ...]:
+    """The columns a question may name, in the view's order; the one that names the unit only if the view shows it."""
+    return tuple(relation(view, table, _public_facts(table)).columns)
+
+
+def visible_schema(schema: Schema, views: Mapping[str, TableView] | None) -> Schema:
+    """The schema as a person sees it: their tables, their columns, and what is public of a transformed column.
+
+    Every private table keeps its unit, also where the view does not show that column: see `visible_columns`.
+    """
+    if views is None:
+        return schema
+    tables = {name: _visible_table(schema.tables[name], view) for name, view in visible(schema, views).items()}
+    keys = tuple(
+        key
+        for key in schema.foreign_keys
+        if all(
+            table in tables and (column in tables[table].columns or column == tables[table].unit)
+            for table, column in ((key.table, key.column), (key.other_table, key.other_column))
+        )
+    )
+    return replace(schema, tables=tables, foreign_keys=keys)
+
+
+def problems(views: Mapping[str, TableView], schema: Schema) -> Iterator[tuple[str, str]]:
+    """What is wrong with a role's views under this schema: the table's name, and a sentence with the way out."""
+    names = {name.lower(): table for name, table in schema.tables.items()}
+    for name, view in views.items():
+        table = names.get(name.lower())
+        if table is None:
+            yield name, f"there is no table {name:.60} in the schema. There are: {', '.join(schema.tables)}"
+            continue
+        try:
+            relation(view.bound(dict.fromkeys(FACTS, "x")), table, _public_facts(table))
+        except QueryRefused as error:
+            yield name, str(error).partition(": ")[2].rstrip(".")
+
+
+def tables_in(sql: str, schema: Schema) -> frozenset[str]:
+    """Every table of the schema that a question names, also where a WITH hides it: rather one too many.
+
+    Raises:
+        QueryRefused: it cannot be read.
+    """
+    try:
+        named = {
+            node.name.lower() for one in sqlglot.parse(sql, read="duckdb") if one for node in one.find_all(exp.Table)
+        }
+    except Exception:
+        raise QueryRefused("this is not SQL that we understand. Start from SELECT COUNT(*) FROM a_table.") from None
+    return frozenset(name for name in schema.tables if name.lower() in named)
+
+
+@lru_cache(maxsize=1024)  # every decision asks, and rules rarely change
+def _named(text: str) -> frozenset[str]:
+    return frozenset(node.name for node in expression(text).find_all(exp.Placeholder))
+
+
+def _bound(text: str, facts: Mapping[str, str]) -> str:
+    if not _named(text):
+        return text
+    tree = expression(text)
+
+    def fill(node: Any) -> Any:
+        if not isinstance(node, exp.Placeholder):
+            return node
+        if not facts.get(node.name):
+            raise QueryRefused(f"a rule needs your {node.name}, which is not known. Ask the operator to add it.")
+        return exp.Literal.string(facts[node.name])
+
+    return str(tree.transform(fill).sql("duckdb", comments=False))
+
+
+def _shown(name: str, transform: str | None) -> Any:
+    if transform is None:
+        return exp.column(name, quoted=True)
+    return exp.alias_(expression(transform), name, quoted=True)
+
+
+def _public_facts(table: Table) -> Rows:
+    """A table's relation for checks: what is public of it, and no engine behind it."""
+    return base_rows(table, exp.select("*").from_("nothing"))
+
+
+def _visible_table(table: Table, view: TableView) -> Table:
+    """A table as it is seen. It keeps its unit: a private table without one would be taken to protect rows."""
+    rows = relation(view, table, _public_facts(table))
+    changed = {name.lower() for name in view.transforms}
+    columns = {
+        name: table.columns[name] if name.lower() not in changed else _described(name, term)
+        for name, term in rows.columns.items()
+        if name != table.unit
+    }
+    return replace(table, columns=columns)
+
+
+def _described(name: str, term: Term) -> Column:
+    """A transformed column as a schema would describe it."""
+    if term.type == "text":
+        return Column(name, "text", categories=_texts(term.values), nullable=term.nullable)
+    if term.low is None or term.high is None or term.low >= term.high or term.type not in ("integer", "real"):
+        return Column(name, term.type, nullable=term.nullable)  # type: ignore[arg-type]
+    if term.type == "integer":
+        return Column(name, "integer", (int(term.low), int(term.high)), nullable=term.nullable)
+    return Column(name, "real", (float(term.low), float(term.high)), nullable=term.nullable)
+
+
+def _texts(values: Iterable[Any] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(str(value) for value in values if value != "") or None

@@ -1,0 +1,94 @@
+"""Roles, conditions and views as sentences for people. What a reader may not know is counted, not named."""
+
+from sqlglot import exp
+
+from cloister.hub.policy.conditions import Who
+from cloister.hub.policy.policy import Policy, Role
+from cloister.hub.policy.purposes import PURPOSES
+from cloister.hub.policy.views import TableView, expression
+
+__all__ = ["purpose_title", "role_in_words", "view_in_words", "who_in_words"]
+
+
+def purpose_title(name: str) -> str:
+    """A purpose for people."""
+    return PURPOSES[name].title if name in PURPOSES else name
+
+
+def who_in_words(who: Who, reader: str | None = None) -> str:
+    """Who belongs to a role.
+
+    Args:
+        reader: whoever reads it, by e-mail address: other people are counted, not named. None for the owner.
+    """
+    if who.anyone:
+        return "everybody with an account"
+    parts = [_people(who.people, reader)] if who.people else []
+    if who.organisations:
+        parts.append(f"of {_or(who.organisations)}")
+    if who.roles:
+        parts.append(f"as {_or(who.roles)}")
+    if who.countries:
+        parts.append(f"from an organisation in {_or(who.countries)}")
+    if who.networks:
+        parts.append(f"in the network {_or(tuple(map(str, who.networks)))}")
+    if who.start is not None:
+        parts.append(f"from {who.start}")
+    if who.until is not None:
+        parts.append(f"until {who.until}")
+    if who.hours is not None:
+        parts.append(f"between {who.hours} UTC")
+    return ", ".join(parts)
+
+
+def role_in_words(policy: Policy, role: Role, reader: str | None = None) -> dict[str, str]:
+    """A role, part by part.
+
+    Args:
+        reader: whoever reads it: they learn neither other people's names nor which columns a role sees that is not
+            theirs; what they see themselves stands on the page behind 'why?'. None for the owner.
+    """
+    who = who_in_words(role.who, reader)
+    sees = "every table"
+    if role.tables is not None:
+        parts = [f"{name}: {view_in_words(view, owner=True)}" for name, view in role.tables.items()]
+        sees = "; ".join(parts) if reader is None else "a part of the tables"
+    return {
+        "who": f"whoever asked and was granted it: {who}" if role.by_request else who,
+        "may": ", ".join(role.may),
+        "purposes": ", ".join(role.purposes or policy.purposes),
+        "sees": sees,
+    }
+
+
+def view_in_words(view: TableView, owner: bool = False) -> str:
+    """What is seen of a table. To anybody but the owner a rule is not told that names columns which are not seen."""
+    parts = ["every column" if view.columns is None else f"the columns {', '.join(view.columns)}"]
+    parts += [
+        f"{name} as {text}" if owner or _told(view, text, name) else f"{name} made coarser"
+        for name, text in view.transforms.items()
+    ]
+    if view.rows is not None:
+        told = owner or _told(view, view.rows)
+        parts.append(f"only rows where {view.rows}" if told else "only some rows, by columns you do not see")
+    return ", ".join(parts)
+
+
+def _told(view: TableView, text: str, *also: str) -> bool:
+    if view.columns is None:
+        return True
+    seen = {name.lower() for name in (*view.columns, *also)}
+    return all(node.name.lower() in seen for node in expression(text).find_all(exp.Column))
+
+
+def _people(people: tuple[str, ...], reader: str | None) -> str:
+    if reader is None:
+        return _or(people)
+    count = "one person" if len(people) == 1 else f"{len(people)} people"
+    if reader.lower() not in people:
+        return count
+    return "you" if len(people) == 1 else f"{count}, you among them"
+
+
+def _or(words: tuple[str, ...]) -> str:
+    return " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,150 @@
+"""E-mail for notices: as files into a folder, or through an SMTP server with TLS. A worker calls `deliver`.
+
+A notice is marked as mailed before it is sent, so that two workers never send it twice, and unmarked if the sending
+failed, so that it is tried again. A process that dies in between loses the e-mail, not the notice: it is on the page.
+"""
+
+import os
+import smtplib
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import sqlalchemy as sa
+
+from cloister.hub.database import now
+from cloister.hub.models import Notice, Person
+from cloister.privacy.errors import BadName, StoreFailed
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+    from cloister.hub.settings import Settings
+
+__all__ = ["deliver"]
+
+_DAYS = 7  # nobody wants e-mail about last year when a mail server is set up today
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_TIMEOUT_S = 20
+_Send = Callable[[int, EmailMessage], None]
+
+
+def deliver(hub: "Hub", most: int = 100) -> int:
+    """Send the e-mails that wait; how many were sent. Nothing happens if neither a folder nor a server is set.
+
+    Raises:
+        StoreFailed: the folder or the server cannot be used now; what was not sent is tried again the next time.
+    """
+    if not hub.settings.mail_folder and not hub.settings.smtp_url:
+        return 0
+    waiting = _waiting(hub, most)
+    if not waiting:
+        return 0
+    sent = 0
+    with _sender(hub.settings) as send:
+        for number in waiting:
+            sent += _send_one(hub, number, send)
+    return sent
+
+
+def _waiting(hub: "Hub", most: int) -> list[int]:
+    fresh = sa.select(Notice.id).where(~Notice.mailed, Notice.created > now() - _DAYS * 86400)
+    with hub.database.reading() as session:
+        return list(session.scalars(fresh.order_by(Notice.id).limit(most)))
+
+
+def _send_one(hub: "Hub", number: int, send: _Send) -> bool:
+    with hub.database.writing() as session:
+        claim = sa.update(Notice).where(Notice.id == number, ~Notice.mailed).values(mailed=True).returning(Notice.id)
+        if session.execute(claim).first() is None:
+            return False  # another worker has it
+        notice = session.get_one(Notice, number)
+        person = session.get(Person, notice.person_id)
+        message = _message(hub.settings, person, notice) if person is not None and person.active else None
+    if message is None:
+        return False
+    try:
+        send(number, message)
+    except smtplib.SMTPRecipientsRefused:
+        return False  # that address takes no mail: trying again would not help
+    except (OSError, smtplib.SMTPException) as error:
+        with hub.database.writing() as session:
+            session.execute(sa.update(Notice).where(Notice.id == number).values(mailed=False))
+        raise StoreFailed(f"e-mails cannot be sent now ({type(error).__name__}). They are tried again.") from None
+    return True
+
+
+def _message(settings: "Settings", person: Person, notice: Notice) -> EmailMessage | None:
+    message = EmailMessage()
+    try:
+        message["To"] = person.email
+    except ValueError:
+        return None  # not an address that mail could go to
+    message["From"] = settings.mail_from
+    message["Subject"] = f"{settings.name}: {notice.text if len(notice.text) <= 90 else notice.text[:89] + '…'}"
+    message["Date"] = formatdate(notice.created)
+    message["Message-ID"] = make_msgid(str(notice.id), settings.mail_from.rpartition("@")[2] or "localhost")
+    message["Auto-Submitted"] = "auto-generated"
+    link = f"\n\n{settings.address.rstrip('/')}{notice.link}" if notice.link else ""
+    message.set_content(f"{notice.text}{link}\n\n-- \n{settings.name}\n")
+    return message
+
+
+@contextmanager
+def _sender(settings: "Settings") -> Iterator[_Send]:
+    if settings.mail_folder:
+        folder = Path(settings.mail_folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreFailed(f"e-mails cannot be written to {folder} ({error.strerror}).") from None
+        yield lambda number, message: _write(folder / f"notice-{number:08d}.eml", message)
+        return
+    try:
+        server = _connect(settings.smtp_url)
+    except (OSError, smtplib.SMTPException) as error:
+        raise StoreFailed(f"the mail server cannot be reached ({type(error).__name__}). It is tried again.") from None
+    with server:
+        yield lambda _, message: _discard(server.send_message(message))
+
+
+def _discard(_: object) -> None:
+    return None
+
+
+def _write(path: Path, message: EmailMessage) -> None:
+    # Under another name first: whoever picks the files up never finds half of one.
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        file.write(message.as_bytes())
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def _connect(address: str) -> smtplib.SMTP:
+    """A signed-in connection. Without TLS only to this machine itself."""
+    url = urlsplit(address)
+    host = url.hostname or ""
+    if url.scheme not in ("smtp", "smtps") or not host:
+        raise BadName("CLOISTER_SMTP_URL must be like smtp://user:password@host:587 or smtps://host:465.")
+    trusted = ssl.create_default_context()
+    if url.scheme == "smtps":
+        server: smtplib.SMTP = smtplib.SMTP_SSL(host, url.port or 465, timeout=_TIMEOUT_S, context=trusted)
+    else:
+        server = smtplib.SMTP(host, url.port or 587, timeout=_TIMEOUT_S)
+    try:
+        if url.scheme == "smtp":
+            server.ehlo()
+            if host not in _LOCAL or server.has_extn("starttls"):
+                server.starttls(context=trusted)  # raises if the server cannot: no mail goes out unsealed
+        if url.username:
+            server.login(unquote(url.username), unquote(url.password or ""))
+    except BaseException:
+        server.close()
+        raise
+    return server

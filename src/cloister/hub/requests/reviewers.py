@@ -1,0 +1,46 @@
+"""Who may decide about a request: the dataset's owner and the people its policy names. Never oneself."""
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.models import Dataset, Person, Request
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.published import current
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["current_policy", "may_decide", "may_see", "reviewers"]
+
+
+def current_policy(hub: "Hub", session: Session, dataset: Dataset) -> Policy:
+    """The policy that decides now.
+
+    Raises:
+        NotHere: there is none, so nothing is allowed.
+    """
+    return current(hub, session, dataset)[0]
+
+
+def reviewers(hub: "Hub", session: Session, dataset: Dataset) -> list[Person]:
+    """Everybody who may decide about this dataset's requests, the owner first.
+
+    Somebody whose account is closed, or whom the newest policy no longer names, is not among them.
+    """
+    named = {address.lower() for address in current_policy(hub, session, dataset).reviewers}
+    wanted = sa.select(Person).where(Person.active, sa.or_(Person.id == dataset.owner_id, Person.email.in_(named)))
+    return sorted(session.scalars(wanted), key=lambda one: (one.id != dataset.owner_id, one.id))
+
+
+def may_decide(hub: "Hub", session: Session, person: Person, request: Request) -> bool:
+    """Whether this person may decide about this request: a reviewer, and not whoever asks."""
+    return person.id != request.person_id and any(
+        one.id == person.id for one in reviewers(hub, session, request.dataset)
+    )
+
+
+def may_see(hub: "Hub", session: Session, person: Person, request: Request) -> bool:
+    """Whether this person may know of the request: whoever asks, and whoever decides."""
+    return person.id == request.person_id or may_decide(hub, session, person, request)

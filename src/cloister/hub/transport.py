@@ -1,0 +1,203 @@
+"""Bytes between a client and a hub: connections that stay open, refusals as our own errors, uploads that go on.
+
+Standard library only. Whatever may be asked twice without harm is asked again when a kept connection has gone stale;
+whatever may cost something is sent once, on a fresh connection.
+"""
+
+import http.client
+import ipaddress
+import json
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from cloister.privacy.errors import (
+    BadForm,
+    BadName,
+    CloisterError,
+    NotNow,
+    SignInFailed,
+    TooMany,
+    Unavailable,
+    UploadRefused,
+    catalogue,
+)
+from cloister.version import __version__
+
+__all__ = ["Transport", "drawn", "error_of", "send_file"]
+
+_CHUNK = 8 * 1024 * 1024
+_TRIES = 8
+_LOST = (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError, OSError)
+_KINDS = {kind.code: kind for kind in catalogue()}
+
+
+class Transport:
+    """Connections to one hub, one for each thread."""
+
+    def __init__(self, address: str, token: str, timeout_s: float = 60) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise BadName(f"a hub's address is like https://hub.example.org, got {address!r:.80}.")
+        if parts.scheme == "http" and not _is_here(parts.hostname):
+            raise BadName("over plain http a token could be read on its way. Use the hub's https:// address.")
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise SignInFailed("a token is one word like clo_…. Make one under Account on the hub.")
+        self.address = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._token = token
+        self._parts = parts
+        self._timeout_s = timeout_s
+        self._kept = threading.local()
+
+    def json(self, method: str, path: str, body: Any = None) -> Any:
+        """Send and receive JSON."""
+        raw = self.raw(method, path, None if body is None else json.dumps(body).encode(), "application/json")
+        try:
+            return json.loads(raw) if raw else {}
+        except ValueError:
+            raise BadForm("the hub's answer is not JSON. Check the hub's address.") from None
+
+    def raw(self, method: str, path: str, body: bytes | None = None, kind: str = "application/octet-stream") -> bytes:
+        """Send a request; the answer's body, or the hub's refusal as an exception.
+
+        Raises:
+            CloisterError: by its code, as the hub raised it.
+            Unavailable: the hub cannot be reached, or answers nonsense.
+        """
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json, */*"}
+        headers["User-Agent"] = f"cloister/{__version__}"
+        if body is not None:
+            headers["Content-Type"] = kind
+        for attempt in ("kept", "fresh"):
+            fresh = attempt == "fresh" or method != "GET"  # a lost POST may have been done: never send it twice
+            connection, reused = self._connection(fresh)
+            try:
+                connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
+                answer = connection.getresponse()
+                content = answer.read()
+            except _LOST as error:
+                connection.close()
+                if reused and not fresh:
+                    continue
+                raise Unavailable(
+                    f"the hub at {self.address} cannot be reached ({type(error).__name__}). Check address and network."
+                ) from None
+            if answer.status >= 300:
+                raise _refusal(answer.status, content, answer.headers.get("Retry-After", ""))
+            return content
+        raise AssertionError("a fresh connection answers or raises")
+
+    def _connection(self, fresh: bool) -> tuple[http.client.HTTPConnection, bool]:
+        kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
+        if kept is not None and not fresh and kept.sock is not None:
+            return kept, True
+        if kept is not None:
+            kept.close()
+        place, port = self._parts.hostname or "", self._parts.port
+        made: http.client.HTTPConnection
+        if self._parts.scheme == "https":
+            made = http.client.HTTPSConnection(
+                place, port, timeout=self._timeout_s, context=ssl.create_default_context()
+            )
+        else:
+            made = http.client.HTTPConnection(place, port, timeout=self._timeout_s)
+        self._kept.connection = made
+        return made, False
+
+    def close(self) -> None:
+        """Close this thread's connection; the next use opens another."""
+        kept = getattr(self._kept, "connection", None)
+        if kept is not None:
+            kept.close()
+
+
+def error_of(code: str, message: str, way_out: str) -> CloisterError:
+    """The error that the hub raised, by its code."""
+    kind = _KINDS.get(code)
+    return kind(message) if kind is not None else CloisterError(f"{code}: {message} {way_out}".strip(": "))
+
+
+def _refusal(status: int, content: bytes, retry_after: str) -> CloisterError:
+    try:
+        record = json.loads(content)
+        error = error_of(str(record["code"]), str(record["message"]), str(record.get("way_out", "")))
+    except (ValueError, TypeError, KeyError):
+        return Unavailable(f"the hub answered with the status {status} and no reason. Check the hub's address.")
+    if isinstance(error, TooMany) and retry_after.isdigit():
+        error.wait_s = int(retry_after)  # type: ignore[attr-defined]
+    return error
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+# Uploads
+
+
+def send_file(
+    transport: Transport, path: str, table: str, file: Path, progress: Callable[[str, int, int], None] | None
+) -> str:
+    """Send a file in pieces, and go on where it was when the connection breaks; the upload's id."""
+    size = file.stat().st_size
+    upload = transport.json("POST", path, {"table": table, "file": file.name, "size": size})
+    place, sent, failures = f"/api/uploads/{upload['id']}", int(upload.get("received", 0)), 0
+    with file.open("rb") as source:
+        while sent < size:
+            source.seek(sent)
+            piece = source.read(_CHUNK)
+            if not piece:
+                raise UploadRefused(f"{file} became shorter while it was sent. Send it again.")
+            try:
+                transport.raw("PUT", f"{place}?offset={sent}", piece)
+                sent, failures = sent + len(piece), 0
+            except (Unavailable, NotNow, TooMany) as error:
+                failures += 1
+                if failures >= _TRIES:
+                    raise
+                time.sleep(min(30.0, getattr(error, "wait_s", 0.2 * 2**failures)))
+                known = _received(transport, place)
+                if isinstance(error, NotNow) and known in (None, sent):
+                    raise  # the hub has what we think it has, and refuses all the same
+                sent = sent if known is None else known
+            if progress is not None:
+                progress(table, sent, size)
+    return str(upload["id"])
+
+
+def _received(transport: Transport, place: str) -> int | None:
+    try:
+        return int(transport.json("GET", place)["received"])
+    except Unavailable:
+        return None
+
+
+@contextmanager
+def drawn(progress: Callable[[str, int, int], None] | None) -> Iterator[Callable[[str, int, int], None] | None]:
+    """The caller's own progress, or a bar in the terminal, or nothing where nobody looks."""
+    if progress is not None or not sys.stderr.isatty():
+        with nullcontext():
+            yield progress
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        known: dict[str, Any] = {}
+
+        def draw(table: str, sent: int, size: int) -> None:
+            if table not in known:
+                known[table] = bars.add_task(table, total=size)
+            bars.update(known[table], completed=sent)
+
+        yield draw

@@ -1,0 +1,241 @@
+"""Datasets for programs: what one may know of them, mock rows, versions, and their owner's switches."""
+
+import io
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from cloister.hub.models import Version
+from cloister.hub.store import datasets
+from cloister.hub.store.mock import mock_table
+from cloister.hub.store.sight import Sight, look, seen
+from cloister.hub.web.context import Visitor, scoped
+from cloister.hub.work.place import place_of
+from cloister.privacy.errors import NotHere, NotNow
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["datasets"])
+Reader = Annotated[Visitor, Depends(scoped("read"))]
+Sharer = Annotated[Visitor, Depends(scoped("share"))]
+Name = Annotated[str, Path(max_length=200)]
+
+
+class DatasetFacts(BaseModel):
+    """What one may know of a dataset."""
+
+    name: str
+    title: str
+    about: str
+    owner: str
+    organisation: str | None
+    trust: str = Field(description="where work on it runs")
+    mine: bool = Field(description="whether the one who asks owns it")
+    paused: bool
+    version: int | None = Field(description="the newest version that is ready")
+    purposes: list[str] = Field(description="what it may be used for")
+    budget: dict[str, Any] = Field(description="what all answers together may cost")
+    left: dict[str, Any] = Field(description="what is left of it")
+
+
+class DatasetList(BaseModel):
+    """The datasets one may know of."""
+
+    datasets: list[DatasetFacts]
+
+
+class NewDataset(BaseModel):
+    """A dataset to be shared. Nothing is allowed that its policy does not allow."""
+
+    name: str = Field(max_length=60, description="small letters, digits, _ and -; for good")
+    title: str = Field("", max_length=200)
+    about: str = Field("", max_length=20_000)
+    policy: str = Field(max_length=200_000, description="YAML")
+    schema_: str = Field("", alias="schema", max_length=1_000_000, description="YAML; may come later")
+
+
+class SchemaText(BaseModel):
+    """What is public of the tables, as far as one may see it."""
+
+    version: int
+    schema_: str = Field(alias="schema", serialization_alias="schema", description="YAML")
+
+
+class NewVersion(BaseModel):
+    """A new state of the tables: files that were sent, or an address where they stay."""
+
+    uploads: dict[str, str] = Field(default_factory=dict, max_length=200, description="table → upload")
+    schema_: str = Field("", alias="schema", max_length=1_000_000, description="YAML; the last one unless given")
+    address: str = Field("", max_length=2000, description="PostgreSQL, a folder of Parquet or Spark, instead of files")
+
+
+class VersionFacts(BaseModel):
+    """A version, as its owner sees it."""
+
+    number: int
+    state: str = Field(description="draft, preparing, ready, failed")
+    problem: str
+    place: str = Field(description="sealed here, or where it stays")
+    created: float
+
+
+class Pause(BaseModel):
+    """The owner's switch."""
+
+    paused: bool
+
+
+@router.get("/api/datasets")
+def list_datasets(here: Reader) -> DatasetList:
+    """The datasets one may know of."""
+    with here.hub.database.reading() as session:
+        found = look(here.hub, session, here.who, here.environment)
+        return DatasetList(datasets=[_facts(here, one) for one in found])
+
+
+@router.post("/api/datasets", status_code=201)
+def create_dataset(here: Sharer, given: NewDataset) -> DatasetFacts:
+    """Share a dataset: its policy and its account. Its tables come as uploads."""
+    with here.hub.database.writing() as session:
+        datasets.create(
+            here.hub,
+            session,
+            here.who,
+            name=given.name,
+            title=given.title,
+            about=given.about,
+            policy_text=given.policy,
+            schema_text=given.schema_,
+        )
+        return _facts(here, seen(here.hub, session, here.who, given.name, here.environment))
+
+
+@router.get("/api/datasets/{name}")
+def show_dataset(here: Reader, name: Name) -> DatasetFacts:
+    """What one may know of a dataset."""
+    return _facts(here, _seen(here, name))
+
+
+@router.delete("/api/datasets/{name}", status_code=204)
+def delete_dataset(here: Sharer, name: Name) -> None:
+    """Shred a dataset: its key is erased and its files are removed, for good."""
+    with here.hub.database.writing() as session:
+        datasets.delete(here.hub, session, here.who, datasets.owned(session, name, here.who))
+
+
+@router.post("/api/datasets/{name}/pause")
+def pause_dataset(here: Sharer, name: Name, given: Pause) -> DatasetFacts:
+    """Let no work on it begin, or let it again."""
+    with here.hub.database.writing() as session:
+        datasets.pause(here.hub, session, here.who, datasets.owned(session, name, here.who), given.paused)
+    return _facts(here, _seen(here, name))
+
+
+@router.get("/api/datasets/{name}/schema", response_model_by_alias=True)
+def show_schema(here: Reader, name: Name) -> SchemaText:
+    """What is public of its tables, as far as one may see it."""
+    sight = _with_schema(here, name)
+    assert sight.version is not None and sight.schema is not None  # noqa: PT018
+    here.hub.audit.record(here.who.id, "schema.seen", f"dataset/{name}", version=sight.version.number)
+    return SchemaText(version=sight.version.number, schema=sight.schema.dump())
+
+
+@router.get(
+    "/api/datasets/{name}/mock/{table}",
+    response_class=Response,
+    responses={200: {"content": {"application/vnd.apache.arrow.stream": {}}}},
+)
+def mock(
+    here: Reader,
+    name: Name,
+    table: Name,
+    rows: Annotated[int, Query(ge=1, le=100_000)] = 1000,
+    seed: Annotated[int, Query(ge=0, le=2**31)] = 1,
+) -> Response:
+    """Invented rows, from the schema alone, as an Arrow stream: to try questions on for free."""
+    import pyarrow as pa
+
+    schema = _with_schema(here, name).schema
+    if schema is None or table not in schema.tables:
+        raise NotHere("there is no such table.")
+    made, sink = mock_table(schema, table, rows, seed), io.BytesIO()
+    with pa.ipc.new_stream(sink, made.schema) as writer:
+        writer.write_table(made)
+    return Response(sink.getvalue(), media_type="application/vnd.apache.arrow.stream")
+
+
+@router.get("/api/datasets/{name}/versions")
+def list_versions(here: Reader, name: Name) -> list[VersionFacts]:
+    """Its versions, the newest first; for its owner."""
+    with here.hub.database.reading() as session:
+        dataset = datasets.owned(session, name, here.who)
+        return [_version(one) for one in datasets.versions(session, dataset)]
+
+
+@router.post("/api/datasets/{name}/versions", status_code=202)
+def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
+    """Make a new version; a worker checks and seals it."""
+    with here.hub.database.writing() as session:
+        made = datasets.new_version(
+            here.hub,
+            session,
+            here.who,
+            datasets.owned(session, name, here.who),
+            schema_text=given.schema_,
+            uploads=given.uploads,
+            address=given.address,
+        )
+        return _version(made)
+
+
+@router.get("/api/datasets/{name}/versions/{number}")
+def show_version(here: Reader, name: Name, number: int) -> VersionFacts:
+    """One version; for its owner."""
+    with here.hub.database.reading() as session:
+        dataset = datasets.owned(session, name, here.who)
+        found = next((one for one in datasets.versions(session, dataset) if one.number == number), None)
+    if found is None:
+        raise NotHere("there is no such version.")
+    return _version(found)
+
+
+def _seen(here: Visitor, name: str) -> Sight:
+    with here.hub.database.reading() as session:
+        return seen(here.hub, session, here.who, name, here.environment)
+
+
+def _with_schema(here: Visitor, name: str) -> Sight:
+    sight = _seen(here, name)
+    if sight.schema is None:
+        raise NotNow(f"the dataset {sight.dataset.name} has no tables yet.")
+    return sight
+
+
+def _facts(here: Visitor, sight: Sight) -> DatasetFacts:
+    one = sight.dataset
+    return DatasetFacts(
+        name=one.name,
+        title=one.title,
+        about=one.about,
+        owner=one.owner.name,
+        organisation=one.organisation.name if one.organisation else None,
+        trust=place_of(one.trust).title,
+        mine=sight.mine,
+        paused=one.paused,
+        version=None if sight.version is None else sight.version.number,
+        purposes=[] if sight.policy is None else list(sight.policy.purposes),
+        budget=one.budget,
+        left=here.hub.ledger.account(one.name).left.to_json(),
+    )
+
+
+def _version(one: Version) -> VersionFacts:
+    return VersionFacts(
+        number=one.number,
+        state=one.state,
+        problem=one.problem,
+        place=one.source.get("place", "sealed here"),
+        created=one.created,
+    )

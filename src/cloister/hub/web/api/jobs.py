@@ -1,0 +1,244 @@
+"""Work over HTTP: plan it, hand it in, wait for it, cancel it, fetch its receipt."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from cloister.hub.models import Job
+from cloister.hub.web.context import Visitor, scoped
+from cloister.hub.work import gateway
+from cloister.hub.work.queue import ENDED
+from cloister.privacy.errors import NotHere
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["work"])
+MayRead = Annotated[Visitor, Depends(scoped("read"))]
+MayWork = Annotated[Visitor, Depends(scoped("work"))]
+
+_LONGEST_WAIT_S = 30.0
+_POLL_S = 0.03
+_A_PAGE = 100
+
+
+class Work(BaseModel):
+    """A piece of work to plan or to do."""
+
+    model_config = ConfigDict(extra="forbid")
+    kind: str = Field("query", max_length=40, description="query, profile, or another kind that this hub offers")
+    form: dict[str, Any] = Field(description="the fields of the kind, such as sql and spend")
+    purpose: str = Field("", max_length=200, description="what the result is for, in the words of the policy")
+
+
+class PlanFacts(BaseModel):
+    """What a piece of work would cost, and how wrong its answer may be."""
+
+    loss: dict[str, str] | None = Field(description="what the dataset's account pays")
+    own: dict[str, str] = Field(description="what the person's account pays")
+    lines: list[str]
+    errors: list[tuple[str, str]] = Field(description="each answer, with the error to expect")
+    statements: list[str] = Field(description="the SQL that the engine will run")
+    notes: list[str]
+
+
+class JobFacts(BaseModel):
+    """A piece of work."""
+
+    id: int
+    kind: str
+    dataset: str
+    person: str = Field(description="who asked")
+    purpose: str
+    state: str = Field(description="waiting, queued, running, charged; done, refused, failed, cancelled or interrupted")
+    progress: float
+    stage: str
+    problem: str
+    created: float
+    started: float | None
+    finished: float | None
+    policy: int = Field(description="the version of the policy under which it was handed in")
+    loss: dict[str, str] | None = Field(description="what it cost the dataset")
+    plan: dict[str, Any] | None = None
+    parameters: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    receipts: list[str] = []
+
+
+class JobList(BaseModel):
+    """Pieces of work, newest first, without their results."""
+
+    jobs: list[JobFacts]
+    before: int | None = Field(description="ask for this to see older ones")
+
+
+# Asking
+
+
+@router.post("/api/datasets/{name}/plan")
+def plan(name: str, asked: Work, here: MayWork) -> PlanFacts:
+    """What a piece of work would cost. It costs nothing to ask."""
+    planned = gateway.plan(here.hub, here.who, name, asked.kind, asked.form, asked.purpose, here.environment)
+    return PlanFacts(**planned.to_json())
+
+
+@router.post("/api/datasets/{name}/jobs", status_code=202)
+def submit(name: str, asked: Work, here: MayWork) -> JobFacts:
+    """Hand a piece of work in. It is queued, or waits until somebody agrees to it."""
+    job = gateway.submit(here.hub, here.who, name, asked.kind, asked.form, asked.purpose, here.environment)
+    return _found(here, job.id)
+
+
+@router.post("/api/jobs/{number}/cancel")
+def cancel(number: int, here: MayWork) -> JobFacts:
+    """Stop a job before it is charged. After the charge it is too late: the charge stands."""
+    gateway.cancel(here.hub, here.who, number)
+    return _found(here, number)
+
+
+# Looking
+
+
+@router.get("/api/jobs/{number}")
+async def show(
+    request: Request,
+    number: int,
+    here: MayRead,
+    wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S, description="how many seconds to wait for its end")] = 0.0,
+) -> JobFacts:
+    """A job: one's own with its result, or one on one's own dataset without."""
+    found = await run_in_threadpool(_found, here, number)
+    if wait and found.state not in (*ENDED, "waiting"):
+        await _waiters(request, here.hub).ended(number, wait)
+        found = await run_in_threadpool(_found, here, number)
+    return found
+
+
+@router.get("/api/jobs")
+def mine(here: MayRead, before: Annotated[int | None, Query(ge=1, lt=2**31)] = None) -> JobList:
+    """One's own work."""
+    return _listed(here, sa.select(Job).where(Job.person_id == here.who.id), before)
+
+
+@router.get("/api/datasets/{name}/jobs")
+def on_dataset(name: str, here: MayRead, before: Annotated[int | None, Query(ge=1, lt=2**31)] = None) -> JobList:
+    """The work on a dataset: all of it for its owner, one's own for others."""
+    with here.hub.database.reading() as session:
+        dataset = gateway.find_dataset(here.hub, session, here.who, name, here.environment)
+    wanted = sa.select(Job).where(Job.dataset_id == dataset.id)
+    if dataset.owner_id != here.who.id:
+        wanted = wanted.where(Job.person_id == here.who.id)
+    return _listed(here, wanted, before)
+
+
+@router.get("/api/jobs/{number}/receipt", response_class=Response)
+def receipt(number: int, here: MayRead) -> Response:
+    """The signed proof of a charge, as it was issued; one line for each, if there were several."""
+    with here.hub.database.reading() as session:
+        job = gateway.find_job(session, here.who, number)
+    if not job.receipt:
+        raise NotHere(f"job {number} has no receipt: nothing was charged to the dataset, or it is not done.")
+    name = f"cloister-{job.dataset.name}-{number}.receipt.json"
+    disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(job.receipt, media_type="application/json", headers=disposition)
+
+
+def _found(here: Visitor, number: int) -> JobFacts:
+    with here.hub.database.reading() as session:
+        job = gateway.find_job(session, here.who, number)
+    return _facts(job, whole=job.person_id == here.who.id)
+
+
+def _listed(here: Visitor, wanted: sa.Select[Job], before: int | None) -> JobList:
+    if before is not None:
+        wanted = wanted.where(Job.id < before)
+    with here.hub.database.reading() as session:
+        jobs = list(session.scalars(wanted.order_by(Job.id.desc()).limit(_A_PAGE)))
+    return JobList(jobs=[_facts(job) for job in jobs], before=jobs[-1].id if len(jobs) == _A_PAGE else None)
+
+
+def _facts(job: Job, whole: bool = False) -> JobFacts:
+    return JobFacts(
+        id=job.id,
+        kind=job.kind,
+        dataset=job.dataset.name,
+        person=job.person.email,
+        purpose=job.purpose,
+        state=job.state,
+        progress=job.progress,
+        stage=job.stage,
+        problem=job.problem,
+        created=job.created,
+        started=job.started,
+        finished=job.finished,
+        policy=job.policy_number,
+        loss=job.loss,
+        plan=job.plan if whole else None,
+        parameters=job.parameters if whole else None,
+        result=job.result if whole else None,
+        receipts=job.receipt.splitlines() if whole and job.receipt else [],
+    )
+
+
+# Waiting
+
+
+class Waiters:
+    """Everybody who waits for a job in this process: one question to the database for all of them, and no thread each.
+
+    Args:
+        hub: the hub.
+    """
+
+    def __init__(self, hub: "Hub") -> None:
+        self._database = hub.database
+        self._waiting: dict[int, set[asyncio.Future[None]]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._pool = ThreadPoolExecutor(1, "waiters")
+
+    async def ended(self, number: int, seconds: float) -> None:
+        """Return when the job has ended, or needs somebody's word, or the time is over."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(number, set()).add(future)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._poll())
+        try:
+            await asyncio.wait([future], timeout=seconds)
+        finally:
+            self._waiting.get(number, set()).discard(future)
+            if not self._waiting.get(number):
+                self._waiting.pop(number, None)
+
+    async def _poll(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            try:
+                ended = await loop.run_in_executor(self._pool, self._ended, list(self._waiting))
+            except sa.exc.SQLAlchemyError:  # a busy database: ask again
+                ended = []
+            for number in ended:
+                for future in self._waiting.get(number, ()):
+                    if not future.done():
+                        future.set_result(None)
+            await asyncio.sleep(_POLL_S)
+
+    def _ended(self, numbers: list[int]) -> list[int]:
+        wanted = sa.select(Job.id).where(Job.id.in_(numbers), Job.state.in_((*ENDED, "waiting")))
+        with self._database.reading() as session:
+            return list(session.scalars(wanted))
+
+
+def _waiters(request: Request, hub: "Hub") -> Waiters:
+    state = request.app.state
+    if not hasattr(state, "waiters"):
+        state.waiters = Waiters(hub)
+    waiters: Waiters = state.waiters
+    return waiters

@@ -1,0 +1,171 @@
+"""The ledger for programs: my spends, a dataset's account, and for an auditor the check and the copy."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, Field
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
+
+from cloister.hub.books import copies, statements
+from cloister.hub.books.statements import Line, Sum
+from cloister.hub.web.context import Visitor, scoped
+from cloister.hub.web.pages.ledger import statement_of
+from cloister.privacy.errors import Denied
+from cloister.privacy.loss import Loss
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["ledger"])
+Reader = Annotated[Visitor, Depends(scoped("read"))]
+
+
+class Spend(BaseModel):
+    """One charge."""
+
+    entry: int = Field(description="its number in the ledger")
+    time: float
+    person: str
+    purpose: str
+    kind: str
+    job: int | None
+    loss: dict[str, str]
+    state: str = Field(description="charged, or released if an answer was given")
+
+
+class Total(BaseModel):
+    """Charges that have something in common."""
+
+    label: str
+    count: int
+    loss: dict[str, str]
+    share: float = Field(description="of the budget, from 0 to 1")
+
+
+class Own(BaseModel):
+    """What one person spent of one dataset."""
+
+    dataset: str
+    spent: dict[str, str] | None
+    left: dict[str, str] | None = Field(description="for everybody")
+    spends: list[Spend]
+
+
+class Account(BaseModel):
+    """A dataset's account."""
+
+    dataset: str
+    budget: dict[str, str] | None
+    cap: dict[str, str] | None = Field(description="the budget as it adds up")
+    spent: dict[str, str] | None
+    left: dict[str, str] | None
+    share: float
+    by_person: list[Total]
+    by_purpose: list[Total]
+    by_month: list[Total]
+    spends: list[Spend]
+    problems: list[str] = Field(description="where the ledger and the jobs do not agree; empty if all is well")
+
+
+class Checked(BaseModel):
+    """What the verifier found."""
+
+    ok: bool
+    entries: int
+    head: str | None
+    bad_entry: int | None
+    reason: str
+    accounts: list[dict[str, Any]]
+
+
+def _auditor(here: Reader) -> Visitor:
+    if not here.has("auditor"):
+        raise Denied("this is for the role auditor.")
+    return here
+
+
+Auditor = Annotated[Visitor, Depends(_auditor)]
+
+
+@router.get("/api/ledger")
+def mine(here: Reader) -> list[Own]:
+    """What I spent, dataset by dataset."""
+    with here.hub.database.reading() as session:
+        found = statements.for_user(here.hub, session, here.who)
+    return [
+        Own(dataset=one.dataset, spent=_loss(one.spent), left=_loss(one.left), spends=[*map(_spend, one.lines)])
+        for one in found
+    ]
+
+
+@router.get("/api/datasets/{name}/ledger")
+def account(name: str, here: Reader) -> Account:
+    """Who spent what of a dataset: everything for its owner and for auditors, else the total and one's own spends."""
+    with here.hub.database.reading() as session:
+        _, found, _ = statement_of(here, session, name)
+    here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
+    balance = found.balance
+    return Account(
+        dataset=name,
+        budget=_loss(balance.rules.budget) if balance else None,
+        cap=_loss(balance.rules.cap) if balance else None,
+        spent=_loss(balance.spent) if balance else None,
+        left=_loss(balance.left) if balance else None,
+        share=found.share,
+        by_person=[*map(_total, found.by_person)],
+        by_purpose=[*map(_total, found.by_purpose)],
+        by_month=[*map(_total, found.by_month)],
+        spends=[*map(_spend, found.lines)],
+        problems=list(found.problems),
+    )
+
+
+@router.get("/api/ledger/verify")
+def verify(here: Auditor) -> Checked:
+    """Recompute every hash, signature and total of the ledger."""
+    report = copies.check_ledger(here.hub)
+    here.hub.audit.record(here.who.id, "ledger.verified", "ledger", ok=report.ok, entries=report.entries)
+    return Checked(
+        ok=report.ok,
+        entries=report.entries,
+        head=str(report.head) if report.head else None,
+        bad_entry=report.bad_entry,
+        reason=report.reason,
+        accounts=[
+            {"account": one.rules.key, "cap": one.rules.cap.to_json(), "spent": one.spent.to_json()}
+            for one in report.balances
+        ],
+    )
+
+
+@router.get("/api/ledger/copy", response_class=Response)
+def copy(here: Auditor) -> Response:
+    """The ledger as an SQLite file, for `cloister ledger verify`."""
+    here.hub.audit.record(here.who.id, "ledger.copied", "ledger")
+    folder = tempfile.TemporaryDirectory(prefix="cloister-ledger-")
+    path = Path(folder.name) / "ledger.db"
+    copies.copy_ledger(here.hub, path)
+    return FileResponse(path, media_type="application/x-sqlite3", background=BackgroundTask(folder.cleanup))
+
+
+def _loss(loss: Loss | None) -> dict[str, str] | None:
+    return None if loss is None else loss.to_json()
+
+
+def _spend(one: Line) -> Spend:
+    return Spend(
+        entry=one.entry,
+        time=one.time,
+        person=one.person,
+        purpose=one.purpose,
+        kind=one.what,
+        job=one.job_id,
+        loss=one.loss.to_json(),
+        state=one.state,
+    )
+
+
+def _total(one: Sum) -> Total:
+    return Total(label=one.label, count=one.count, loss=one.loss.to_json(), share=one.share)

@@ -1,0 +1,37 @@
+"""Who a program acts for."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, Field
+
+from cloister.hub.web.context import Visitor, scoped
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["people"])
+
+
+class Me(BaseModel):
+    """The person behind the token or the session."""
+
+    id: int
+    email: str
+    name: str
+    roles: list[str] = Field(description="what the person is in this hub")
+    organisation: str | None
+    scopes: list[str] = Field(description="what the token allows: read, work, share")
+
+
+@router.get("/api/me")
+def me(here: Annotated[Visitor, Depends(scoped("read"))]) -> Me:
+    """Who this token acts for, and within which scopes."""
+    who = here.who
+    return Me(
+        id=who.id,
+        email=who.email,
+        name=who.name,
+        roles=who.roles,
+        organisation=who.organisation.name if who.organisation else None,
+        scopes=sorted(here.scopes),
+    )

@@ -1,0 +1,116 @@
+"""A dataset's policy over HTTP: read it, publish it, ask it why."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, Field
+
+from cloister.hub.kinds import KINDS
+from cloister.hub.policy import published, words
+from cloister.hub.policy.reader import look
+from cloister.hub.store.datasets import owned
+from cloister.hub.store.sight import seen
+from cloister.hub.web.context import Visitor, scoped
+from cloister.hub.work import gateway
+from cloister.privacy.errors import NotHere
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["policy"])
+
+
+class Told(BaseModel):
+    """A role, as far as the reader may know it."""
+
+    name: str
+    who: str
+    may: str
+    purposes: str
+    sees: str
+    by_request: bool
+
+
+class PolicyAnswer(BaseModel):
+    """What a policy says."""
+
+    dataset: str
+    number: int
+    purposes: list[str]
+    roles: list[Told]
+    residency: list[str]
+    retention_days: int | None
+    text: str | None = Field(description="the page itself; for its owner only")
+
+
+class Page(BaseModel):
+    """A page to publish."""
+
+    text: str = Field(max_length=100_000)
+    after: int | None = Field(None, ge=0, description="the version that was edited; refused if it is not the newest")
+    publish: bool = Field(True, description="false: only check it")
+
+
+class Published(BaseModel):
+    """What became of a page."""
+
+    number: int | None = Field(description="its number, if it was published")
+    notes: list[str]
+
+
+class Why(BaseModel):
+    """A verdict, explained."""
+
+    allowed: bool
+    operation: str
+    purpose: str
+    rule: str
+    policy: int
+    reasons: list[str]
+
+
+@router.get("/api/datasets/{name}/policy")
+def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) -> PolicyAnswer:
+    """What the policy says; the page itself only to its owner."""
+    with here.hub.database.reading() as session:
+        sight = seen(here.hub, session, here.who, name, here.environment)
+        if sight.policy is None:
+            raise NotHere("there is no policy that holds.")
+        policy, kept = sight.policy, published.newest(session, sight.dataset)
+    reader = None if sight.mine else here.who.email
+    return PolicyAnswer(
+        dataset=policy.dataset,
+        number=kept.number if kept is not None else 0,
+        purposes=list(policy.purposes),
+        roles=[
+            Told(name=role.name, by_request=role.by_request, **words.role_in_words(policy, role, reader))
+            for role in policy.roles
+        ],
+        residency=list(policy.residency),
+        retention_days=policy.retention_days,
+        text=kept.text if sight.mine and kept is not None else None,
+    )
+
+
+@router.put("/api/datasets/{name}/policy")
+def publish_policy(name: str, body: Page, here: Annotated[Visitor, Depends(scoped("share"))]) -> Published:
+    """Publish a page as the dataset's policy, or only check it."""
+    operations = [kind.operation for kind in KINDS.values()]
+    with here.hub.database.writing() as session:
+        dataset = owned(session, name, here.who)
+        notes = look(body.text, published.schema_of(session, dataset), operations).notes
+        number = None
+        if body.publish:
+            number = published.publish(here.hub, session, here.who, dataset, body.text, after=body.after)
+    return Published(number=number, notes=list(notes))
+
+
+@router.get("/api/datasets/{name}/why")
+def why(
+    name: str,
+    here: Annotated[Visitor, Depends(scoped("read"))],
+    operation: Annotated[str, Query(min_length=1, max_length=80)] = "query",
+    purpose: Annotated[str, Query(max_length=80)] = "",
+) -> Why:
+    """What the policy says to whoever asks, with every rule that was tried."""
+    verdict: dict[str, Any] = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment).to_json()
+    return Why(**verdict)

@@ -1,0 +1,91 @@
+"""Files on their way, for programs and for upload.js: announced, sent piece by piece, resumed, cancelled."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+
+from cloister.hub.models import Upload
+from cloister.hub.store import datasets, upload
+from cloister.hub.web.context import Visitor, scoped
+from cloister.privacy.errors import UploadRefused
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["uploads"])
+Reader = Annotated[Visitor, Depends(scoped("read"))]
+Sharer = Annotated[Visitor, Depends(scoped("share"))]
+Id = Annotated[str, Path(max_length=64)]
+
+
+class NewUpload(BaseModel):
+    """A file to be sent."""
+
+    table: str = Field(max_length=200, description="which table it holds")
+    file: str = Field(max_length=200, description="its name; the ending tells its form")
+    size: int = Field(ge=0, le=2**50, description="in bytes")
+
+
+class UploadFacts(BaseModel):
+    """How far an upload has come."""
+
+    id: str
+    table: str
+    file: str
+    size: int
+    received: int = Field(description="where to go on")
+    state: str = Field(description="open, complete, used, cancelled")
+    piece: int = Field(description="the most bytes one piece may have")
+
+
+@router.post("/api/datasets/{name}/uploads", status_code=201)
+def begin(here: Sharer, name: Annotated[str, Path(max_length=200)], given: NewUpload) -> UploadFacts:
+    """Announce a file."""
+    with here.hub.database.writing() as session:
+        dataset = datasets.find(session, name)
+        made = upload.begin(here.hub, session, here.who, dataset, table=given.table, file=given.file, size=given.size)
+        return _facts(made)
+
+
+@router.get("/api/uploads/{upload_id}")
+def show(here: Reader, upload_id: Id) -> UploadFacts:
+    """How far an upload has come."""
+    with here.hub.database.reading() as session:
+        return _facts(upload.find(session, here.who, upload_id)[0])
+
+
+@router.put(
+    "/api/uploads/{upload_id}",
+    openapi_extra={"requestBody": {"content": {"application/octet-stream": {"schema": {"format": "binary"}}}}},
+)
+async def receive(
+    request: Request, here: Sharer, upload_id: Id, offset: Annotated[int, Query(ge=0, le=2**50)]
+) -> UploadFacts:
+    """Take the next piece: the bytes from `offset` on. A wrong offset is answered with the right one (409)."""
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > upload.LARGEST_PIECE:
+            raise UploadRefused(f"the piece is longer than {upload.LARGEST_PIECE} bytes.")
+        pieces.append(piece)
+    return _facts(await run_in_threadpool(upload.receive, here.hub, here.who, upload_id, offset, b"".join(pieces)))
+
+
+@router.delete("/api/uploads/{upload_id}")
+def cancel(here: Sharer, upload_id: Id) -> UploadFacts:
+    """Give an upload up."""
+    with here.hub.database.writing() as session:
+        return _facts(upload.cancel(here.hub, session, here.who, upload_id))
+
+
+def _facts(one: Upload) -> UploadFacts:
+    return UploadFacts(
+        id=one.id,
+        table=one.table,
+        file=one.file,
+        size=one.size,
+        received=one.received,
+        state=one.state,
+        piece=upload.LARGEST_PIECE,
+    )

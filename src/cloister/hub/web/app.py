@@ -1,0 +1,96 @@
+"""The application: every page and every API call, with what protects them, around one hub."""
+
+import hashlib
+import importlib
+import pkgutil
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Depends, FastAPI
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.formparsers import MultiPartParser
+from starlette.staticfiles import StaticFiles
+
+from cloister.hub.people.limits import Limiter
+from cloister.hub.web import api, pages, problems
+from cloister.hub.web.context import guard
+from cloister.hub.web.security import FILE_BODY, BodyLimit, NoSurprises, SafeHeaders
+from cloister.hub.web.words import FILTERS
+from cloister.version import __version__
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from cloister.hub.hub import Hub
+
+__all__ = ["create_app"]
+
+_HERE = Path(__file__).parent
+
+# A file in a form stays in memory, so that no row is written to a disk unsealed.
+MultiPartParser.spool_max_size = FILE_BODY
+
+
+def create_app(hub: "Hub") -> FastAPI:
+    """The web application of a hub.
+
+    Args:
+        hub: the hub; its database must be migrated.
+    """
+    app = FastAPI(
+        title="Cloister hub",
+        version=__version__,
+        docs_url=None,  # they load scripts from elsewhere
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+    )
+    app.state.hub = hub
+    app.state.limiter = Limiter(hub.settings.requests_per_minute, 60)
+    app.state.templates = _templates()
+    problems.install(app)
+    app.mount("/static", StaticFiles(directory=_HERE / "static"), "static")
+    for router in _routers(api):
+        app.include_router(router, dependencies=[Depends(guard)])
+    for router in _routers(pages):
+        app.include_router(router, dependencies=[Depends(guard)], include_in_schema=False)
+    app.add_middleware(BodyLimit, settings=hub.settings)
+    app.add_middleware(NoSurprises)
+    app.add_middleware(SafeHeaders, settings=hub.settings)  # the outermost: the page about a surprise carries them too
+    return app
+
+
+def _routers(package: "ModuleType") -> list[APIRouter]:
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{name}").router for name in names]
+
+
+def _templates() -> Environment:
+    words = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=_Missing,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    words.globals["static"] = _static
+    words.filters.update(FILTERS)
+    return words
+
+
+class _Missing(StrictUndefined):
+    """A name that a page does not know is a mistake, and fails; `{{ word if so }}` without an else is nothing."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:  # type: ignore[override]
+        if "inline if" in (self._undefined_hint or ""):
+            return ""
+        return super().__str__()
+
+
+@lru_cache(maxsize=100)
+def _static(name: str) -> str:
+    """A file's address, with its content's mark so that browsers may keep it."""
+    content = (_HERE / "static" / name).read_bytes()
+    return f"/static/{name}?{hashlib.sha256(content).hexdigest()[:10]}"

@@ -1,0 +1,258 @@
+"""Who is visiting, what they may, and how a page is drawn.
+
+A page in a few lines (web/pages/example.py; found by `create_app` by itself):
+
+    router = APIRouter()
+
+    @router.get("/datasets/{name}/example")
+    def show(request: Request, name: str, visitor: Annotated[Visitor, Depends(signed_in)]) -> Response:
+        with visitor.hub.database.reading() as session:          # def, not async def: the database may wait
+            dataset = find_dataset(session, name)                # raise NotHere(...) and the reader sees a 404 page
+        return page(request, "example.html", dataset=dataset)    # `visitor`, `csrf`, `hub_name` are there already
+
+    @router.post("/datasets/{name}/example")
+    def change(request: Request, name: str, visitor: Annotated[Visitor, Depends(signed_in)],
+               sent: Annotated[Form, Depends(form)]) -> Response:     # CSRF is checked before, for every post
+        with visitor.hub.database.writing() as session:
+            ...sent.text("title", "Title")...
+        return go(request, f"/datasets/{name}", said="Saved.")    # 303; the sentence is shown on the next page
+
+Its template:
+
+    {% extends "base.html" %}{% import "parts.html" as parts %}
+    {% block title %}Example{% endblock %}
+    {% block content %}<h1>Example</h1>
+    <form method="post">{{ parts.csrf(csrf) }}
+      {{ parts.field("title", "Title", value=dataset.title, hint="Shown in lists.") }}
+      {{ parts.button("Save") }}</form>{% endblock %}
+
+Dependencies: `visitor` (anybody), `signed_in`, `with_role("operator", …)` (any of these roles), and for /api
+`scoped("work")`: signed in, and a token must have that scope. A token works under /api only; a GET with it needs
+`read` at least. A rate limit is applied to everybody. What needs the database is `def` and runs in a thread; what needs
+none is `async def`, which saves the way there.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, unquote
+
+import sqlalchemy as sa
+from fastapi import Depends, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from cloister.hub import models
+from cloister.hub.database import now
+from cloister.hub.models import Person
+from cloister.hub.people import sessions, tokens
+from cloister.hub.policy.conditions import Environment
+from cloister.hub.web.forms import Form, inside
+from cloister.hub.web.security import client_address, cookie_name, drop_cookie, set_cookie
+from cloister.privacy.errors import Denied, SignInFailed
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["Visitor", "form", "go", "guard", "page", "scoped", "signed_in", "visitor", "with_role"]
+
+SCOPES = frozenset({"read", "work", "share"})
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Whoever sent this request.
+
+    Attributes:
+        hub: the hub.
+        person: who is signed in, with the second factor if there is one; None for a stranger.
+        session: the browser's session; None with a token.
+        pending: who has shown a password but not yet the second factor.
+        scopes: what a token allows; everything for a browser.
+        token: whether a token was shown instead of a cookie.
+        csrf: what a form must send back.
+        environment: time, country and network, for policies.
+        address: the network address.
+        unread: how many notices wait.
+    """
+
+    hub: "Hub"
+    person: Person | None
+    session: models.Session | None
+    pending: Person | None
+    scopes: frozenset[str]
+    token: bool
+    csrf: str
+    environment: Environment
+    address: str
+    unread: int = 0
+
+    @property
+    def who(self) -> Person:
+        """The person; only a stranger has none."""
+        if self.person is None:
+            raise SignInFailed("this page is for people who are signed in.")
+        return self.person
+
+    def has(self, *roles: str) -> bool:
+        """Whether the person holds one of these roles."""
+        return self.person is not None and any(role in self.person.roles for role in roles)
+
+
+def visitor(request: Request) -> Visitor:
+    """Who is visiting. Slows down whoever asks too often."""
+    hub: Hub = request.app.state.hub
+    address = client_address(request, hub.settings)
+    secret = _bearer(request)
+    cookie = request.cookies.get(cookie_name(hub.settings), "")
+    person = pending = session = None
+    scopes, unread = SCOPES, 0
+    if secret:
+        with hub.database.reading() as database:
+            found = tokens.find(database, secret)
+        if found is None:
+            request.app.state.limiter.check(f"address/{address}")
+            raise SignInFailed("the token is unknown, revoked or has ended.")
+        person, scopes = found[0], frozenset(found[1])
+        tokens.note_use(hub.database, secret)
+    elif cookie:
+        with hub.database.reading() as database:
+            known = sessions.find(database, cookie)
+            if known is not None:
+                person, session = known
+                if not session.complete:
+                    person, pending = None, person
+                elif not request.url.path.startswith("/api/"):
+                    unread = _unread(database, person)
+    request.app.state.limiter.check(f"person/{person.id}" if person else f"address/{address}")
+    csrf = session.csrf if session is not None else _stranger_csrf(request, hub)
+    environment = Environment(time=now(), country=hub.settings.country, network=address)
+    here = Visitor(hub, person, session, pending, scopes, bool(secret), csrf, environment, address, unread)
+    request.state.visitor = here
+    return here
+
+
+async def signed_in(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Visitor:
+    """Somebody with an account."""
+    if here.person is None:
+        raise SignInFailed("this page is for people who are signed in.")
+    lacks = here.hub.settings.require_totp and here.person.totp_secret is None
+    if lacks and not request.url.path.startswith(("/account", "/sign-out")):
+        raise Denied("this hub asks everybody for a second factor. Set yours up under Account first.")
+    return here
+
+
+def with_role(*roles: str) -> Callable[..., Awaitable[Visitor]]:
+    """A dependency: somebody who holds one of these roles."""
+
+    async def check(here: Annotated[Visitor, Depends(signed_in)]) -> Visitor:
+        if not here.has(*roles):
+            raise Denied(f"this is for the role {' or '.join(roles)}.")
+        return here
+
+    return check
+
+
+def scoped(scope: str) -> Callable[..., Awaitable[Visitor]]:
+    """A dependency for /api: signed in, and if by a token then one with this scope."""
+
+    async def check(here: Annotated[Visitor, Depends(signed_in)]) -> Visitor:
+        if scope not in here.scopes:
+            raise Denied(f"the token has no scope '{scope}'. Make one that has it under Account.")
+        return here
+
+    return check
+
+
+async def form(request: Request) -> Form:
+    """What the form sent. Its CSRF token was checked by `guard`, which stands before every route."""
+    return Form(await request.form(max_files=20, max_fields=2000, max_part_size=2 * 1024 * 1024))
+
+
+async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> None:
+    """Stands before every route: a request that changes something must come from our own page, or carry a token."""
+    if here.token:
+        wanted = {"read"} if request.method in _SAFE else {"work", "share"}
+        if not wanted & here.scopes:
+            raise Denied(f"the token has none of the scopes {', '.join(sorted(wanted))}.")
+        return
+    if request.method in _SAFE:
+        return
+    if here.person is None and here.pending is None and request.url.path.startswith("/api/"):
+        return  # without cookie and token: the route itself says that one must sign in
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Denied("this was sent from another site's page.")
+    shown = request.headers.get("x-csrf", "")
+    if not shown and request.headers.get("content-type", "").startswith(
+        ("application/x-www-form-urlencoded", "multipart/form-data")
+    ):
+        shown = (await form(request)).get("csrf", "")
+    if not hmac.compare_digest(shown.encode(), here.csrf.encode()):
+        raise Denied("the page was too old, or the request did not come from it. Load the page again, then try again.")
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """Draw a page. Every template also knows `visitor`, `csrf`, `hub_name`, `path` and `said`."""
+    here: Visitor | None = getattr(request.state, "visitor", None)
+    hub: Hub = request.app.state.hub
+    said = request.cookies.get(cookie_name(hub.settings, "said"), "")
+    words = request.app.state.templates.get_template(template).render(
+        {
+            "request": request,
+            "visitor": here,
+            "csrf": here.csrf if here else "",
+            "hub_name": hub.settings.name,
+            "path": request.url.path,
+            "said": _read_said(said, here),
+            **values,
+        }
+    )
+    response = HTMLResponse(words, status)
+    stranger = getattr(request.state, "stranger", "")
+    if stranger:
+        set_cookie(response, hub.settings, stranger, "visit")
+    if said:
+        drop_cookie(response, hub.settings, "said")
+    return response
+
+
+def go(request: Request, path: str, said: str = "") -> Response:
+    """Send the browser to another of our pages after a post; `said` is shown there once."""
+    response = RedirectResponse(inside(path), 303)
+    here: Visitor | None = getattr(request.state, "visitor", None)
+    if said and here is not None:
+        mark = hmac.new(here.csrf.encode(), said.encode(), hashlib.sha256).hexdigest()[:32]
+        set_cookie(response, here.hub.settings, f"{mark}{quote(said)}", "said")
+    return response
+
+
+def _read_said(cookie: str, here: Visitor | None) -> str:
+    # Signed with what only this session knows: nobody can put words into the hub's mouth through a cookie.
+    if here is None or len(cookie) <= 32:
+        return ""
+    said = unquote(cookie[32:])
+    mark = hmac.new(here.csrf.encode(), said.encode(), hashlib.sha256).hexdigest()[:32]
+    return said if hmac.compare_digest(mark.encode(), cookie[:32].encode()) else ""
+
+
+def _bearer(request: Request) -> str:
+    """A token shown to the API; pages do not take any."""
+    word, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if word.lower() == "bearer" and request.url.path.startswith("/api/") else ""
+
+
+def _stranger_csrf(request: Request, hub: "Hub") -> str:
+    """For forms before signing in: bound to a cookie of the visit."""
+    visit = request.cookies.get(cookie_name(hub.settings, "visit"), "")
+    if len(visit) < 32:
+        visit = secrets.token_urlsafe(32)
+        request.state.stranger = visit  # `page` sets it
+    return hashlib.sha256(b"cloister csrf " + visit.encode()).hexdigest()
+
+
+def _unread(database: Any, person: Person) -> int:
+    mine = sa.select(sa.func.count()).select_from(models.Notice)
+    return int(database.scalar(mine.where(models.Notice.person_id == person.id, ~models.Notice.read)) or 0)

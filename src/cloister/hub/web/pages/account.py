@@ -1,0 +1,132 @@
+"""One's own account: password, second factor, tokens, sessions."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.models import Person
+from cloister.hub.people import desk, sessions, sign_in, tokens, totp
+from cloister.hub.people.passwords import SHORTEST
+from cloister.hub.web.context import Visitor, form, go, page, signed_in
+from cloister.hub.web.forms import Form
+from cloister.hub.web.problems import status_of
+from cloister.hub.web.security import cookie_name, set_cookie
+from cloister.privacy.errors import BadForm, CloisterError, NotNow, SignInFailed, TooMany
+
+__all__ = ["router"]
+
+router = APIRouter()
+Me = Annotated[Visitor, Depends(signed_in)]
+Sent = Annotated[Form, Depends(form)]
+_SCOPES = (
+    ("read", "Read", "See datasets, schemas, mock data and your own jobs."),
+    ("work", "Work", "Plan and run; this spends from your budgets."),
+    ("share", "Share", "What an owner does: upload, change policies, decide about requests."),
+)
+
+
+@router.get("/account")
+def show(request: Request, here: Me) -> Response:
+    """Everything about one's own account."""
+    return _page(request, here)
+
+
+@router.post("/account/password")
+def change_password(request: Request, here: Me, sent: Sent) -> Response:
+    """A new password for the old one; all sessions end."""
+    try:
+        if sent.get("new", "") != sent.get("again", ""):
+            raise BadForm("the two new passwords differ. Type the same one twice.")
+        desk.change_password(here.hub, here.who, sent.get("current", ""), sent.get("new", ""), here.address)
+    except (BadForm, SignInFailed, TooMany) as problem:
+        return _page(request, here, problem=problem)
+    return go(request, "/sign-in?after=password")
+
+
+@router.post("/account/second-factor")
+def begin_factor(request: Request, here: Me, sent: Sent) -> Response:
+    """Show a secret for an app, after the password: an unattended browser must not lock its person out."""
+    try:
+        sign_in.prove(here.hub, here.who, sent.get("factor_password", ""), here.address)
+        sign_in.enroll_factor(here.hub, here.who)
+    except (SignInFailed, TooMany, NotNow) as problem:
+        return _page(request, here, problem=problem)
+    return go(request, "/account#second-factor")
+
+
+@router.post("/account/second-factor/confirm")
+def confirm_factor(request: Request, here: Me, sent: Sent) -> Response:
+    """The app's first code. The other sessions end, and this one has a new secret."""
+    secret = request.cookies.get(cookie_name(here.hub.settings), "")
+    try:
+        entered = sign_in.confirm_factor(here.hub, secret, sent.get("code", ""), here.address)
+    except (BadForm, NotNow) as problem:
+        return _page(request, here, problem=problem)
+    response = go(request, "/account")
+    set_cookie(response, here.hub.settings, entered.secret, hours=here.hub.settings.session_hours)
+    return response
+
+
+@router.post("/account/second-factor/cancel")
+def cancel_factor(request: Request, here: Me) -> Response:
+    """Forget a secret that was not confirmed."""
+    with here.hub.database.writing() as session:
+        totp.cancel(session, here.who)
+    return go(request, "/account")
+
+
+@router.post("/account/second-factor/remove")
+def remove_factor(request: Request, here: Me, sent: Sent) -> Response:
+    """Take the second factor off, for one of its codes."""
+    try:
+        sign_in.remove_factor(here.hub, here.who, sent.get("code", ""), here.address)
+    except (SignInFailed, TooMany, NotNow) as problem:
+        return _page(request, here, problem=problem)
+    return go(request, "/account", said="The second factor is removed.")
+
+
+@router.post("/account/tokens")
+def make_token(request: Request, here: Me, sent: Sent) -> Response:
+    """A new token. It is drawn on this one page, and never again."""
+    try:
+        days = sent.number("days", "Days", low=1, high=366)
+        secret = desk.make_token(here.hub, here.who, sent.get("label", ""), sent.all("scopes"), days)
+    except (BadForm, NotNow) as problem:
+        return _page(request, here, problem=problem)
+    return _page(request, here, token=secret)
+
+
+@router.post("/account/tokens/{number}/revoke")
+def revoke_token(request: Request, number: int, here: Me) -> Response:
+    """End a token."""
+    desk.revoke_token(here.hub, here.who, number)
+    return go(request, "/account", said="The token is revoked.")
+
+
+@router.post("/account/sessions/end")
+def end_sessions(request: Request, here: Me) -> Response:
+    """Sign out everywhere."""
+    desk.end_sessions(here.hub, here.who)
+    return go(request, "/sign-in?after=sessions")
+
+
+def _page(request: Request, here: Visitor, *, problem: CloisterError | None = None, token: str = "") -> Response:
+    with here.hub.database.reading() as session:
+        me = session.get_one(Person, here.who.id)
+        mine, open_sessions = tokens.of(session, me), sessions.of(session, me)
+    return page(
+        request,
+        "account.html",
+        status_of(problem) if problem else 200,
+        me=me,
+        tokens=mine,
+        sessions=open_sessions,
+        this=here.session,
+        token=token,
+        scopes=_SCOPES,
+        shown=totp.pending(here.hub.keys, me, here.hub.settings.name),
+        required=here.hub.settings.require_totp,
+        shortest=SHORTEST,
+        problem=str(problem).removeprefix(f"{problem.code}: ") if problem else "",
+    )

@@ -1,0 +1,51 @@
+"""What happens with a dataset, for its owner: people and how usual they are, a feed, and the switch that stops all."""
+
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.books import activity
+from cloister.hub.models import AuditEntry, Job, Person
+from cloister.hub.store.datasets import owned, pause
+from cloister.hub.web.context import Visitor, form, go, page, signed_in
+from cloister.hub.web.forms import Form
+
+__all__ = ["router"]
+
+router = APIRouter()
+SignedIn = Annotated[Visitor, Depends(signed_in)]
+_A_FEED = 100
+
+
+@router.get("/datasets/{name}/activity")
+def shown(request: Request, name: str, here: SignedIn) -> Response:
+    """Who does what, and how far it is from their past."""
+    with here.hub.database.reading() as session:
+        dataset = owned(session, name, here.who)
+        profiles = activity.profiles(session, dataset)
+        jobs = sa.select(Job.id).where(Job.dataset_id == dataset.id).order_by(Job.id.desc()).limit(_A_FEED)
+        objects = [f"dataset/{dataset.name}", *(f"job/{number}" for number in session.scalars(jobs))]
+        feed = sa.select(AuditEntry).where(AuditEntry.object.in_(objects)).order_by(AuditEntry.number.desc())
+        entries = list(session.scalars(feed.limit(_A_FEED)))
+        people = {one.id: one.name for one in session.scalars(sa.select(Person))}
+    return page(
+        request,
+        "activity.html",
+        dataset=dataset,
+        profiles=profiles,
+        entries=entries,
+        people=people,
+        alert_at=activity.ALERT_AT,
+    )
+
+
+@router.post("/datasets/{name}/activity/pause")
+def switch(request: Request, name: str, here: SignedIn, sent: Annotated[Form, Depends(form)]) -> Response:
+    """Stop everything on the dataset, or open it again."""
+    stop = sent.ticked("paused")
+    with here.hub.database.writing() as session:
+        pause(here.hub, session, here.who, owned(session, name, here.who), stop)
+    said = "Paused. Nothing runs on this dataset now." if stop else "Open again."
+    return go(request, f"/datasets/{name}/activity", said=said)

@@ -1,0 +1,123 @@
+"""The audit log: search, check, export. For auditors, and for operators, whose own doings are in it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response, StreamingResponse
+
+from cloister.hub.hub import Hub
+from cloister.hub.models import Person
+from cloister.hub.web.context import Visitor, page, with_role
+from cloister.privacy.errors import BadForm, Broken
+
+__all__ = ["export_lines", "moment", "router"]
+
+router = APIRouter()
+Reader = Annotated[Visitor, Depends(with_role("auditor", "operator"))]
+_A_PAGE = 100
+
+
+@router.get("/audit")
+def search(
+    request: Request,
+    here: Reader,
+    person: str = "",
+    action: str = "",
+    object: str = "",  # noqa: A002
+    since: str = "",
+    until: str = "",
+    text: str = "",
+    before: int = 0,
+) -> Response:
+    """Entries, newest first."""
+    asked = {"person": person, "action": action, "object": object, "since": since, "until": until, "text": text}
+    return _page(request, here, asked, before)
+
+
+@router.post("/audit/verify")
+def verify(request: Request, here: Reader) -> Response:
+    """Recompute the chain."""
+    with here.hub.database.reading() as session:
+        try:
+            count, problem = here.hub.audit.verify(session), ""
+        except Broken as error:
+            count, problem = 0, str(error).partition(": ")[2]
+    here.hub.audit.record(here.who.id, "audit.verified", "audit", ok=not problem, entries=count)
+    checked = (problem, "bad") if problem else (f"All {count:,} entries hold: hashes, order, signed heads.", "good")
+    return _page(request, here, {}, 0, checked)
+
+
+@router.get("/audit/export")
+def export(here: Reader) -> Response:
+    """The whole log as JSON lines with a signed head."""
+    here.hub.audit.record(here.who.id, "audit.exported", "audit")
+    name = {"Content-Disposition": 'attachment; filename="cloister-audit.jsonl"'}
+    return StreamingResponse(export_lines(here.hub), media_type="application/x-ndjson", headers=name)
+
+
+def export_lines(hub: Hub) -> Iterator[bytes]:
+    """The export, as it is read."""
+    with hub.database.reading() as session:
+        yield from hub.audit.export(session)
+
+
+def _page(
+    request: Request, here: Visitor, asked: dict[str, str], before: int, checked: tuple[str, str] = ("", "")
+) -> Response:
+    fields = dict.fromkeys(("person", "action", "object", "since", "until", "text"), "") | asked
+    with here.hub.database.reading() as session:
+        people = {one.id: one for one in session.scalars(sa.select(Person))}
+        who = _who(fields["person"], list(people.values()))
+        entries = [] if who == -1 else here.hub.audit.search(session, **_wanted(fields, who, before), most=_A_PAGE + 1)
+    if any(asked.values()):  # what was looked for is itself worth knowing
+        here.hub.audit.record(here.who.id, "audit.searched", "audit", **{k: v for k, v in asked.items() if v})
+    return page(
+        request,
+        "audit.html",
+        entries=entries[:_A_PAGE],
+        people=people,
+        asked=fields,
+        before=entries[_A_PAGE - 1].number if len(entries) > _A_PAGE else 0,
+        later=bool(before),
+        checked=checked,
+        key=str(here.hub.key.public),
+    )
+
+
+def _wanted(fields: dict[str, str], who: int | None, before: int) -> dict[str, Any]:
+    until = moment(fields["until"], "Until", end=True)
+    return {
+        "person_id": who,
+        "action": fields["action"].strip(),
+        "object": fields["object"].strip(),
+        "since": moment(fields["since"], "From"),
+        "until": until,
+        "text": fields["text"].strip(),
+        "before": before if 0 < before < 2**31 else None,
+    }
+
+
+def _who(text: str, people: list[Person]) -> int | None:
+    """A person by number, address or name; None for everybody, -1 for nobody."""
+    word = text.strip().lower()
+    if not word:
+        return None
+    same = (one.id for one in people if word in (str(one.id), one.email.lower(), one.name.lower()))
+    return next(same, -1)
+
+
+def moment(text: str, label: str, end: bool = False) -> float | None:
+    """A day or a time as seconds since 1970; the end of the day if asked for."""
+    if not text.strip():
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+        found = found if found.tzinfo else found.replace(tzinfo=UTC)
+        if end and len(text.strip()) == 10:
+            found += timedelta(days=1)
+        return found.timestamp()
+    except (ValueError, OverflowError):
+        raise BadForm(f"'{label}' must be a day such as 2026-03-01.") from None

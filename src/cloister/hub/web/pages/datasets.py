@@ -1,0 +1,142 @@
+"""Datasets in the browser: the list, a new one, one of them, and its owner's switches."""
+
+import io
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.kinds import KINDS
+from cloister.hub.policy.purposes import offered
+from cloister.hub.store import datasets
+from cloister.hub.store.mock import mock_table
+from cloister.hub.store.sight import look, seen
+from cloister.hub.web.context import Visitor, form, go, page, signed_in, with_role
+from cloister.hub.web.forms import Form
+from cloister.hub.web.problems import status_of
+from cloister.hub.work.place import place_of
+from cloister.privacy.errors import BadForm, CloisterError, NotHere
+
+__all__ = ["POLICY", "router"]
+
+router = APIRouter()
+Here = Annotated[Visitor, Depends(signed_in)]
+Owner = Annotated[Visitor, Depends(with_role("data owner"))]
+Sent = Annotated[Form, Depends(form)]
+
+# What a new policy looks like before its owner has changed it: careful, and complete.
+POLICY = """dataset: visits
+purposes: [health-research]
+budget:
+  lifetime: {epsilon: 2, delta: 1e-7}     # by everybody together, for good
+  per_user: {rho: 0.02}
+  per_request: {rho: 0.01}
+  approvals: [{above: {rho: 0.005}, needs: 1}]
+roles:
+  visitors:
+    who: anyone
+    may: [see schema]
+  analysts:
+    who: {roles: [data user]}
+    by_request: true
+    may: [see schema, query, profile]
+"""
+
+
+@router.get("/datasets")
+def listed(request: Request, here: Here) -> Response:
+    """The datasets one may know of."""
+    with here.hub.database.reading() as session:
+        found = look(here.hub, session, here.who, here.environment)
+    return page(request, "datasets.html", sights=found)
+
+
+@router.get("/datasets/new")
+def begin(request: Request, here: Owner) -> Response:
+    """The form for a new dataset."""
+    return page(request, "dataset_new.html", values={"policy": POLICY}, problem=None)
+
+
+@router.post("/datasets/new")
+def create(request: Request, here: Owner, sent: Sent) -> Response:
+    """Make it; its tables come next."""
+    values = {name: sent.get(name, "") for name in ("name", "title", "about", "policy")}
+    try:
+        with here.hub.database.writing() as session:
+            made = datasets.create(
+                here.hub,
+                session,
+                here.who,
+                name=values["name"].strip(),
+                title=values["title"].strip(),
+                about=values["about"].strip(),
+                policy_text=values["policy"],
+                schema_text="",
+            )
+    except CloisterError as error:
+        if status_of(error) >= 500:
+            raise
+        return page(request, "dataset_new.html", status_of(error), values=values, problem=error)
+    return go(request, f"/datasets/{made.name}/versions", said="The dataset is made. Now send its tables.")
+
+
+@router.get("/datasets/{name}")
+def show(request: Request, name: str, here: Here) -> Response:
+    """A dataset: what is public of it, whom it trusts, what one can do."""
+    with here.hub.database.reading() as session:
+        sight = seen(here.hub, session, here.who, name, here.environment)
+        versions = datasets.versions(session, sight.dataset) if sight.mine else []
+    here.hub.audit.record(here.who.id, "dataset.seen", f"dataset/{name}")
+    account = here.hub.ledger.account(name)
+    cap, left = account.rules.cap, account.left
+    return page(
+        request,
+        "dataset.html",
+        sight=sight,
+        dataset=sight.dataset,
+        schema=sight.schema,
+        versions=versions,
+        kinds=list(KINDS.values()),
+        place=place_of(sight.dataset.trust),
+        purposes=offered(sight.policy.purposes) if sight.policy else (),
+        left=left,
+        gone=float(1 - left.amount / cap.amount) if cap.amount else 1.0,
+    )
+
+
+@router.get("/datasets/{name}/mock/{table}")
+def mock(name: str, table: str, here: Here, rows: int = 1000) -> Response:
+    """Invented rows, as a CSV file."""
+    import pyarrow.csv
+
+    with here.hub.database.reading() as session:
+        schema = seen(here.hub, session, here.who, name, here.environment).schema
+    if schema is None or table not in schema.tables:
+        raise NotHere("there is no such table.")
+    if not 1 <= rows <= 100_000:
+        raise BadForm("rows: between 1 and 100,000.")
+    sink = io.BytesIO()
+    pyarrow.csv.write_csv(mock_table(schema, table, rows), sink)
+    safe = "".join(sign for sign in table if sign.isascii() and (sign.isalnum() or sign in "-_")) or "table"
+    named = {"Content-Disposition": f'attachment; filename="{safe}-invented.csv"'}
+    return Response(sink.getvalue(), media_type="text/csv", headers=named)
+
+
+@router.post("/datasets/{name}/pause")
+def pause(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """The owner's switch."""
+    paused = sent.ticked("paused")
+    with here.hub.database.writing() as session:
+        datasets.pause(here.hub, session, here.who, datasets.owned(session, name, here.who), paused)
+    return go(request, f"/datasets/{name}", said="No work on it begins now." if paused else "Work may begin again.")
+
+
+@router.post("/datasets/{name}/delete")
+def delete(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """Shred it, if its name was typed."""
+    with here.hub.database.writing() as session:
+        dataset = datasets.owned(session, name, here.who)
+        if sent.text("confirm", "Its name, to confirm") != dataset.name:
+            raise BadForm("Type the dataset's name to confirm that it is to be deleted for good.")
+        datasets.delete(here.hub, session, here.who, dataset)
+    return go(request, "/datasets", said=f"{name} is shredded: its key is erased and its files are gone.")

@@ -1,0 +1,173 @@
+"""Pieces of work: the list, one with its progress or its result, its pictures, its receipt."""
+
+import io
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from pyarrow import csv
+from starlette.responses import Response
+
+from cloister.hub import wire
+from cloister.hub.kinds import KINDS, Planned
+from cloister.hub.models import Job
+from cloister.hub.models import Request as Asked
+from cloister.hub.web import charts
+from cloister.hub.web.context import Visitor, go, page, signed_in
+from cloister.hub.web.words import column_digits
+from cloister.hub.work import gateway
+from cloister.hub.work.job import owner_detail
+from cloister.hub.work.known import find_job
+from cloister.hub.work.queue import ENDED
+from cloister.privacy.errors import CloisterError, NotHere
+
+__all__ = ["router"]
+
+router = APIRouter()
+SignedIn = Annotated[Visitor, Depends(signed_in)]
+_A_PAGE = 50
+
+_STAGES = {
+    "waiting": "waiting for somebody to agree",
+    "queued": "waiting for a worker",
+    "running": "at work",
+    "charged": "charged, and looking",
+}
+_STOPPED = {
+    "refused": ("Refused", "The policy or the budget did not allow this. Nothing was charged."),
+    "failed": ("This did not work", "The work stopped."),
+    "cancelled": ("Cancelled", "You cancelled this. Nothing was charged."),
+    "interrupted": ("Interrupted", "The worker stopped after the charge. The charge stands; start a new one."),
+}
+
+
+@router.get("/jobs")
+def listed(request: Request, here: SignedIn, before: int = 0) -> Response:
+    """One's own work, newest first."""
+    mine = sa.select(Job).where(Job.person_id == here.who.id).order_by(Job.id.desc()).limit(_A_PAGE + 1)
+    if 0 < before < 2**31:
+        mine = mine.where(Job.id < before)
+    with here.hub.database.reading() as session:
+        jobs = list(session.scalars(mine))
+    older = jobs[_A_PAGE - 1].id if len(jobs) > _A_PAGE else 0
+    titles = {kind.name: kind.title for kind in KINDS.values()}
+    return page(request, "jobs.html", jobs=jobs[:_A_PAGE], before=older, later=bool(before), titles=titles)
+
+
+@router.get("/jobs/{number}")
+def shown(request: Request, number: int, here: SignedIn) -> Response:
+    """One piece of work."""
+    with here.hub.database.reading() as session:
+        job = find_job(session, here.who, number)
+        asked = session.scalar(sa.select(Asked.id).where(Asked.job_id == job.id).limit(1))
+    kind = KINDS.get(job.kind)
+    title, words = _STOPPED.get(job.state, ("", ""))
+    result = job.result if job.state == "done" else None
+    place = job.dataset.title or job.dataset.name
+    return page(
+        request,
+        kind.template if kind is not None and result is not None else "job.html",
+        job=job,
+        title=f"{kind.title if kind else job.kind} {job.id}",
+        heading=f"Answer from {place}" if result is not None else f"{kind.title if kind else job.kind}: {place}",
+        sql=job.parameters.get("sql", ""),
+        moving=job.state not in ENDED,
+        stage=job.stage or _STAGES.get(job.state, ""),
+        may_cancel=job.person_id == here.who.id and job.state in ("waiting", "queued", "running") and not job.cancel,
+        request_id=asked,
+        planned=Planned.from_json(job.plan) if job.plan else None,
+        stopped_title=title,
+        stopped=words,
+        mine=job.person_id == here.who.id,
+        owner_detail=_owner_detail(here, job),
+        pictures=charts.pictures(result) if result is not None else [],
+        places=_places(result),
+        again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if job.person_id == here.who.id else "",
+    )
+
+
+@router.post("/jobs/{number}/cancel")
+def cancel(request: Request, number: int, here: SignedIn) -> Response:
+    """Stop it before it is charged."""
+    job = gateway.cancel(here.hub, here.who, number)
+    return go(request, f"/jobs/{job.id}", said="Cancelled." if job.state == "cancelled" else "It will stop soon.")
+
+
+@router.get("/jobs/{number}/chart.svg")
+def chart(number: int, here: SignedIn, column: str = "", theme: str = "light", size: str = "wide") -> Response:
+    """A picture of a result, drawn from what was released."""
+    result = _result(here, number)[1]
+    dark: charts.Theme = "dark" if theme == "dark" else "light"
+    sizes: dict[str, charts.Size] = {"half": "half", "narrow": "narrow"}
+    side = next((one for one in result.get("columns", []) if one.get("name") == column and "bars" in one), None)
+    if side is not None:
+        return _svg(charts.bars(side["bars"], dark, sizes.get(size, "half")))
+    picture = next((one for one in charts.pictures(result) if column in ("", one.column)), None)
+    if picture is None:
+        raise NotHere("there is no picture of this.")
+    return _svg(charts.svg(result, picture, dark, sizes.get(size, "wide")))
+
+
+@router.get("/jobs/{number}/receipt")
+def receipt(number: int, here: SignedIn) -> Response:
+    """The signed proof, as it was given."""
+    with here.hub.database.reading() as session:
+        job = find_job(session, here.who, number)
+    if not job.receipt:
+        raise NotHere("there is no receipt: nothing was charged.")
+    name = f"cloister-{job.dataset.name}-{job.id}.receipt.json"
+    return _download(job.receipt.encode(), name, "application/json")
+
+
+@router.get("/jobs/{number}/label")
+def label(number: int, here: SignedIn) -> Response:
+    """The policy's label, which travels with the answer: what it may be used for, where and for how long."""
+    job, result = _result(here, number)
+    if "label" not in result:
+        raise NotHere("this answer has no label.")
+    return _download(result["label"].encode(), f"cloister-{job.dataset.name}-{job.id}.label.json", "application/json")
+
+
+@router.get("/jobs/{number}/answer.csv")
+def as_csv(number: int, here: SignedIn) -> Response:
+    """The whole answer with its limits, for a spreadsheet."""
+    job, result = _result(here, number)
+    if "answer" not in result:
+        raise NotHere("there is no table here.")
+    sink = io.BytesIO()
+    csv.write_csv(wire.answer_from_json(result["answer"]).value, sink)
+    return _download(sink.getvalue(), f"cloister-{job.dataset.name}-{job.id}.csv", "text/csv; charset=utf-8")
+
+
+def _result(here: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
+    with here.hub.database.reading() as session:
+        job = find_job(session, here.who, number)
+    if job.state != "done" or job.result is None:
+        raise NotHere("there is no result here.")
+    return job, job.result
+
+
+def _places(result: dict[str, Any] | None) -> list[int | None]:
+    """Decimals for each column of a table of cells."""
+    rows = result.get("rows") if result is not None else None
+    if result is None or not isinstance(rows, list):
+        return []
+    return [column_digits(row[i] for row in rows) for i in range(len(result["columns"]))]
+
+
+def _owner_detail(here: Visitor, job: Job) -> str:
+    """What went wrong, opened for the owner alone: it may show rows."""
+    if not job.owner_detail or job.dataset.owner_id != here.who.id:
+        return ""
+    try:
+        return owner_detail(here.hub, job)
+    except CloisterError:  # the dataset's key is gone, and with it what it sealed
+        return ""
+
+
+def _svg(text: str) -> Response:
+    return Response(text, media_type="image/svg+xml")
+
+
+def _download(content: bytes, name: str, kind: str) -> Response:
+    return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -1,0 +1,163 @@
+"""The ledger: mine over all datasets, a dataset's for its owner, and for an auditor the whole of it.
+
+Figures are read from the signed entries at every visit. No page changes a ledger.
+"""
+
+import csv
+import io
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from sqlalchemy.orm import Session
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, PlainTextResponse, Response
+
+from cloister.hub.books import copies, statements
+from cloister.hub.books.statements import Statement, Sum
+from cloister.hub.models import Dataset
+from cloister.hub.store.datasets import find
+from cloister.hub.web import charts
+from cloister.hub.web.context import Visitor, page, signed_in, with_role
+from cloister.hub.work.gateway import may_know
+from cloister.privacy.errors import NotHere
+from cloister.privacy.ledger import Report
+
+__all__ = ["router", "statement_of"]
+
+router = APIRouter()
+SignedIn = Annotated[Visitor, Depends(signed_in)]
+Auditor = Annotated[Visitor, Depends(with_role("auditor"))]
+_A_PAGE = 200
+_SIDES = ("person", "purpose", "month")
+
+
+def statement_of(here: Visitor, session: Session, name: str) -> tuple[Dataset, Statement, bool]:
+    """A dataset's account as this person may read it, and whether that is the whole of it.
+
+    Its owner and auditors read everything. Whoever may know of the dataset reads its total and their own spends.
+
+    Raises:
+        NotHere: there is none, or they may not know of it.
+    """
+    dataset = find(session, name)
+    whole = dataset.owner_id == here.who.id or here.has("auditor")
+    if not whole and not may_know(here.hub, session, here.who, dataset, here.environment):
+        raise NotHere("there is no such dataset.")
+    statement = statements.for_owner(here.hub, session, dataset)
+    return dataset, statement if whole else statements.only(statement, here.who), whole
+
+
+@router.get("/ledger")
+def mine(request: Request, here: SignedIn) -> Response:
+    """What I spent; below it, for an auditor, every account."""
+    return _mine(request, here)
+
+
+def _mine(request: Request, here: Visitor, report: Report | None = None) -> Response:
+    with here.hub.database.reading() as session:
+        spends = statements.for_user(here.hub, session, here.who)
+    auditor = here.has("auditor")
+    accounts = [here.hub.ledger.balance(one.rules.key) for one in here.hub.ledger.accounts()] if auditor else []
+    return page(
+        request,
+        "ledger.html",
+        spends=spends,
+        auditor=auditor,
+        accounts=accounts,
+        share=statements.share,
+        report=report,
+        head=here.hub.ledger.head if auditor else None,
+        key=str(here.hub.key.public),
+    )
+
+
+@router.post("/ledger/verify")
+def verify(request: Request, here: Auditor) -> Response:
+    """Check every entry, signature and total."""
+    report = copies.check_ledger(here.hub)
+    here.hub.audit.record(here.who.id, "ledger.verified", "ledger", ok=report.ok, entries=report.entries)
+    return _mine(request, here, report)
+
+
+@router.get("/ledger/copy")
+def copy(here: Auditor) -> Response:
+    """The ledger as a file, for the offline verifier."""
+    here.hub.audit.record(here.who.id, "ledger.copied", "ledger")
+    folder = tempfile.TemporaryDirectory(prefix="cloister-ledger-")
+    path = Path(folder.name) / "ledger.db"
+    copies.copy_ledger(here.hub, path)
+    return FileResponse(
+        path,
+        filename="cloister-ledger.db",
+        media_type="application/x-sqlite3",
+        background=BackgroundTask(folder.cleanup),
+    )
+
+
+@router.get("/ledger/head")
+def head(here: Auditor) -> Response:
+    """The newest head: one line to keep elsewhere."""
+    name = {"Content-Disposition": 'attachment; filename="cloister-ledger.head"'}
+    return PlainTextResponse(f"{here.hub.ledger.head}\n", headers=name)
+
+
+@router.get("/datasets/{name}/ledger")
+def dataset(request: Request, name: str, here: SignedIn) -> Response:
+    """Who spent what of a dataset, for which purpose, and what is left."""
+    found, statement, whole = _statement(here, name)
+    here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
+    return page(
+        request,
+        "ledger_dataset.html",
+        dataset=found,
+        statement=statement,
+        lines=statement.lines[:_A_PAGE],
+        owner=found.owner_id == here.who.id,
+        whole=whole,
+        sides=[(side, _side(statement, side)) for side in _SIDES if whole or side != "person"],
+    )
+
+
+@router.get("/datasets/{name}/ledger.csv")
+def as_csv(name: str, here: SignedIn) -> Response:
+    """Every spend of a dataset, for a spreadsheet."""
+    found, statement, _ = _statement(here, name)
+    here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}", form="csv")
+    sink = io.StringIO()
+    table = csv.writer(sink)
+    table.writerow(["entry", "time", "person", "purpose", "kind", "job", "measure", "amount", "delta", "state"])
+    for one in reversed(statement.lines):
+        loss = one.loss
+        facts = [one.entry, f"{one.time:.0f}", _cell(one.person), _cell(one.purpose), one.what, one.job_id or ""]
+        table.writerow([*facts, loss.measure, str(loss.amount), str(loss.delta), one.state])
+    name_of = {"Content-Disposition": f'attachment; filename="cloister-{found.name}-ledger.csv"'}
+    return Response(sink.getvalue(), media_type="text/csv; charset=utf-8", headers=name_of)
+
+
+@router.get("/datasets/{name}/ledger/{side}.svg")
+def chart(name: str, side: str, here: SignedIn, theme: str = "light") -> Response:
+    """What was spent, as bars: by person, by purpose or by month, in per cent of the budget."""
+    if side not in _SIDES:
+        raise NotHere("there is no such picture.")
+    sums = _side(_statement(here, name)[1], side)
+    if not sums:
+        raise NotHere("nothing was spent yet.")
+    values = [{"label": one.label, "value": round(100 * one.share, 4)} for one in sums[:20]]
+    dark: charts.Theme = "dark" if theme == "dark" else "light"
+    return Response(charts.bars(values, dark), media_type="image/svg+xml")
+
+
+def _statement(here: Visitor, name: str) -> tuple[Dataset, Statement, bool]:
+    with here.hub.database.reading() as session:
+        return statement_of(here, session, name)
+
+
+def _side(statement: Statement, side: str) -> tuple[Sum, ...]:
+    return {"person": statement.by_person, "purpose": statement.by_purpose, "month": statement.by_month}[side]
+
+
+def _cell(text: str) -> str:
+    """A name in a spreadsheet must not become a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

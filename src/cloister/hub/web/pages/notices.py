@@ -1,0 +1,44 @@
+"""Notices: what happened, newest first."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.requests import notices
+from cloister.hub.web.context import Visitor, go, page, signed_in
+from cloister.privacy.errors import NotHere
+
+__all__ = ["router"]
+
+router = APIRouter()
+SignedIn = Annotated[Visitor, Depends(signed_in)]
+_A_PAGE = 50
+
+
+@router.get("/notices")
+def shown(request: Request, here: SignedIn, before: int = 0) -> Response:
+    """One's own notices."""
+    after = before if 0 < before < 2**31 else None
+    with here.hub.database.reading() as session:
+        found = notices.mine(session, here.who, _A_PAGE + 1, after)
+    older = found[_A_PAGE - 1].id if len(found) > _A_PAGE else 0
+    return page(request, "notices.html", notices=found[:_A_PAGE], before=older, later=bool(after))
+
+
+@router.post("/notices/read")
+def read_all(request: Request, here: SignedIn) -> Response:
+    """Mark all as read."""
+    with here.hub.database.writing() as session:
+        notices.read_all(session, here.who)
+    return go(request, "/notices")
+
+
+@router.post("/notices/{number}")
+def open_one(request: Request, number: int, here: SignedIn) -> Response:
+    """Mark one as read and go where it points."""
+    with here.hub.database.writing() as session:
+        found = notices.read_one(session, here.who, number) if 0 < number < 2**31 else None
+    if found is None:
+        raise NotHere("there is no such notice of yours.")
+    return go(request, found.link or "/notices")

@@ -1,0 +1,188 @@
+"""Everybody in the hub, for operators: inviting, roles, organisations, reset links, closing accounts."""
+
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.models import ROLES, Organisation, Person
+from cloister.hub.people import desk
+from cloister.hub.people.roles import person_here
+from cloister.hub.web.context import Visitor, form, go, page, with_role
+from cloister.hub.web.forms import Form
+from cloister.hub.web.problems import status_of
+from cloister.privacy.errors import BadForm, CloisterError, Denied, NotHere, NotNow
+
+__all__ = ["router"]
+
+router = APIRouter()
+Operator = Annotated[Visitor, Depends(with_role("operator"))]
+Sent = Annotated[Form, Depends(form)]
+_MOST = 200
+_REFUSALS = (BadForm, Denied, NotNow)
+
+
+@router.get("/people")
+def show(request: Request, here: Operator, search: str = "") -> Response:
+    """Everybody, and the forms to invite somebody and to make an organisation."""
+    return _everybody(request, here, search=search)
+
+
+@router.post("/people/invite")
+def invite(request: Request, here: Operator, sent: Sent) -> Response:
+    """Make an invitation. Its link is drawn on this one page, and never again."""
+    try:
+        email = sent.text("email", "E-mail address")
+        secret = desk.invite(
+            here.hub,
+            here.who,
+            email=email,
+            organisation=_organisation(sent),
+            roles=sent.all("roles"),
+            days=sent.number("days", "Days", low=1, high=30),
+        )
+    except _REFUSALS as problem:
+        return _everybody(request, here, problem=problem, typed=sent)
+    return _everybody(request, here, link=_address(here, "invitation", secret), link_for=email)
+
+
+@router.post("/people/organisations")
+def make_organisation(request: Request, here: Operator, sent: Sent) -> Response:
+    """A new organisation."""
+    try:
+        made = desk.make_organisation(here.hub, here.who, sent.get("organisation_name", ""), sent.get("country", ""))
+    except _REFUSALS as problem:
+        return _everybody(request, here, problem=problem)
+    return go(request, "/people", said=f"{made.name} is added.")
+
+
+@router.get("/people/{number}")
+def show_one(request: Request, number: int, here: Operator) -> Response:
+    """One person."""
+    return _one(request, here, number)
+
+
+@router.post("/people/{number}/roles")
+def set_roles(request: Request, number: int, here: Operator, sent: Sent) -> Response:
+    """Give a person exactly these roles."""
+    try:
+        desk.set_roles(here.hub, here.who, number, sent.all("roles"))
+    except _REFUSALS as problem:
+        return _one(request, here, number, problem=problem)
+    # Who has laid down the last role that opens this page would be refused there.
+    stays = number != here.who.id or "operator" in sent.all("roles")
+    return go(request, f"/people/{number}" if stays else "/", said="The roles are set.")
+
+
+@router.post("/people/{number}/organisation")
+def set_organisation(request: Request, number: int, here: Operator, sent: Sent) -> Response:
+    """Let a person belong to an organisation."""
+    try:
+        desk.set_organisation(here.hub, here.who, number, _organisation(sent))
+    except _REFUSALS as problem:
+        return _one(request, here, number, problem=problem)
+    return go(request, f"/people/{number}", said="The organisation is set.")
+
+
+@router.post("/people/{number}/reset")
+def make_reset_link(request: Request, number: int, here: Operator, sent: Sent) -> Response:
+    """A link to set a new password. It is drawn on this one page, and never again."""
+    try:
+        secret = desk.make_reset_link(here.hub, here.who, number, second_factor=sent.ticked("second_factor"))
+    except _REFUSALS as problem:
+        return _one(request, here, number, problem=problem)
+    return _one(request, here, number, link=_address(here, "reset", secret))
+
+
+@router.post("/people/{number}/close")
+def close(request: Request, number: int, here: Operator) -> Response:
+    """Close an account."""
+    try:
+        desk.set_active(here.hub, here.who, number, False)
+    except _REFUSALS as problem:
+        return _one(request, here, number, problem=problem)
+    return go(request, f"/people/{number}", said="The account is closed.")
+
+
+@router.post("/people/{number}/open")
+def reopen(request: Request, number: int, here: Operator) -> Response:
+    """Open a closed account again."""
+    desk.set_active(here.hub, here.who, number, True)
+    return go(request, f"/people/{number}", said="The account is open again.")
+
+
+def _everybody(
+    request: Request,
+    here: Visitor,
+    *,
+    search: str = "",
+    problem: CloisterError | None = None,
+    typed: Form | None = None,
+    **values: Any,
+) -> Response:
+    wanted = sa.select(Person).order_by(Person.name, Person.id).limit(_MOST + 1)
+    if search.strip():
+        text = search.replace("\0", "").strip()[:200]
+        wanted = wanted.where(
+            Person.name.icontains(text, autoescape=True) | Person.email.icontains(text, autoescape=True)
+        )
+    with here.hub.database.reading() as session:
+        found = list(session.scalars(wanted))
+        organisations = _organisations(session)
+    typed = typed or Form()
+    return page(
+        request,
+        "people.html",
+        status_of(problem) if problem else 200,
+        **{
+            "people": found[:_MOST],
+            "more": len(found) > _MOST,
+            "organisations": organisations,
+            "all_roles": ROLES,
+            "search": search,
+            "problem": _words(problem),
+            "typed": {"email": typed.get("email", ""), "roles": typed.all("roles")},
+            "link": "",
+            "link_for": "",
+            **values,
+        },
+    )
+
+
+def _one(
+    request: Request, here: Visitor, number: int, *, problem: CloisterError | None = None, link: str = ""
+) -> Response:
+    with here.hub.database.reading() as session:
+        found, organisations = person_here(session, number), _organisations(session)
+    return page(
+        request,
+        "person.html",
+        status_of(problem) if problem else 200,
+        one=found,
+        me=found.id == here.who.id,
+        organisations=organisations,
+        all_roles=ROLES,
+        problem=_words(problem),
+        link=link,
+    )
+
+
+def _organisations(session: Any) -> list[tuple[str, str]]:
+    wanted = sa.select(Organisation).order_by(Organisation.name)
+    return [(str(one.id), f"{one.name}, {one.country}" if one.country else one.name) for one in session.scalars(wanted)]
+
+
+def _organisation(sent: Form) -> int | None:
+    text = sent.maybe("organisation", most=20)
+    if text and not (text.isascii() and text.isdigit()):
+        raise NotHere("there is no such organisation.")
+    return int(text) if text else None
+
+
+def _address(here: Visitor, purpose: str, secret: str) -> str:
+    return f"{here.hub.settings.address.rstrip('/')}/{purpose}/{secret}"
+
+
+def _words(problem: CloisterError | None) -> str:
+    return str(problem).removeprefix(f"{problem.code}: ") if problem else ""

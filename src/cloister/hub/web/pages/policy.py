@@ -1,0 +1,218 @@
+"""A dataset's policy: for its owner an editor, a form and every version; for others what it says, without names."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from sqlalchemy.orm import Session
+from starlette.responses import Response
+
+from cloister.hub.kinds import KINDS
+from cloister.hub.models import ROLES, Dataset, Person
+from cloister.hub.models import Policy as Kept
+from cloister.hub.policy import check, form, published, words
+from cloister.hub.policy.decide import Verdict
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.purposes import PURPOSES
+from cloister.hub.policy.reader import look
+from cloister.hub.store.datasets import owned
+from cloister.hub.store.sight import seen
+from cloister.hub.web.context import Visitor, go, page, signed_in
+from cloister.hub.web.context import form as sent_form
+from cloister.hub.web.forms import Form
+from cloister.privacy.errors import BadForm, BadInput, BadPolicy, HubRefused, NotHere, NotNow
+
+__all__ = ["router"]
+
+router = APIRouter()
+Here = Annotated[Visitor, Depends(signed_in)]
+Sent = Annotated[Form, Depends(sent_form)]
+_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What an owner has typed, and what was said about it."""
+
+    text: str
+    after: int
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+    fine: bool = False
+    tests: str = ""
+    report: str = ""
+    passed: bool = False
+
+
+@router.get("/datasets/{name}/policy")
+def show(request: Request, name: str, here: Here) -> Response:
+    """What the policy says; for the owner, to be edited."""
+    with here.hub.database.reading() as session:
+        sight = seen(here.hub, session, here.who, name, here.environment)
+        if sight.mine:
+            return _draw(request, here, session, sight.dataset, None)
+        if sight.policy is None:
+            raise NotHere("there is no such dataset.")
+        number = published.current(here.hub, session, sight.dataset)[1]
+    return page(
+        request,
+        "policy.html",
+        dataset=sight.dataset,
+        owner=False,
+        policy=sight.policy,
+        number=number,
+        roles=_roles(sight.policy, here.who.email),
+        purposes=_purposes(sight.policy),
+        joins=_joins(sight.policy, sight.verdict),
+    )
+
+
+@router.post("/datasets/{name}/policy")
+def edit(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """Check the page as typed, run its tests, or publish it."""
+    draft = Draft(sent.text("text", "Policy", _MOST), sent.number("after"), tests=sent.maybe("tests", _MOST))
+    action = sent.get("action", "")
+    if action == "publish":
+        return _publish(request, here, name, draft)
+    if action not in ("check", "test"):
+        raise BadForm("press one of the buttons.")
+    with here.hub.database.reading() as session:
+        dataset = owned(session, name, here.who)
+        draft = _tested(session, dataset, draft) if action == "test" else _checked(session, dataset, draft)
+        return _draw(request, here, session, dataset, draft)
+
+
+@router.post("/datasets/{name}/policy/form")
+def fill_in(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """Publish what the form says."""
+    with here.hub.database.reading() as session:
+        dataset = owned(session, name, here.who)
+        policy, number = published.current(here.hub, session, dataset)
+        if sent.number("after") != number:
+            raise NotNow(f"policy {number} was published meanwhile. Load the page again and edit that.")
+    return _publish(request, here, name, Draft(form.edited(policy, sent), number))
+
+
+@router.get("/datasets/{name}/policy/{number}")
+def older(request: Request, name: str, number: int, here: Here) -> Response:
+    """A version, and what it changed."""
+    with here.hub.database.reading() as session:
+        dataset = owned(session, name, here.who)
+        found = _version(here, session, dataset, number)
+        before = _version(here, session, dataset, number - 1).text if number > 1 else ""
+        maker = session.get(Person, found.made_by)
+        newest = published.newest(session, dataset)
+    return page(
+        request,
+        "policy_version.html",
+        dataset=dataset,
+        version=found,
+        maker=maker.name if maker else "",
+        newest=newest is not None and newest.number == number,
+        lines=published.difference(before, found.text) if before else [],
+    )
+
+
+def _publish(request: Request, here: Visitor, name: str, draft: Draft) -> Response:
+    try:
+        with here.hub.database.writing() as session:
+            dataset = owned(session, name, here.who)
+            number = published.publish(here.hub, session, here.who, dataset, draft.text, after=draft.after)
+    except (BadPolicy, NotNow) as error:
+        refused = Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
+        with here.hub.database.reading() as session:
+            return _draw(request, here, session, owned(session, name, here.who), refused)
+    return go(request, f"/datasets/{name}/policy", said=f"Policy {number} is published and decides from now on.")
+
+
+def _checked(session: Session, dataset: Dataset, draft: Draft) -> Draft:
+    try:
+        reading = look(draft.text, published.schema_of(session, dataset), _operations())
+    except BadPolicy as error:
+        return Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
+    return Draft(draft.text, draft.after, "", reading.notes, True, draft.tests)
+
+
+def _tested(session: Session, dataset: Dataset, draft: Draft) -> Draft:
+    if not draft.tests:
+        return Draft(draft.text, draft.after, "write some tests first, in the box below the policy.")
+    try:
+        report = check.run(draft.text, draft.tests, published.schema_of(session, dataset))
+    except BadPolicy as error:
+        return Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
+    return Draft(draft.text, draft.after, tests=draft.tests, report=str(report), passed=report.passed)
+
+
+def _draw(request: Request, here: Visitor, session: Session, dataset: Dataset, draft: Draft | None) -> Response:
+    kept = published.newest(session, dataset)
+    policy, broken = None, ""
+    try:
+        policy, _ = published.current(here.hub, session, dataset)
+    except (BadPolicy, NotHere) as error:
+        broken = _sentence(error)
+    number = kept.number if kept is not None else 0
+    versions = [(one, session.get(Person, one.made_by)) for one in published.history(session, dataset)]
+    return page(
+        request,
+        "policy.html",
+        422 if draft is not None and draft.problem else 200,
+        dataset=dataset,
+        owner=True,
+        policy=policy,
+        broken=broken,
+        number=number,
+        draft=draft or Draft(kept.text if kept is not None else "", number),
+        versions=versions,
+        **_form_values(policy),
+    )
+
+
+def _form_values(policy: Policy | None) -> dict[str, Any]:
+    if policy is None:
+        return {
+            "limits": {},
+            "roles": [],
+            "purposes": [],
+            "joins": (),
+            "vocabulary": [],
+            "hub_roles": ROLES,
+            "operations": (),
+        }
+    return {
+        "limits": form.limits(policy),
+        "roles": _roles(policy, None),
+        "purposes": _purposes(policy),
+        "joins": policy.joins,
+        "vocabulary": [(one.name, one.name, one.title) for one in PURPOSES.values()],
+        "hub_roles": ROLES,
+        "operations": _operations(),
+    }
+
+
+def _roles(policy: Policy, reader: str | None) -> list[tuple[Any, dict[str, str]]]:
+    return [(role, words.role_in_words(policy, role, reader)) for role in policy.roles]
+
+
+def _purposes(policy: Policy) -> list[tuple[str, str]]:
+    return [(name, words.purpose_title(name)) for name in policy.purposes]
+
+
+def _joins(policy: Policy, verdict: Verdict | None) -> tuple[tuple[str, ...], ...] | None:
+    """Which tables may be used together, among those that the reader sees."""
+    if policy.joins is None or verdict is None or verdict.view is None:
+        return policy.joins
+    known = {name.lower() for name in verdict.view}
+    return tuple(line for line in policy.joins if {name.lower() for name in line} <= known)
+
+
+def _operations() -> tuple[str, ...]:
+    return tuple(kind.operation for kind in KINDS.values())
+
+
+def _version(here: Visitor, session: Session, dataset: Dataset, number: int) -> Kept:
+    return published.version(here.hub, session, dataset, number)[1]
+
+
+def _sentence(error: HubRefused | BadInput) -> str:
+    text = str(error).removeprefix(f"{error.code}: ")
+    return f"{text[:1].upper()}{text[1:]}"

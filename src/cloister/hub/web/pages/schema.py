@@ -1,0 +1,79 @@
+"""The schema in the browser: what is public for everybody who may see it, and its owner's editor.
+
+Privacy: values are shown by one button only, to the owner only, and nothing is kept until every mark is confirmed.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.data.schema import TYPES
+from cloister.hub.store import datasets, drafts
+from cloister.hub.store.schema_form import SchemaForm
+from cloister.hub.store.sight import seen
+from cloister.hub.web.context import Visitor, form, go, page, signed_in
+from cloister.hub.web.forms import Form
+from cloister.hub.web.problems import status_of
+from cloister.privacy.errors import BadForm, BadSchema, CloisterError
+
+__all__ = ["router"]
+
+router = APIRouter()
+Here = Annotated[Visitor, Depends(signed_in)]
+Sent = Annotated[Form, Depends(form)]
+
+
+@router.get("/datasets/{name}/schema")
+def show(request: Request, name: str, here: Here) -> Response:
+    """What is public; for the owner, the editor."""
+    with here.hub.database.reading() as session:
+        sight = seen(here.hub, session, here.who, name, here.environment)
+        text = datasets.latest_schema(session, sight.dataset) if sight.mine else ""
+    here.hub.audit.record(here.who.id, "schema.seen", f"dataset/{name}")
+    if sight.mine:
+        return _edit(request, here, name, text)
+    shown = "" if sight.schema is None else sight.schema.dump()
+    return page(
+        request, "schema.html", dataset=sight.dataset, owns=False, schema=sight.schema, text=shown, editor=None,
+        problem=None, drafted=False, types=TYPES,
+    )  # fmt: skip
+
+
+@router.post("/datasets/{name}/schema")
+def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """Save the form or the text, or draft a schema from the files."""
+    action = sent.get("action", "")
+    with here.hub.database.reading() as session:
+        dataset = datasets.owned(session, name, here.who)
+    text = sent.get("text", "") if action == "text" else ""
+    try:
+        if action in ("draft", "look"):
+            text = drafts.draft_schema(here.hub, here.who, dataset, from_values=action == "look")
+            return _edit(request, here, name, text, drafted=True)
+        if action not in ("form", "text"):
+            raise BadForm("this form has no such button.")
+        if action == "form":
+            text = SchemaForm.of_fields(sent).text()
+        with here.hub.database.writing() as session:
+            datasets.save_draft(here.hub, session, here.who, datasets.owned(session, name, here.who), text)
+    except CloisterError as error:
+        if status_of(error) not in (409, 413, 422):
+            raise
+        return _edit(request, here, name, text, error)
+    return go(request, f"/datasets/{name}/versions", said="The schema is saved.")
+
+
+def _edit(
+    request: Request, here: Visitor, name: str, text: str, problem: CloisterError | None = None, drafted: bool = False
+) -> Response:
+    with here.hub.database.reading() as session:
+        dataset = datasets.owned(session, name, here.who)
+    try:
+        editor = SchemaForm.of_text(text) if text.strip() else None
+    except BadSchema:  # not even YAML: there is only the text to correct
+        editor = None
+    return page(
+        request, "schema.html", 200 if problem is None else status_of(problem), dataset=dataset, owns=True, schema=None,
+        text=text, editor=editor, problem=problem, drafted=drafted, types=TYPES,
+    )  # fmt: skip

@@ -1,0 +1,231 @@
+"""Coming in: signing in, the second factor, making an account, setting a password with a link, signing out."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.people import accounts, desk, links, sign_in, totp
+from cloister.hub.people.passwords import SHORTEST
+from cloister.hub.people.sign_in import Entered
+from cloister.hub.web.context import Visitor, form, go, page, visitor
+from cloister.hub.web.forms import Form, inside
+from cloister.hub.web.problems import status_of
+from cloister.hub.web.security import cookie_name, drop_cookie, set_cookie
+from cloister.privacy.errors import BadForm, CloisterError, Denied, NotNow, SignInFailed, TooMany
+
+__all__ = ["router"]
+
+router = APIRouter()
+Anybody = Annotated[Visitor, Depends(visitor)]
+Sent = Annotated[Form, Depends(form)]
+
+# What the page says to those who come from elsewhere; a word in the address, so that nobody can put in their own.
+_AFTER = {
+    "joined": "Your account is made. Sign in.",
+    "out": "You are signed out.",
+    "password": "Your password is set, and all sessions have ended. Sign in with the new one.",
+    "sessions": "All your sessions have ended.",
+}
+
+
+@router.get("/sign-in")
+def ask_password(request: Request, here: Anybody, next: str = "/", after: str = "") -> Response:  # noqa: A002
+    """The form for address and password."""
+    if here.person is not None:
+        return go(request, inside(next))
+    return _password_page(request, here, next, told=_AFTER.get(after, ""))
+
+
+@router.post("/sign-in")
+def check_password(request: Request, here: Anybody, sent: Sent) -> Response:
+    """Sign in; on to the second factor if there is one."""
+    wanted = inside(sent.get("next", "/"))
+    try:
+        entered = sign_in.sign_in(
+            here.hub,
+            email=sent.text("email", "E-mail address", most=300),
+            password=sent.get("password", ""),
+            address=here.address,
+            before=_cookie(request, here),
+        )
+    except (SignInFailed, TooMany, BadForm) as problem:
+        return _password_page(request, here, wanted, problem, email=sent.get("email", ""))
+    step = wanted if entered.session.complete else f"/second-factor?next={quote(wanted)}"
+    return _with_cookie(go(request, step), here, entered)
+
+
+@router.get("/second-factor")
+def ask_code(request: Request, here: Anybody, next: str = "/") -> Response:  # noqa: A002
+    """The form for the code; for somebody who must have a second factor and has none, how to set it up."""
+    if here.pending is None:
+        return go(request, inside(next) if here.person is not None else "/sign-in")
+    return _code_page(request, here, next)
+
+
+@router.post("/second-factor")
+def check_code(request: Request, here: Anybody, sent: Sent) -> Response:
+    """Complete the session."""
+    wanted = inside(sent.get("next", "/"))
+    if here.pending is None:
+        return go(request, "/sign-in")
+    step = sign_in.confirm_factor if here.pending.totp_secret is None else sign_in.second_factor
+    try:
+        entered = step(here.hub, _cookie(request, here), sent.get("code", ""), here.address)
+    except (SignInFailed, TooMany, BadForm, NotNow) as problem:
+        return _code_page(request, here, wanted, problem)
+    return _with_cookie(go(request, wanted), here, entered)
+
+
+@router.post("/sign-out")
+def leave(request: Request, here: Anybody) -> Response:
+    """End this session."""
+    sign_in.sign_out(here.hub, _cookie(request, here))
+    response = go(request, "/sign-in?after=out")
+    drop_cookie(response, here.hub.settings)
+    return response
+
+
+@router.get("/sign-up")
+def ask_account(request: Request, here: Anybody) -> Response:
+    """The form for a new account, where anybody may make one."""
+    if not here.hub.settings.open_sign_up:
+        raise Denied("this hub is joined by invitation. Ask an operator for one.")
+    return page(request, "sign_up.html", shortest=SHORTEST, problem="", email="", name="")
+
+
+@router.post("/sign-up")
+def make_account(request: Request, here: Anybody, sent: Sent) -> Response:
+    """Make an account."""
+    try:
+        desk.sign_up(
+            here.hub,
+            email=sent.get("email", ""),
+            name=sent.get("name", ""),
+            password=_twice(sent),
+            address=here.address,
+        )
+    except (BadForm, NotNow, TooMany) as problem:
+        values = {"shortest": SHORTEST, "email": sent.get("email", ""), "name": sent.get("name", "")}
+        return page(request, "sign_up.html", status_of(problem), problem=_words(problem), **values)
+    return go(request, "/sign-in?after=joined")
+
+
+@router.get("/invitation/{secret}")
+def show_invitation(request: Request, secret: str, here: Anybody) -> Response:
+    """What an invitation offers, and the form to accept it."""
+    return _invitation_page(request, here, secret)
+
+
+@router.post("/invitation/{secret}")
+def accept_invitation(request: Request, secret: str, here: Anybody, sent: Sent) -> Response:
+    """Make the account that the invitation is for."""
+    with here.hub.database.reading() as session:
+        link, _ = accounts.invitation(session, secret)
+    try:
+        desk.sign_up(
+            here.hub,
+            email=link.detail["email"],
+            name=sent.get("name", ""),
+            password=_twice(sent),
+            address=here.address,
+            invitation=secret,
+        )
+    except (BadForm, NotNow) as problem:
+        return _invitation_page(request, here, secret, problem, sent.get("name", ""))
+    return go(request, "/sign-in?after=joined")
+
+
+@router.get("/reset/{secret}")
+def show_reset(request: Request, secret: str, here: Anybody) -> Response:
+    """The form for a new password."""
+    return _reset_page(request, here, secret)
+
+
+@router.post("/reset/{secret}")
+def set_password(request: Request, secret: str, here: Anybody, sent: Sent) -> Response:
+    """Set it. Nobody is signed in by that: the second factor is still asked for."""
+    try:
+        desk.reset_password(here.hub, secret, _twice(sent), here.address)
+    except BadForm as problem:
+        return _reset_page(request, here, secret, problem)
+    return go(request, "/sign-in?after=password")
+
+
+def _password_page(
+    request: Request, here: Visitor, wanted: str, problem: CloisterError | None = None, email: str = "", told: str = ""
+) -> Response:
+    return page(
+        request,
+        "sign_in.html",
+        status_of(problem) if problem else 200,
+        problem=_words(problem),
+        next=inside(wanted),
+        email=email,
+        told=told,
+        open_sign_up=here.hub.settings.open_sign_up,
+    )
+
+
+def _code_page(request: Request, here: Visitor, wanted: str, problem: CloisterError | None = None) -> Response:
+    assert here.pending is not None
+    new = here.pending.totp_secret is None
+    shown = totp.pending(here.hub.keys, here.pending, here.hub.settings.name) if new else None
+    if new and shown is None:
+        return go(request, "/sign-in")  # set up meanwhile in another window
+    return page(
+        request,
+        "second_factor.html",
+        status_of(problem) if problem else 200,
+        problem=_words(problem),
+        next=inside(wanted),
+        shown=shown,
+    )
+
+
+def _invitation_page(
+    request: Request, here: Visitor, secret: str, problem: CloisterError | None = None, name: str = ""
+) -> Response:
+    with here.hub.database.reading() as session:
+        link, organisation = accounts.invitation(session, secret)
+    return page(
+        request,
+        "invitation.html",
+        status_of(problem) if problem else 200,
+        problem=_words(problem),
+        email=link.detail["email"],
+        roles=link.detail["roles"],
+        organisation=organisation,
+        ends=link.ends,
+        name=name,
+        shortest=SHORTEST,
+    )
+
+
+def _reset_page(request: Request, here: Visitor, secret: str, problem: CloisterError | None = None) -> Response:
+    with here.hub.database.reading() as session:
+        link = links.look(session, links.RESET, secret)
+    status = status_of(problem) if problem else 200
+    factor = bool(link.detail["second_factor"])
+    return page(request, "reset.html", status, problem=_words(problem), shortest=SHORTEST, factor=factor)
+
+
+def _twice(sent: Form) -> str:
+    password = sent.get("password", "")
+    if password != sent.get("again", ""):
+        raise BadForm("the two passwords differ. Type the same one twice.")
+    return password
+
+
+def _words(problem: CloisterError | None) -> str:
+    return str(problem).removeprefix(f"{problem.code}: ") if problem else ""
+
+
+def _cookie(request: Request, here: Visitor) -> str:
+    return request.cookies.get(cookie_name(here.hub.settings), "")
+
+
+def _with_cookie(response: Response, here: Visitor, entered: Entered) -> Response:
+    set_cookie(response, here.hub.settings, entered.secret, hours=here.hub.settings.session_hours)
+    return response

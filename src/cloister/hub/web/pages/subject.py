@@ -1,0 +1,70 @@
+"""The card for a person in the data, in plain words.
+
+Whoever may know of a dataset reads its card. People in the data have no account here: for them the owner hands out the
+card's link, which carries a key that only this hub can make. Without it a stranger is asked to sign in, whether there
+is such a dataset or not. Nothing private is on the card: the total comes from public losses, never from a row.
+"""
+
+import hashlib
+import hmac
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.books.subject import NOT_PROMISED, cards
+from cloister.hub.hub import Hub
+from cloister.hub.models import Dataset
+from cloister.hub.policy.published import schema_of
+from cloister.hub.web.context import Visitor, page, visitor
+from cloister.hub.work.gateway import may_know
+from cloister.privacy.errors import AccountMismatch, NotHere, SignInFailed
+
+__all__ = ["card_link", "router"]
+
+router = APIRouter()
+
+
+def card_link(hub: Hub, name: str) -> str:
+    """The link to a dataset's card that works without an account."""
+    return f"{hub.settings.address.rstrip('/')}/datasets/{name}/subject?key={_key(hub, name)}"
+
+
+def _key(hub: Hub, name: str) -> str:
+    # Ed25519 signatures are the same every time, and nobody else can make them.
+    return hashlib.sha256(hub.key.sign(f"cloister subject card {name}".encode()).encode()).hexdigest()[:32]
+
+
+@router.get("/datasets/{name}/subject")
+def card(request: Request, name: str, here: Annotated[Visitor, Depends(visitor)], key: str = "") -> Response:
+    """What anybody could learn at most about one person in this data."""
+    shown = hmac.compare_digest(key.encode(), _key(here.hub, name).encode())
+    if here.person is None and not shown:
+        raise SignInFailed("this page is for people who are signed in, or who have its whole link.")
+    with here.hub.database.reading() as session:
+        wanted = sa.select(Dataset).where(Dataset.name == name)
+        found = session.scalar(wanted if shown else wanted.where(Dataset.deleted.is_(None)))
+        known = found is not None and (
+            shown or here.has("auditor") or may_know(here.hub, session, here.who, found, here.environment)
+        )
+        if found is None or not known:
+            raise NotHere("there is no such dataset.")
+        schema = schema_of(session, found)
+    try:
+        balance = here.hub.ledger.balance(found.name)
+    except AccountMismatch:
+        raise NotHere("this dataset has no account yet, so nothing was released from it.") from None
+    now, ever = cards(balance)
+    return page(
+        request,
+        "subject.html",
+        dataset=found,
+        unit=schema.unit if schema else None,
+        now=now,
+        ever=ever,
+        budget=balance.rules.budget,
+        not_promised=NOT_PROMISED,
+        link=card_link(here.hub, found.name) if here.person is not None and here.who.id == found.owner_id else "",
+        stranger=here.person is None,
+    )

@@ -1,0 +1,122 @@
+"""A dataset's versions: files sent in, connections made, versions prepared. For its owner.
+
+With scripts a file goes in pieces, with a bar, and goes on after an interruption (upload.js). Without them a small file
+goes with the form, is kept in memory, and is sealed before it touches a disk.
+"""
+
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from sqlalchemy.orm import Session
+from starlette.responses import Response
+
+from cloister.hub.models import Dataset, Upload
+from cloister.hub.store import datasets, drafts, upload
+from cloister.hub.web.context import Visitor, form, go, page, signed_in
+from cloister.hub.web.forms import Form
+from cloister.hub.web.problems import status_of
+from cloister.privacy.errors import BadForm, CloisterError, NotHere
+
+__all__ = ["router"]
+
+router = APIRouter()
+Here = Annotated[Visitor, Depends(signed_in)]
+Sent = Annotated[Form, Depends(form)]
+
+
+@router.get("/datasets/{name}/versions")
+def show(request: Request, name: str, here: Here) -> Response:
+    """Versions, files on their way, and how to send more."""
+    return _draw(request, here, name)
+
+
+@router.post("/datasets/{name}/versions")
+def make(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """A new version, from the files that wait or from an address."""
+    address = sent.maybe("address")
+    try:
+        with here.hub.database.writing() as session:
+            dataset = datasets.owned(session, name, here.who)
+            sent_in = {} if address else {table: one.id for table, one in drafts.waiting(session, dataset).items()}
+            datasets.new_version(here.hub, session, here.who, dataset, uploads=sent_in, address=address)
+    except CloisterError as error:
+        return _again(request, here, name, error)
+    return go(request, f"/datasets/{name}/versions", said="The version is being prepared.")
+
+
+@router.post("/datasets/{name}/versions/files")
+def send(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """A small file, sent with the form."""
+    try:
+        with here.hub.database.writing() as session:
+            dataset = _providable(session, name, here)
+            file = sent.file("file")
+            if file is None or not file.filename:
+                raise BadForm("'File' is missing.")
+            # Read here and not before: only whoever may send files makes us hold one.
+            with file.file as opened:
+                data = opened.read()
+            table = sent.maybe("table") or file.filename.rpartition("/")[2].partition(".")[0]
+            made = upload.begin(here.hub, session, here.who, dataset, table=table, file=file.filename, size=len(data))
+        for at in range(0, len(data), upload.LARGEST_PIECE):
+            upload.receive(here.hub, here.who, made.id, at, data[at : at + upload.LARGEST_PIECE])
+    except CloisterError as error:
+        return _again(request, here, name, error)
+    return go(request, f"/datasets/{name}/versions", said=f"{made.file} is here, sealed.")
+
+
+@router.post("/datasets/{name}/versions/files/{upload_id}/cancel")
+def cancel(request: Request, name: str, upload_id: str, here: Here) -> Response:
+    """Give a file up."""
+    with here.hub.database.writing() as session:
+        upload.cancel(here.hub, session, here.who, upload_id)
+    return go(request, f"/datasets/{name}/versions", said="The file is deleted.")
+
+
+@router.post("/datasets/{name}/versions/{number}/retry")
+def retry(request: Request, name: str, number: int, here: Here) -> Response:
+    """Prepare a failed version once more."""
+    with here.hub.database.writing() as session:
+        datasets.retry(here.hub, session, here.who, datasets.owned(session, name, here.who), number)
+    return go(request, f"/datasets/{name}/versions", said="The version is being prepared.")
+
+
+def _providable(session: Session, name: str, here: Visitor) -> Dataset:
+    dataset = datasets.find(session, name)
+    if not upload.may_provide(here.who, dataset):
+        raise NotHere("there is no such dataset.")
+    return dataset
+
+
+def _again(request: Request, here: Visitor, name: str, error: CloisterError) -> Response:
+    if status_of(error) not in (409, 413, 422):
+        raise error
+    return _draw(request, here, name, error)
+
+
+def _draw(request: Request, here: Visitor, name: str, problem: CloisterError | None = None) -> Response:
+    with here.hub.database.reading() as session:
+        dataset = _providable(session, name, here)
+        mine = dataset.owner_id == here.who.id
+        wanted = sa.select(Upload).where(Upload.dataset_id == dataset.id, Upload.state.in_(("open", "complete")))
+        if not mine:
+            wanted = wanted.where(Upload.person_id == here.who.id)
+        files = list(session.scalars(wanted.order_by(Upload.created)))
+        versions = datasets.versions(session, dataset) if mine else []
+        schema = datasets.latest_schema(session, dataset) if mine else ""
+    return page(
+        request,
+        "versions.html",
+        200 if problem is None else status_of(problem),
+        dataset=dataset,
+        owns=mine,
+        versions=versions,
+        files=files,
+        has_schema=bool(schema),
+        problem=problem,
+        endings=",".join(upload.ENDINGS),
+        hosts=here.hub.settings.connect_hosts,
+        folders=here.hub.settings.connect_folders,
+        limit_gb=here.hub.settings.upload_gb,
+    )

@@ -1,0 +1,70 @@
+"""Why? What the policy says to an operation for a purpose, with every rule that was tried. About oneself only."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.kinds import KINDS
+from cloister.hub.policy import published, words
+from cloister.hub.policy.decide import Verdict
+from cloister.hub.policy.policy import OPERATIONS
+from cloister.hub.policy.purposes import PURPOSES, offered
+from cloister.hub.web.context import Visitor, page, signed_in
+from cloister.hub.work import gateway
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+
+@router.get("/datasets/{name}/why")
+def why(
+    request: Request,
+    name: str,
+    here: Annotated[Visitor, Depends(signed_in)],
+    operation: str = "",
+    purpose: str = "",
+) -> Response:
+    """The verdict for the person who asks."""
+    operation, purpose = operation.strip()[:80], purpose.strip()[:80]
+    verdict = None
+    if operation:
+        verdict = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment)
+    with here.hub.database.reading() as session:
+        dataset = gateway.find_dataset(here.hub, session, here.who, name, here.environment)
+        policy, number = published.current(here.hub, session, dataset)
+    asked = [role.name for role in policy.roles if role.by_request and operation in role.may]
+    return page(
+        request,
+        "why.html",
+        dataset=dataset,
+        number=number,
+        verdict=verdict,
+        operation=operation or "query",
+        purpose=purpose,
+        operations=_operations(operation),
+        purposes=_purposes(policy.purposes, purpose),
+        views=_views(verdict),
+        askable=asked,
+    )
+
+
+def _operations(asked: str) -> list[str]:
+    known = [*OPERATIONS, *(kind.operation for kind in KINDS.values()), *([asked] if asked else [])]
+    return list(dict.fromkeys(known))
+
+
+def _purposes(allowed: tuple[str, ...], asked: str) -> list[tuple[str, str]]:
+    """Those that the policy allows come first; to see a refusal explained, the others can be chosen too."""
+    first = [one.name for one in offered(allowed)]
+    names = dict.fromkeys([*first, *PURPOSES, *([asked] if asked else [])])
+    return [(name, f"{name}: {words.purpose_title(name)}" if name in PURPOSES else name) for name in names]
+
+
+def _views(verdict: Verdict | None) -> list[tuple[str, str]]:
+    if verdict is None or not verdict.allowed:
+        return []
+    if verdict.view is None:
+        return [("every table", "as it is")]
+    return [(name, words.view_in_words(view)) for name, view in verdict.view.items()]

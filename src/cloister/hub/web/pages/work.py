@@ -1,0 +1,228 @@
+"""Doing work on a dataset: the form that a kind declares, its plan, then the run.
+
+The plan is made from public facts and costs nothing. What is run is exactly what was planned: the button below a plan
+sends the planned values, not what the form above may hold by now.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from sqlalchemy.orm import Session
+from starlette.responses import RedirectResponse, Response
+
+from cloister.data.schema import Column, Schema
+from cloister.hub.kinds import Kind, Planned, kind_of
+from cloister.hub.models import Dataset, Job, SavedQuery
+from cloister.hub.policy import cost
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.purposes import offered
+from cloister.hub.store.sight import seen
+from cloister.hub.web.context import Visitor, form, go, page, signed_in
+from cloister.hub.web.forms import Form
+from cloister.hub.web.problems import status_of, title_of
+from cloister.hub.work import gateway, limits
+from cloister.privacy.errors import BadInput, CloisterError, Denied, HubRefused, NotHere, NotNow, Refused
+from cloister.privacy.loss import Loss
+
+__all__ = ["router"]
+
+router = APIRouter()
+_MOST_SAVED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What can still be spent: by everybody, and by the person where the policy limits that."""
+
+    dataset: Loss
+    mine: Loss | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A refusal, shown above the form that led to it."""
+
+    title: str
+    text: str
+    way_out: str
+    why: str = ""
+
+
+@router.get("/work/{kind}/{name}")
+def begin(
+    request: Request,
+    kind: str,
+    name: str,
+    here: Annotated[Visitor, Depends(signed_in)],
+    job: int = 0,
+    saved: int = 0,
+) -> Response:
+    """The form; filled in from an earlier job or a kept question if one is named."""
+    chosen = kind_of(kind)
+    values = {field.name: field.default for field in chosen.fields} | {"purpose": ""}
+    with here.hub.database.reading() as session:
+        if job and (before := session.get(Job, job)) is not None and before.person_id == here.who.id:
+            values |= {key: str(value) for key, value in before.parameters.items() if key in values}
+            values["purpose"] = before.purpose
+            if "within" in before.parameters:
+                values["spend"] = ""
+        elif saved:
+            values["sql"] = _saved(session, here, saved).sql
+    return _draw(request, here, chosen, name, values)
+
+
+@router.post("/work/{kind}/{name}")
+def work(
+    request: Request,
+    kind: str,
+    name: str,
+    here: Annotated[Visitor, Depends(signed_in)],
+    sent: Annotated[Form, Depends(form)],
+) -> Response:
+    """Plan, or run what was planned."""
+    chosen = kind_of(kind)
+    purpose = sent.get("purpose", "")
+    values = {field.name: sent.get(field.name, "") for field in chosen.fields}
+    shown = {**values, "purpose": purpose}
+    try:
+        if sent.get("action") == "run":
+            job = gateway.submit(here.hub, here.who, name, kind, values, purpose, here.environment)
+            return go(request, f"/jobs/{job.id}")
+        planned = gateway.plan(here.hub, here.who, name, kind, values, purpose, here.environment)
+    except NotHere:
+        raise
+    except (BadInput, Refused, HubRefused) as refusal:
+        asked = urlencode({"operation": chosen.operation, "purpose": purpose})
+        why = f"/datasets/{name}/why?{asked}" if isinstance(refusal, Denied) else ""
+        return _draw(request, here, chosen, name, shown, problem=refusal, why=why)
+    return _draw(request, here, chosen, name, shown, planned=planned)
+
+
+@router.get("/datasets/{name}/query")
+@router.get("/datasets/{name}/profile")
+def shorter(request: Request, name: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
+    """The same pages under the dataset's address."""
+    with here.hub.database.reading() as session:
+        dataset = seen(here.hub, session, here.who, name, here.environment).dataset
+    return RedirectResponse(f"/work/{request.url.path.rpartition('/')[2]}/{dataset.name}", 303)
+
+
+# Kept questions.
+
+
+@router.post("/work/query/{name}/saved")
+def keep(
+    request: Request,
+    name: str,
+    here: Annotated[Visitor, Depends(signed_in)],
+    sent: Annotated[Form, Depends(form)],
+) -> Response:
+    """Keep a question under a name."""
+    title, sql = sent.text("name", "Its name", most=200), sent.text("sql", "Question", most=20_000)
+    with here.hub.database.writing() as session:
+        dataset = seen(here.hub, session, here.who, name, here.environment).dataset
+        mine = sa.select(sa.func.count()).select_from(SavedQuery).where(SavedQuery.person_id == here.who.id)
+        if (session.scalar(mine) or 0) >= _MOST_SAVED:
+            raise NotNow(f"you keep {_MOST_SAVED} questions already. Forget one first.")
+        kept = SavedQuery(person_id=here.who.id, dataset_id=dataset.id, name=title, sql=sql)
+        session.add(kept)
+        session.flush()
+    return go(request, f"/work/query/{name}?saved={kept.id}", said=f"Kept as “{title}”.")
+
+
+@router.post("/work/query/{name}/saved/{number}/forget")
+def forget(request: Request, name: str, number: int, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
+    """Forget a kept question."""
+    with here.hub.database.writing() as session:
+        session.delete(_saved(session, here, number))
+    return go(request, f"/work/query/{name}", said="Forgotten.")
+
+
+def _saved(session: Session, here: Visitor, number: int) -> SavedQuery:
+    found = session.get(SavedQuery, number)
+    if found is None or found.person_id != here.who.id:
+        raise NotHere("you have kept no such question.")
+    return found
+
+
+# The page.
+
+
+def _draw(
+    request: Request,
+    here: Visitor,
+    kind: Kind,
+    name: str,
+    values: Mapping[str, str],
+    planned: Planned | None = None,
+    problem: CloisterError | None = None,
+    why: str = "",
+) -> Response:
+    with here.hub.database.reading() as session:
+        sight = seen(here.hub, session, here.who, name, here.environment)
+        if sight.policy is None or sight.schema is None:
+            raise NotNow("there are no tables here that you could work with yet.")
+        left = _left(session, here, sight.dataset, sight.policy) if planned is not None else None
+        kept = sa.select(SavedQuery).where(
+            SavedQuery.person_id == here.who.id, SavedQuery.dataset_id == sight.dataset.id
+        )
+        before = sa.select(Job).where(
+            Job.person_id == here.who.id, Job.dataset_id == sight.dataset.id, Job.kind == kind.name
+        )
+        saved = session.scalars(kept.order_by(SavedQuery.name).limit(30)).all() if kind.name == "query" else []
+        history = session.scalars(before.order_by(Job.id.desc()).limit(8)).all()
+    told = None
+    if problem is not None:
+        text = str(problem).removeprefix(f"{problem.code}: ")
+        told = Problem(title_of(status_of(problem)), text, problem.way_out, why)
+    return page(
+        request,
+        "work.html",
+        200 if problem is None else status_of(problem),
+        kind=kind,
+        dataset=sight.dataset,
+        words=_words(sight.schema),
+        tables=[table.name for table in sight.schema.tables.values() if not table.public],
+        purposes=[(one.name, one.title) for one in offered(sight.policy.purposes)],
+        values=values,
+        planned=planned,
+        needs=cost.needs(sight.policy, planned.loss) if planned is not None and planned.loss.amount else 0,
+        left=left,
+        problem=told,
+        saved=saved,
+        history=history,
+    )
+
+
+def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> Left:
+    left = here.hub.ledger.balance(dataset.name).left
+    if policy.budget.per_user is None:
+        return Left(left, None)
+    cap = cost.cap(policy.budget.per_user)
+    spent = limits.spent_by(session, dataset.id, here.who.id, cap)
+    nothing = Loss.nothing(cap.measure, cap.relation)
+    return Left(left, cap - spent if spent <= cap else nothing)
+
+
+def _words(schema: Schema) -> dict[str, dict[str, Any]]:
+    """What the editor suggests and the page lists: tables, columns, and what is public of them."""
+    return {
+        table.name: {column.name: _about(column) for column in table.columns.values()}
+        for table in schema.tables.values()
+    }
+
+
+def _about(column: Column) -> str:
+    if column.categories is not None:
+        listed = ", ".join(str(one) for one in column.categories[:3])
+        more = len(column.categories) - 3
+        return f"{column.type}: {listed}" + (f" and {more} more" if more > 0 else "")
+    if column.bounds is not None:
+        low, high = column.bounds
+        number = isinstance(low, int | float)
+        return f"{column.type}, {low:,g} to {high:,g}" if number else f"{column.type}, {low} to {high}"
+    return column.type

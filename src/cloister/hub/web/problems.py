@@ -1,0 +1,140 @@
+"""How a refusal is shown: as a page to a person, as JSON to a program. The sentence is the error's own."""
+
+import logging
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from cloister.hub.web.context import page
+from cloister.hub.web.security import place
+from cloister.privacy import errors
+from cloister.privacy.errors import CloisterError
+
+__all__ = ["install", "show", "status_of", "title_of", "unforeseen"]
+
+_LOG = logging.getLogger("cloister.hub.web")
+
+# The first that fits counts; so the narrow ones stand first.
+_STATUS: tuple[tuple[type[CloisterError], int], ...] = (
+    (errors.SignInFailed, 401),
+    (errors.Denied, 403),
+    (errors.NotHere, 404),
+    (errors.TooMany, 429),
+    (errors.NotNow, 409),
+    (errors.OverBudget, 409),
+    (errors.RolledBack, 503),
+    (errors.Refused, 422),
+    (errors.BadInput, 422),
+    (errors.HubRefused, 422),
+    (errors.Broken, 503),
+    (errors.Unavailable, 503),
+)
+_TITLES = {
+    400: "This request cannot be read",
+    401: "Please sign in",
+    403: "Not allowed",
+    404: "Not here",
+    405: "Not this way",
+    409: "Not possible now",
+    413: "Too large",
+    422: "Something needs correcting",
+    429: "Too many requests",
+    500: "Something went wrong",
+    503: "Not available",
+}
+
+
+def status_of(error: CloisterError) -> int:
+    """The HTTP status that says what an error says."""
+    if isinstance(error, errors.UploadRefused) and "longer than" in str(error):
+        return 413
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def title_of(status: int) -> str:
+    """What a page with this status is headed."""
+    return _TITLES.get(status, "Something went wrong")
+
+
+def install(app: FastAPI) -> None:
+    """Teach the application to show every error."""
+    app.add_exception_handler(CloisterError, _refused)
+    app.add_exception_handler(RequestValidationError, _unreadable)
+    app.add_exception_handler(HTTPException, _http)
+
+
+def unforeseen(request: Request, number: str) -> Response:
+    """The answer to an error that nobody foresaw. It says nothing about it but a number to quote."""
+    message = f"Something went wrong on our side. Nothing more was done. Quote {number} when you report it."
+    if _for_program(request):
+        return JSONResponse({"code": "CLO-500", "message": message, "way_out": "Try again later."}, 500)
+    return HTMLResponse(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Something went wrong</title>'
+        '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/static/style.css"></head>'
+        f'<body><main class="page narrow"><h1>Something went wrong</h1><p>{message}</p>'
+        '<p><a href="/">Back to the first page</a></p></main></body></html>',
+        500,
+    )
+
+
+def show(request: Request, status: int, message: str, way_out: str = "", code: str = "", **headers: str) -> Response:
+    """A refusal as a page or as JSON."""
+    if _for_program(request):
+        body = {"code": code, "message": message, "way_out": way_out}
+        return JSONResponse(body, status, headers)
+    title = title_of(status)
+    response = page(
+        request, "error.html", status, title=title, number=status, message=message, way_out=way_out, code=code
+    )
+    response.headers.update(headers)
+    return response
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, CloisterError)
+    status = status_of(error)
+    if status >= 500:
+        facts = place(error)
+        _LOG.warning("unavailable: %s at %s", *facts.values(), extra={"facts": facts})
+    if status == 401 and not _for_program(request) and request.method == "GET":
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse("/sign-in" if path == "/" else f"/sign-in?next={quote(path)}", 303)
+    headers = {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status == 429:
+        headers["Retry-After"] = str(int(getattr(error, "wait_s", 60)) or 1)
+    message = str(error).removeprefix(f"{error.code}: ")
+    return show(request, status, message, error.way_out, error.code, **headers)
+
+
+async def _unreadable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    # Where, not what: the value sent back could be a password.
+    problems = [f"{_where(one.get('loc', ()))}: {str(one.get('msg', '')).lower()}" for one in error.errors()]
+    return show(request, 422, "; ".join(problems) + ".", errors.BadForm.way_out, errors.BadForm.code)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    words = {
+        404: ("there is no such page.", errors.NotHere.way_out, errors.NotHere.code),
+        405: ("this address does not take that kind of request.", "Read /api/openapi.json.", errors.BadForm.code),
+    }
+    message, way_out, code = words.get(error.status_code, ("this request cannot be read.", "", errors.BadForm.code))
+    return show(request, error.status_code, message, way_out, code, **dict(error.headers or {}))
+
+
+def _where(location: Any) -> str:
+    return ".".join(str(part) for part in location if part != "body") or "the body"
+
+
+def _for_program(request: Request) -> bool:
+    if request.url.path.startswith("/api/"):
+        return True
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted

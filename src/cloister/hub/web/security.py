@@ -1,0 +1,236 @@
+"""What every answer carries, what no request may do: headers, cookies, body sizes, and an end for surprises.
+
+These wrap the whole application, so that no page can forget them.
+"""
+
+import ipaddress
+import logging
+import secrets
+import time
+import traceback
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cloister.hub.settings import Settings
+from cloister.privacy.errors import UploadRefused
+
+__all__ = [
+    "BodyLimit",
+    "NoSurprises",
+    "SafeHeaders",
+    "client_address",
+    "cookie_name",
+    "drop_cookie",
+    "set_cookie",
+]
+
+_LOG = logging.getLogger("cloister.hub.web")
+_MB = 1024 * 1024
+PAGE_BODY = 2 * _MB  # a form or a JSON body
+FILE_BODY = 64 * _MB  # a file sent with a form, by a browser without scripts
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+
+
+# Cookies.
+
+
+def cookie_name(settings: Settings, word: str = "session") -> str:
+    """A cookie's name; over TLS with the prefix that binds it to this very host."""
+    return f"__Host-cloister-{word}" if settings.secure else f"cloister-{word}"
+
+
+def set_cookie(response: Response, settings: Settings, value: str, word: str = "session", hours: int = 0) -> None:
+    """Give the browser a secret that no script can read and no other site can send along with a post."""
+    response.set_cookie(
+        cookie_name(settings, word),
+        value,
+        max_age=hours * 3600 or None,
+        path="/",
+        secure=settings.secure,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def drop_cookie(response: Response, settings: Settings, word: str = "session") -> None:
+    """Take it back."""
+    response.delete_cookie(cookie_name(settings, word), path="/", secure=settings.secure, httponly=True, samesite="lax")
+
+
+# Addresses.
+
+
+def client_address(request: HTTPConnection, settings: Settings) -> str:
+    """The address a request came from; X-Forwarded-For is believed as far as trusted proxies wrote it."""
+    address = request.client.host if request.client else ""
+    trusted = _networks(settings.trusted_proxies.split(","))
+    if not trusted:
+        return address
+    chain = [part.strip() for line in request.headers.getlist("x-forwarded-for") for part in line.split(",")]
+    while chain and _within(address, trusted):
+        address = chain.pop()  # from the right: what stands further left may be made up by the sender
+    return address
+
+
+def _networks(texts: Iterable[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    return [ipaddress.ip_network(text.strip(), strict=False) for text in texts if text.strip()]
+
+
+def _within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+    try:
+        return any(ipaddress.ip_address(address) in network for network in networks)
+    except ValueError:
+        return False
+
+
+# Around the application.
+
+
+class SafeHeaders:
+    """Headers on every answer. Pages are not kept by browsers or proxies; files under /static are."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.fixed = dict(_HEADERS)
+        if settings.secure:
+            self.fixed["Strict-Transport-Security"] = "max-age=31536000; includeSubDomains"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        cache = "no-store"
+        if scope["path"].startswith("/static/"):
+            # An address with its content's mark never changes what it holds.
+            cache = "public, max-age=31536000, immutable" if scope["query_string"] else "no-cache"
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self.fixed.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", cache)
+            await send(message)
+
+        await self.app(scope, receive, send_safely)
+
+
+class BodyLimit:
+    """Stops reading a body that is too long, whatever its Content-Length says."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.upload = settings.upload_gb * 1024 * _MB
+
+    def most(self, scope: Scope) -> int:
+        """How many bytes this request may bring."""
+        if scope["path"].startswith("/api/uploads/"):
+            return self.upload  # read as a stream, and counted again by the upload itself
+        kind = Headers(scope=scope).get("content-type", "")
+        return FILE_BODY if kind.startswith("multipart/form-data") else PAGE_BODY
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        most, got = self.most(scope), 0
+        words = f"the body is longer than {most // _MB:,} MB, the most this address takes."
+        declared = Headers(scope=scope).get("content-length", "0")
+        if not declared.isdigit() or int(declared) > most:
+            from cloister.hub.web.problems import show
+
+            response = show(Request(scope), 413, words, UploadRefused.way_out, UploadRefused.code)
+            await response(scope, receive, send)
+            return
+
+        async def receive_some() -> Message:
+            nonlocal got
+            message = await receive()
+            if message["type"] == "http.request":
+                got += len(message.get("body", b""))
+                if got > most:
+                    raise UploadRefused(words)
+            return message
+
+        await self.app(scope, receive_some, send)
+
+
+class NoSurprises:
+    """An error nobody foresaw becomes a plain page, and a log line without its message.
+
+    The text of an unknown error may hold a value from a private table, so only its type and place are written.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request and write one line about it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        number = secrets.token_hex(6)
+        scope.setdefault("state", {})["number"] = number
+        status, begun = 0, time.perf_counter()
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message).setdefault("X-Request", number)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_noting)
+        except Exception as error:
+            facts = place(error)
+            _LOG.error("unforeseen %s at %s", *facts.values(), extra={"facts": {"request": number, **facts}})
+            if not status:
+                from cloister.hub.web.problems import unforeseen
+
+                response = unforeseen(Request(scope), number)
+                await response(scope, receive, send_noting)
+        finally:
+            _LOG.info("request", extra={"facts": _facts(scope, number, status, time.perf_counter() - begun)})
+
+
+def place(error: BaseException) -> dict[str, str]:
+    """An error's type, and the files and lines it passed; never what it says."""
+    frames = traceback.extract_tb(error.__traceback__)[-5:]
+    path = " < ".join(f"{_short(frame.filename)}:{frame.lineno}" for frame in reversed(frames))
+    return {"error": type(error).__name__, "place": path}
+
+
+def _short(file: str) -> str:
+    return file.rpartition("cloister/")[2] if "/cloister/" in file else "/".join(file.split("/")[-2:])
+
+
+def _facts(scope: Scope, number: str, status: int, seconds: float) -> dict[str, object]:
+    # The pattern of the route, not the path: a path may hold the secret of an invitation.
+    route = getattr(scope.get("route"), "path", "") or ("/static" if scope["path"].startswith("/static/") else "none")
+    return {
+        "request": number,
+        "method": scope["method"],
+        "route": route,
+        "status": status,
+        "ms": round(seconds * 1000, 1),
+    }

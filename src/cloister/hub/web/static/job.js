@@ -1,0 +1,35 @@
+// A job's progress, as it happens. Without this file the page loads itself again every few seconds.
+
+import { call } from "./call.js";
+
+const FINISHED = ["done", "refused", "failed", "cancelled", "interrupted"];
+const box = document.querySelector("[data-job]");
+
+const sleep = (ms) => new Promise((resolve) => window.setTimeout(resolve, ms));
+
+async function follow() {
+  const bar = box.querySelector("progress");
+  const stage = box.querySelector("[data-stage]");
+  const state = box.querySelector("[data-state]");
+  const before = state.textContent.trim();
+  for (let wait = 1; ; ) {
+    try {
+      const job = await call(`/api/jobs/${box.dataset.job}?wait=10`);
+      wait = 1;
+      if (job.state !== before && (FINISHED.includes(job.state) || before === "waiting")) return window.location.reload();
+      if (job.state !== state.textContent.trim()) state.textContent = job.state;
+      if (job.progress > 0) bar.value = job.progress;
+      const words = job.stage || (job.state === "queued" ? "waiting for a worker" : job.state);
+      if (stage.textContent !== words) stage.textContent = words; // said aloud only when it changes
+    } catch (problem) {
+      if (problem.status >= 400 && problem.status < 500 && problem.status !== 429) {
+        await sleep(5000); // signed out, perhaps: the page itself will say so
+        return window.location.reload();
+      }
+      wait = Math.min(wait * 2, 30);
+    }
+    await sleep(wait * 700);
+  }
+}
+
+if (box) follow();

@@ -1,0 +1,98 @@
+"""How times, losses and numbers are written on pages."""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import show
+
+__all__ = ["FILTERS", "cell_text", "column_digits", "group_text", "loss_text", "number_text"]
+
+
+def iso(seconds: float) -> str:
+    """For machines: 2026-03-01T09:30:00Z."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def when(seconds: float) -> str:
+    """For people: 1 March 2026, 09:30 UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
+
+
+def day(seconds: float) -> str:
+    """For people: 1 March 2026."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y")
+
+
+def loss_text(value: Any) -> str:
+    """A loss as people read it: ε 0.5, δ 1e-07. Takes a Loss or what its to_json() wrote."""
+    if value is None:
+        return "nothing"
+    loss = Loss.from_json(value) if isinstance(value, dict) else value
+    if not loss.amount and not loss.delta:
+        return "nothing"
+    sign = {"epsilon": "ε", "rho": "ρ"}[loss.measure]
+    return f"{sign} {show(loss.amount)}" + (f", δ {show(loss.delta)}" if loss.delta else "")
+
+
+def number_text(value: Any, digits: int | None = None) -> str:
+    """A released value as text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and digits is None:
+        return f"{value:,}"
+    if isinstance(value, int | float):
+        return f"{value:,.{digits}f}" if digits is not None else f"{value:,.4g}"
+    return str(value)
+
+
+def cell_text(cell: Mapping[str, Any], places: int | None = None) -> str:
+    """A number with its interval: 123 [100, 146], with as many decimals as the interval makes sensible.
+
+    Args:
+        cell: value, low and high.
+        places: how many decimals, where a column should have the same in every row.
+    """
+    value, low, high = cell.get("value"), cell.get("low"), cell.get("high")
+    if low is None or high is None or not all(_number(one) for one in (value, low, high)):
+        return number_text(value)
+    places = digits(high - low) if places is None else places
+    return f"{number_text(value, places)} [{number_text(low, places)}, {number_text(high, places)}]"
+
+
+def column_digits(cells: Iterable[Mapping[str, Any]]) -> int | None:
+    """Decimals for a whole column: those of its middle interval; None if there is none."""
+    widths = sorted(one["high"] - one["low"] for one in cells if _number(one.get("low")) and _number(one.get("high")))
+    return digits(widths[len(widths) // 2]) if widths else None
+
+
+def digits(width: float) -> int:
+    """As many decimals as an interval of that width makes sensible."""
+    places = 0
+    while width and abs(width) * 10**places < 20 and places < 8:
+        places += 1
+    return places
+
+
+def group_text(value: Any) -> str:
+    """What a group is called: as it is, a year without a comma."""
+    return "missing" if value is None else str(value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+FILTERS = {
+    "group": group_text,
+    "iso": iso,
+    "when": when,
+    "day": day,
+    "loss": loss_text,
+    "cell": cell_text,
+    "shown": number_text,
+}

@@ -1,0 +1,232 @@
+"""How losses, plans and answers travel between a hub and its clients: JSON in, the same values out.
+
+Nothing here needs the server's packages. An answer's table travels as an Arrow stream in base64, so that types, NULLs
+and every bit of a number arrive as they were sent.
+"""
+
+import base64
+import binascii
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from cloister.privacy.errors import BadForm, BadLoss, CloisterError
+from cloister.privacy.loss import Loss, Relation, epsilon, rho
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.unit import Unit
+from cloister.query.answer import Answer
+
+__all__ = [
+    "PlanSummary",
+    "answer_from_json",
+    "answer_to_json",
+    "loss_to_text",
+    "parse_loss",
+    "plan_from_json",
+    "plan_to_json",
+    "table_from_text",
+    "table_to_text",
+]
+
+_FORM = "cloister-answer/1"
+_WAY_OUT = "Write 'rho 0.01', 'epsilon 0.5' or 'epsilon 0.5 delta 1e-8'."
+
+
+# Losses
+
+
+def loss_to_text(loss: Loss) -> str:
+    """A loss in words that `parse_loss` reads back exactly.
+
+    >>> loss_to_text(epsilon("0.5", delta="1e-8"))
+    'epsilon 0.5 delta 1e-8'
+    """
+    text = f"{loss.measure} {_number(loss.amount)}"
+    if loss.delta:
+        text += f" delta {_number(loss.delta)}"
+    return text if loss.relation is Relation.ADD_REMOVE else f"{text} {loss.relation}"
+
+
+def parse_loss(text: str) -> Loss:
+    """A loss in words; a comma or an equals sign does no harm.
+
+    >>> print(parse_loss("rho 0.01"), "|", parse_loss("epsilon 0.5, delta 1e-8"))
+    rho 0.01 | epsilon 0.5, delta 1e-08
+    """
+    words = text.replace(",", " ").replace("=", " ").split() if isinstance(text, str) else []
+    relation = Relation.ADD_REMOVE
+    if words and words[-1].lower() in set(Relation):
+        relation = Relation.of(words.pop().lower())
+    if len(words) not in (2, 4) or words[0].lower() not in ("epsilon", "rho") or words[2:3] not in ([], ["delta"]):
+        raise BadLoss(f"{text!r:.60} is no loss. {_WAY_OUT}")
+    make = rho if words[0].lower() == "rho" else epsilon
+    return make(words[1], delta=words[3] if len(words) == 4 else None, relation=relation)
+
+
+def _number(value: Fraction) -> str:
+    """The shortest exact form: a decimal, a power of ten, or a fraction."""
+    bottom, places = value.denominator, 0
+    while bottom % 10 == 0:
+        bottom, places = bottom // 10, places + 1
+    for factor in (2, 5):
+        while bottom % factor == 0:
+            bottom, places = bottom // factor, places + 1
+    if bottom != 1:
+        return str(value)
+    digits = str(value.numerator * 10**places // value.denominator)
+    kept = digits.rstrip("0") or "0"
+    shift = len(digits) - len(kept) - places
+    if shift >= 0:
+        return digits[: len(digits) - places] if places else digits
+    if len(kept) + 3 < -shift:  # 1e-8 reads better than 0.00000001
+        return f"{kept}e{shift}"
+    padded = kept.rjust(1 - shift, "0")
+    return f"{padded[:shift]}.{padded[shift:]}"
+
+
+# Plans
+
+
+class Planlike(Protocol):
+    """What a kind of work says about itself before it runs: the attributes of a `PlanSummary`."""
+
+    @property
+    def loss(self) -> Loss | None: ...
+    @property
+    def lines(self) -> Sequence[str]: ...
+    @property
+    def errors(self) -> Sequence[tuple[str, str]]: ...
+    @property
+    def statements(self) -> Sequence[str]: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSummary:
+    """What a piece of work would cost and how wrong its answer may be, as the hub says. It cost nothing to ask.
+
+    Attributes:
+        loss: what running it costs; None if nothing.
+        lines: the plan in words.
+        errors: each answer, with the error to expect.
+        statements: the SQL that the engine will run.
+        notes: what to keep in mind.
+    """
+
+    loss: Loss | None
+    lines: tuple[str, ...] = ()
+    errors: tuple[tuple[str, str], ...] = ()
+    statements: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        cost = "nothing: it is in the record" if self.loss is None or not self.loss.amount else str(self.loss)
+        parts = list(self.lines) or [f"cost       {cost}"]
+        if self.errors and not self.lines:
+            parts += ["", "expected error of one answer", *(f"  {text:<40} {error}" for text, error in self.errors)]
+        return "\n".join([*parts, *(f"note: {note}" for note in self.notes if note not in self.lines)])
+
+
+def plan_to_json(plan: Planlike) -> dict[str, Any]:
+    """A plan for the wire."""
+    return {
+        "loss": None if plan.loss is None else plan.loss.to_json(),
+        "lines": list(plan.lines),
+        "errors": [list(pair) for pair in plan.errors],
+        "statements": list(plan.statements),
+        "notes": list(plan.notes),
+    }
+
+
+def plan_from_json(record: Mapping[str, Any]) -> PlanSummary:
+    """The plan that was sent. Fields this version does not know are left alone."""
+    try:
+        return PlanSummary(
+            None if record.get("loss") is None else Loss.from_json(record["loss"]),
+            _texts(record.get("lines", [])),
+            tuple((str(text), str(error)) for text, error in record.get("errors", [])),
+            _texts(record.get("statements", [])),
+            _texts(record.get("notes", [])),
+        )
+    except (TypeError, ValueError, AttributeError):
+        raise BadForm("this is not a plan as a hub sends it. Check the hub's address and version.") from None
+
+
+# Answers
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    """An answer for the wire: everything but the code that computes margins, which intervals replace."""
+    return {
+        "form": _FORM,
+        "table": table_to_text(answer.value),
+        "loss": answer.loss.to_json(),
+        "unit": {"name": answer.unit.name, "max_rows": answer.unit.max_rows},
+        "mechanism": answer.mechanism,
+        "parameters": dict(answer.parameters),
+        "standard_error": answer.standard_error,
+        "private": answer.private,
+        "receipt": None if answer.receipt is None else answer.receipt.text(),
+        "columns": list(answer.columns),
+        "confidence": answer.confidence,
+        "notes": list(answer.notes),
+        "whole": list(answer.whole),
+    }
+
+
+def answer_from_json(record: Mapping[str, Any]) -> Answer:
+    """The answer that was sent: equal to it, receipt included.
+
+    Raises:
+        BadForm: this is not an answer.
+        ReceiptRejected: its receipt was changed on the way.
+    """
+    if not isinstance(record, Mapping) or record.get("form") != _FORM:
+        raise BadForm(f"only answers of the form {_FORM} are known to this version. Check the hub's version.")
+    try:
+        return Answer(
+            value=table_from_text(record["table"]),
+            loss=Loss.from_json(record["loss"]),
+            unit=Unit(record["unit"]["name"], record["unit"]["max_rows"]),
+            mechanism=str(record["mechanism"]),
+            parameters={str(name): str(value) for name, value in record["parameters"].items()},
+            standard_error=record["standard_error"],
+            private=record["private"] is True,
+            receipt=None if record["receipt"] is None else Receipt.parse(record["receipt"]),
+            columns=_texts(record["columns"]),
+            confidence=float(record["confidence"]),
+            notes=_texts(record["notes"]),
+            whole=_texts(record["whole"]),
+        )
+    except CloisterError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BadForm("this is not an answer as a hub sends it. Check the hub's address and version.") from None
+
+
+def table_to_text(table: pa.Table) -> str:
+    """An Arrow table as base64 of an Arrow stream."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue()).decode("ascii")
+
+
+def table_from_text(text: str) -> pa.Table:
+    """The table again."""
+    try:
+        with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as reader:
+            return reader.read_all()
+    except (binascii.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, TypeError, ValueError):
+        raise BadForm("this is not a table as a hub sends it. Check the hub's address and version.") from None
+
+
+def _texts(raw: Any) -> tuple[str, ...]:
+    if not isinstance(raw, list | tuple) or not all(isinstance(one, str) for one in raw):
+        raise TypeError("a list of texts")
+    return tuple(raw)

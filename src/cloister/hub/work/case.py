@@ -1,0 +1,118 @@
+"""What decides about a job while it runs.
+
+The policy is asked before the tables are opened, and again in the transaction that lets the ledger be charged.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.database import now
+from cloister.hub.kinds import Kind, Planned, kind_of
+from cloister.hub.models import Dataset, Job, Person, Request, Version
+from cloister.hub.policy import published
+from cloister.hub.policy.decide import Environment, Verdict, decide
+from cloister.hub.policy.policy import Policy
+from cloister.hub.store.datasets import newest
+from cloister.hub.work.gateway import twins
+from cloister.hub.work.known import subject_of
+from cloister.privacy.errors import NotHere, NotNow
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["Case", "open_case"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A job with everything that decides about it.
+
+    Attributes:
+        tables: which tables it reads.
+        verdict: what the policy said when it was opened; its view is what the work sees.
+    """
+
+    hub: "Hub"
+    job: Job
+    kind: Kind
+    dataset: Dataset
+    person: Person
+    version: Version
+    planned: Planned
+    tables: tuple[str, ...]
+    verdict: Verdict
+
+    def again(self, session: Session, job: Job) -> Policy:
+        """Ask the policy again, right before the charge; the policy whose limits count.
+
+        Raises:
+            Denied: it says no by now.
+            NotNow: what the person may see has changed, or more people must agree than have.
+        """
+        policy, verdict = _decide(self.hub, session, job, job.dataset, job.person, self.kind, self.tables, self.planned)
+        if verdict.view != self.verdict.view:
+            raise NotNow("the policy was changed while this job was on its way. Nothing was spent. Plan it again.")
+        if verdict.needs and verdict.needs > (agreed := _agreed(session, job)):
+            raise NotNow(
+                f"the policy asks {verdict.needs} people to agree to this by now, and {agreed} have. "
+                "Nothing was spent. Hand it in again."
+            )
+        return policy
+
+
+def open_case(hub: "Hub", job: Job) -> Case:
+    """Everything about a claimed job, and the policy's verdict on it now.
+
+    Raises:
+        Denied: the policy says no by now.
+        NotNow: the dataset is paused.
+    """
+    kind, planned = kind_of(job.kind), Planned.from_json(job.plan)
+    dataset, person = job.dataset, job.person  # as they were when the job was claimed, a moment ago
+    _require_open(dataset, person)
+    with hub.database.reading() as session:
+        version = newest(session, dataset)
+        schema = twins(hub).get(dataset, version, person).data.schema  # public: no table is opened before the verdict
+        tables = kind.tables(schema, job.parameters)
+        _, verdict = _decide(hub, session, job, dataset, person, kind, tables, planned)
+    return Case(hub, job, kind, dataset, person, version, planned, tables, verdict)
+
+
+def _require_open(dataset: Dataset, person: Person) -> None:
+    if dataset.deleted is not None:
+        raise NotHere("there is no such dataset any more. Nothing was spent.")
+    if dataset.paused:
+        raise NotNow(f"the owner has paused {dataset.name}. Nothing was spent.")
+    if not person.active:
+        raise NotNow("the account of whoever asked is closed. Nothing was spent.")
+
+
+def _decide(
+    hub: "Hub",
+    session: Session,
+    job: Job,
+    dataset: Dataset,
+    person: Person,
+    kind: Kind,
+    tables: tuple[str, ...],
+    planned: Planned,
+) -> tuple[Policy, Verdict]:
+    _require_open(dataset, person)
+    policy, number = published.current(hub, session, dataset)
+    environment = Environment(now(), job.environment.get("country", ""), job.environment.get("network", ""))
+    subject = subject_of(session, dataset, person)
+    loss = planned.loss if planned.loss.amount else None
+    verdict = decide(policy, number, subject, kind.operation, job.purpose, environment, tables, loss)
+    verdict.require()
+    return policy, verdict
+
+
+def _agreed(session: Session, job: Job) -> int:
+    """How many people have agreed to this job, all that were asked for."""
+    granted = sa.select(Request.needs).where(
+        Request.job_id == job.id, Request.kind == "release", Request.state == "granted"
+    )
+    return session.scalar(granted.order_by(Request.needs.desc()).limit(1)) or 0

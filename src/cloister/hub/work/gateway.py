@@ -1,0 +1,256 @@
+"""The gateway every request goes through, whoever asks and whatever kind of work it is.
+
+    who and which dataset ─► the policy's verdict ─► a plan on tables without rows ─► limits ─► the queue
+       not here, unless        written into the      what it costs, how wrong         or first an
+       they may know of it     audit log             it may be                        approval
+
+Nothing here can read a row: plans are made on a twin that has none, and nothing can be charged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.database import now
+from cloister.hub.kinds import Kind, Planned, kind_of
+from cloister.hub.models import Dataset, Job, Person, Version
+from cloister.hub.policy import published
+from cloister.hub.policy.decide import Environment, Subject, Verdict, decide
+from cloister.hub.policy.policy import Policy
+from cloister.hub.work import limits
+from cloister.hub.work.book import ClosedBook
+from cloister.hub.work.known import find_dataset, find_job, may_know, subject_of
+from cloister.hub.work.place import place_of
+from cloister.hub.work.shelf import Opened, Received, Shelf, analyst, handed
+from cloister.privacy.errors import NotHere, NotNow, OverBudget
+from cloister.privacy.loss import Loss
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["cancel", "explain", "find_dataset", "find_job", "may_know", "plan", "submit"]
+
+_TWINS: "WeakKeyDictionary[Hub, Shelf]" = WeakKeyDictionary()
+_MOST_WAITING = 1000  # of one person's jobs: a queue is no place to store things
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request on its way through."""
+
+    dataset: Dataset
+    version: Version
+    policy: Policy
+    number: int
+    subject: Subject
+    kind: Kind
+    parameters: dict[str, Any]
+
+
+# The way through
+
+
+def plan(
+    hub: "Hub",
+    person: Person,
+    dataset_name: str,
+    kind: str,
+    form: Mapping[str, Any],
+    purpose: str,
+    environment: Environment,
+) -> Planned:
+    """What a piece of work would cost and how wrong its answer may be. It costs nothing.
+
+    Raises:
+        NotHere: there is no such dataset for this person.
+        Denied: the policy says no; the audit log has it.
+    """
+    asked, planned, verdict = _through(hub, person, dataset_name, kind, form, purpose, environment)
+    notes = list(planned.notes)
+    if verdict.needs:
+        who = "1 person" if verdict.needs == 1 else f"{verdict.needs} people"
+        notes.append(f"{who} must agree before it runs")
+    try:
+        with hub.database.reading() as session:
+            _check_limits(hub, session, asked, person, planned)
+    except OverBudget as error:
+        notes.append(str(error).partition(": ")[2])
+    hub.audit.record(
+        person.id, "work.planned", f"dataset/{dataset_name}", kind=kind, cost=planned.loss, **verdict.to_json()
+    )
+    return replace(planned, notes=tuple(notes))
+
+
+def submit(
+    hub: "Hub",
+    person: Person,
+    dataset_name: str,
+    kind: str,
+    form: Mapping[str, Any],
+    purpose: str,
+    environment: Environment,
+) -> Job:
+    """Put a piece of work into the queue, or let it wait for an approval.
+
+    Raises:
+        NotHere: there is no such dataset for this person.
+        Denied: the policy says no; nothing is spent, and the audit log has it.
+        OverBudget: it would pass a limit, as things stand.
+        NotNow: the dataset is paused or has no tables.
+    """
+    from cloister.hub.requests.release import ask_release
+
+    asked, planned, verdict = _through(hub, person, dataset_name, kind, form, purpose, environment)
+    with hub.database.writing() as session:
+        _check_limits(hub, session, asked, person, planned)
+        waiting = sa.select(sa.func.count()).select_from(Job)
+        if (session.scalar(waiting.where(Job.person_id == person.id, Job.state == "queued")) or 0) >= _MOST_WAITING:
+            raise NotNow(f"{_MOST_WAITING:,} jobs of yours are in the queue. Wait until some are done.")
+        job = Job(
+            kind=kind,
+            dataset_id=asked.dataset.id,
+            person_id=person.id,
+            purpose=purpose,
+            parameters=asked.parameters,
+            plan=planned.to_json(),
+            environment={"country": environment.country, "network": environment.network},
+            policy_number=asked.number,
+            state="waiting" if verdict.needs else "queued",
+        )
+        session.add(job)
+        session.flush()
+        hub.audit.write(
+            session,
+            person.id,
+            "job.submitted",
+            f"job/{job.id}",
+            dataset=dataset_name,
+            kind=kind,
+            cost=planned.loss,
+            own=planned.own,
+            **verdict.to_json(),
+        )
+        if verdict.needs:
+            session.refresh(job)
+            ask_release(hub, session, job)
+    return job
+
+
+def _through(
+    hub: "Hub",
+    person: Person,
+    dataset_name: str,
+    kind: str,
+    form: Mapping[str, Any],
+    purpose: str,
+    environment: Environment,
+) -> tuple[_Asked, Planned, Verdict]:
+    work = kind_of(kind)
+    parameters = work.parse(form)
+    with hub.database.reading() as session:
+        dataset = find_dataset(hub, session, person, dataset_name, environment)
+        policy, number = published.current(hub, session, dataset)
+        subject = subject_of(session, dataset, person)
+        place_of(dataset.trust)
+        _require_open(dataset)
+        from cloister.hub.store.datasets import newest
+
+        version = newest(session, dataset)
+    asked = _Asked(dataset, version, policy, number, subject, work, parameters)
+    opened = twins(hub).get(dataset, version, person)
+    tables = work.tables(opened.data.schema, parameters)
+    verdict = decide(policy, number, subject, work.operation, purpose, environment, tables)
+    _require(hub, person, dataset_name, kind, verdict)
+    planned = _plan(hub, asked, person, opened, verdict)
+    if planned.loss.amount:
+        verdict = decide(policy, number, subject, work.operation, purpose, environment, tables, planned.loss)
+        _require(hub, person, dataset_name, kind, verdict, planned.loss)
+    return asked, planned, verdict
+
+
+def _plan(hub: "Hub", asked: _Asked, person: Person, opened: Opened, verdict: Verdict) -> Planned:
+    own = twins(hub).account(asked.dataset, person)
+    received = Received(hub, asked.dataset.id, person.id)
+    with opened.lock:
+        data = handed(opened, own, verdict.view, ClosedBook(hub.ledger), received)
+        return asked.kind.plan(data, asked.parameters)
+
+
+def _require(
+    hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None = None
+) -> None:
+    if not verdict.allowed:
+        hub.audit.record(person.id, "work.denied", f"dataset/{dataset_name}", kind=kind, cost=loss, **verdict.to_json())
+    verdict.require()
+
+
+def _require_open(dataset: Dataset) -> None:
+    if dataset.paused:
+        raise NotNow(f"the owner has paused {dataset.name}. Nothing runs on it until it is opened again.")
+
+
+def _check_limits(hub: "Hub", session: Session, asked: _Asked, person: Person, planned: Planned) -> None:
+    """As things stand; what counts is what is set aside right before the charge."""
+    limits.check(session, asked.dataset.id, person.id, asked.policy, planned.loss, planned.own)
+    if planned.loss.amount:
+        hub.ledger.balance(asked.dataset.name).add(planned.loss)
+    if planned.own.amount:
+        hub.ledger.balance(f"{asked.dataset.name}@{analyst(person.id)}").add(planned.own)
+
+
+def twins(hub: "Hub") -> Shelf:
+    """The tables without rows that this process plans on."""
+    from cloister.hub.store.datasets import open_twin
+
+    if hub not in _TWINS:
+        _TWINS.setdefault(hub, Shelf(hub, lambda _, version, __: open_twin(version), most=200))
+    return _TWINS[hub]
+
+
+# Looking
+
+
+def explain(
+    hub: "Hub", person: Person, dataset_name: str, operation: str, purpose: str, environment: Environment
+) -> Verdict:
+    """What the policy says to an operation for a purpose, with every rule that was tried: the page behind 'why?'."""
+    with hub.database.reading() as session:
+        dataset = find_dataset(hub, session, person, dataset_name, environment)
+        policy, number = published.current(hub, session, dataset)
+        subject = subject_of(session, dataset, person)
+    verdict = decide(policy, number, subject, operation, purpose, environment)
+    hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", **verdict.to_json())
+    return verdict
+
+
+# Stopping
+
+
+def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
+    """Stop a job before it is charged.
+
+    Raises:
+        NotHere: it is not this person's.
+        NotNow: it has ended, or was charged: then the charge stands, and its result will come.
+    """
+    from cloister.hub.requests.release import close_for
+
+    with hub.database.writing() as session:
+        job = find_job(session, person, job_id)
+        if job.person_id != person.id:
+            raise NotHere(f"there is no job {job_id} of yours.")
+        session.refresh(job, with_for_update={"of": Job})
+        if job.state == "charged":
+            raise NotNow(f"job {job_id} was charged already. The charge stands, and its result will come.")
+        if job.state not in ("waiting", "queued", "running"):
+            raise NotNow(f"job {job_id} has ended: it is {job.state}.")
+        job.cancel = True
+        if job.state != "running":  # a running one is stopped by its worker, right before the charge
+            close_for(hub, session, job)
+            job.state, job.finished, job.problem = "cancelled", now(), "Cancelled. Nothing was spent."
+        hub.audit.write(session, person.id, "job.cancelled", f"job/{job_id}")
+    return job

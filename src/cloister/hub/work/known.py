@@ -1,0 +1,74 @@
+"""What a person may know of: datasets and jobs. For everything else the answer is that it is not here."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.models import Dataset, Job, Person
+from cloister.hub.policy import published
+from cloister.hub.policy.conditions import Environment, Subject, belongs
+from cloister.hub.policy.policy import Role
+from cloister.hub.requests.access import granted_roles
+from cloister.privacy.errors import BadPolicy, NotHere
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["find_dataset", "find_job", "may_know", "subject_of"]
+
+
+def subject_of(session: Session, dataset: Dataset, person: Person) -> Subject:
+    """A person as a dataset's policy sees them, with the roles that granted requests give them now."""
+    return Subject.of(person, granted_roles(session, person, dataset))
+
+
+def find_dataset(hub: "Hub", session: Session, person: Person, name: str, environment: Environment) -> Dataset:
+    """The dataset of that name, if this person may know of it.
+
+    Raises:
+        NotHere: there is none, or not for them: the two are not told apart.
+    """
+    found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
+    if found is None or not may_know(hub, session, person, found, environment):
+        raise NotHere(f"there is no dataset {name!r:.80} here.")
+    return found
+
+
+def may_know(hub: "Hub", session: Session, person: Person, dataset: Dataset, environment: Environment) -> bool:
+    """Whether a person may know that a dataset exists: owner, reviewers, and everybody for whom there is a role.
+
+    A role that is given on request counts for whoever could ask for it. Hours, dates and networks do not matter here:
+    outside of them the policy says no, with the reason.
+    """
+    if person.id == dataset.owner_id:
+        return True
+    try:
+        policy, _ = published.current(hub, session, dataset)
+    except (NotHere, BadPolicy):
+        return False
+    if person.email.lower() in {address.lower() for address in policy.reviewers}:
+        return True
+    subject = subject_of(session, dataset, person)
+    return any(_could_be(role, subject, environment) for role in policy.roles)
+
+
+def _could_be(role: Role, subject: Subject, environment: Environment) -> bool:
+    who = replace(role.who, start=None, until=None, hours=None, networks=())
+    return all(reason.holds for reason in belongs(who, subject, environment))
+
+
+def find_job(session: Session, person: Person, job_id: int) -> Job:
+    """A job that is this person's; or one that ran on their dataset, without its result: that is its asker's.
+
+    Raises:
+        NotHere: there is none, or it is somebody else's.
+    """
+    job = session.get(Job, job_id) if 0 < job_id < 2**31 else None
+    if job is None or person.id not in (job.person_id, job.dataset.owner_id):
+        raise NotHere(f"there is no job {job_id} of yours.")
+    if person.id != job.person_id:
+        session.expunge(job)  # so that what is left out here stays in the database
+        job.result = None
+    return job

@@ -1,0 +1,166 @@
+"""A hub with a hospital in it, made once and copied for every test that asks for it: `hospital_hub`."""
+
+import io
+import shutil
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.hub.database import now
+from cloister.hub.hub import Hub
+from cloister.hub.models import Dataset, Organisation, Person
+from cloister.hub.policy.conditions import Environment
+from cloister.hub.policy.page import to_yaml
+from cloister.hub.policy.published import publish
+from cloister.hub.settings import Settings
+from cloister.hub.store import datasets, ingest, upload
+from cloister.hub.work import gateway, queue
+from cloister.hub.work.job import run_job
+from cloister.hub.work.shelf import Shelf
+
+POLICY = """
+dataset: visits
+purposes: [health-research]
+budget:
+  lifetime: {epsilon: 4, delta: 1e-6}
+  per_user: {rho: 0.1}
+  per_request: {rho: 0.05}
+  approvals: [{above: {rho: 0.03}, needs: 1}]
+reviewers: [reviewer@hospital.example]
+joins: any
+roles:
+  researchers:
+    who: {organisations: [University]}
+    may: [see schema, query, profile]
+  juniors:
+    who: {people: [cleo@college.example]}
+    may: [see schema, query, profile]
+    tables: {visits: {columns: [ward, age], rows: "ward <> 'maternity'"}}
+"""
+COUNT = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+
+
+@dataclass
+class World:
+    """A hub, its people by first name, and short words for what tests do with them."""
+
+    hub: Hub
+    people: dict[str, Person]
+
+    def __getattr__(self, name):
+        return self.people[name]
+
+    @property
+    def here(self):
+        return Environment(now(), "DE", "127.0.0.1")
+
+    def submit(self, who, sql=COUNT, spend="rho 0.01", *, kind="query", purpose="health-research", **form):
+        form = {"sql": sql, "spend": spend, **form} if kind == "query" else {"spend": spend, **form}
+        return gateway.submit(self.hub, self.people[who], "visits", kind, form, purpose, self.here)
+
+    def plan(self, who, sql=COUNT, spend="rho 0.01", *, kind="query", purpose="health-research", **form):
+        form = {"sql": sql, "spend": spend, **form} if kind == "query" else {"spend": spend, **form}
+        return gateway.plan(self.hub, self.people[who], "visits", kind, form, purpose, self.here)
+
+    def shelf(self):
+        return Shelf(self.hub, lambda *asked: datasets.open_for_work(self.hub, *asked))
+
+    def work(self, worker="tester", step=lambda _: None):
+        """Be a worker until the queue is empty; how each job ended."""
+        shelf, ended = self.shelf(), []
+        while (job := queue.claim(self.hub.database, worker)) is not None:
+            ended.append(run_job(self.hub, job, worker, shelf, step))
+        shelf.close()
+        return ended
+
+    def job(self, number):
+        with self.hub.database.reading() as session:
+            return session.get(gateway.Job, number)
+
+    def rows(self, *statement):
+        with self.hub.database.reading() as session:
+            return list(session.scalars(*statement))
+
+    def publish(self, **changes):
+        """A new policy: the same text with some words changed."""
+        text = POLICY
+        for old, new in changes.get("change", ()):
+            assert old in text
+            text = text.replace(old, new)
+        with self.hub.database.writing() as session:
+            dataset = datasets.find(session, "visits")
+            return publish(self.hub, session, self.people["owner"], dataset, text)
+
+    def spent(self, who=None):
+        key = "visits" if who is None else f"visits@person-{self.people[who].id}"
+        return self.hub.ledger.balance(key).spent
+
+    def dataset(self):
+        return self.rows(gateway.sa.select(Dataset))[0]
+
+
+def build(folder):
+    """A hub with a hospital's visits, an owner, a reviewer, two researchers, a junior and a stranger."""
+    with Hub.create(Settings(folder=folder, country="DE")) as hub:
+        people = {}
+        with hub.database.writing() as session:
+            places = {name: Organisation(name=name, country="DE") for name in ("Hospital", "University", "College")}
+            session.add_all(places.values())
+            session.flush()
+            for first, place, roles in (
+                ("owner", "Hospital", ["data owner"]),
+                ("reviewer", "Hospital", ["data owner"]),
+                ("ada", "University", ["data user"]),
+                ("ben", "University", ["data user"]),
+                ("cleo", "College", ["data user"]),
+                ("stranger", "College", ["data user"]),
+            ):
+                people[first] = Person(
+                    email=f"{first}@{place.lower()}.example",
+                    name=first.title(),
+                    organisation_id=places[place].id,
+                    roles=roles,
+                )
+                session.add(people[first])
+        sink = io.BytesIO()
+        pq.write_table(pa.table(hospital(1_500)), sink)
+        raw, schema, owner = sink.getvalue(), to_yaml(SCHEMA), people["owner"]
+        with hub.database.writing() as session:
+            owner = session.get(Person, owner.id)
+            dataset = datasets.create(
+                hub, session, owner, name="visits", title="Visits", about="", policy_text=POLICY, schema_text=schema
+            )
+            sent = upload.begin(hub, session, owner, dataset, table="visits", file="visits.parquet", size=len(raw))
+        upload.receive(hub, owner, sent.id, 0, raw)
+        with hub.database.writing() as session:
+            version = datasets.new_version(
+                hub, session, owner, dataset, schema_text=schema, uploads={"visits": sent.id}
+            )
+        assert ingest.prepare(hub, version.id) == "ready"
+
+
+def open_world(folder, **settings):
+    """A hub that was built, with its people."""
+    hub = Hub.open(Settings(folder=folder, country="DE", **settings))
+    with hub.database.reading() as session:
+        people = {one.name.lower(): one for one in session.scalars(gateway.sa.select(Person))}
+    return World(hub, people)
+
+
+@pytest.fixture(scope="session")
+def built_hub(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("template") / "hub"
+    build(folder)
+    return folder
+
+
+@pytest.fixture
+def hospital_hub(built_hub, tmp_path):
+    folder = tmp_path / "hub"
+    shutil.copytree(built_hub, folder)
+    world = open_world(folder)
+    yield world
+    world.hub.close()

@@ -1,0 +1,290 @@
+"""The Python client against a real hub: served by uvicorn, worked by a worker, over a socket."""
+
+import socket
+import threading
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import uvicorn
+
+import cloister as cl
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.data.reader import to_yaml
+from cloister.data.schema import Schema
+from cloister.hub import Client
+from cloister.hub.client import Waiting
+from cloister.hub.hub import Hub
+from cloister.hub.operate.begin import invitation_link
+from cloister.hub.people import accounts, desk
+from cloister.hub.settings import Settings
+from cloister.hub.web.app import create_app
+from cloister.hub.work.worker import work
+from cloister.privacy.errors import (
+    BadForm,
+    BadLoss,
+    BadPolicy,
+    BadSchema,
+    Denied,
+    NotHere,
+    OverBudget,
+    QueryRefused,
+    ReceiptRejected,
+    SignInFailed,
+)
+from cloister.privacy.signing import SigningKey
+from cloister.query.answer import Answer
+
+POLICY = """
+dataset: visits
+purposes: [health-research]
+budget:
+  lifetime: {epsilon: 5, delta: 1e-6}
+  approvals: [{above: {rho: 0.02}, needs: 1}]
+roles:
+  analysts:
+    who: {roles: [data user]}
+    may: [see schema, query, profile]
+  guests:
+    who: {roles: [auditor]}
+    may: [see schema, query]
+    by_request: true
+"""
+WARDS = "SELECT ward, COUNT(*) AS n, AVG(age) AS age FROM visits GROUP BY ward"
+PURPOSE = "health-research"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A hub with an owner and a user; its address, and a token of each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("hub") / "hub"
+    settings = Settings(folder=folder, address=f"http://127.0.0.1:{port}", requests_per_minute=100_000)
+    hub = Hub.create(settings)
+    tokens = {}
+    for name, role in (("owner", "data owner"), ("user", "data user"), ("auditor", "auditor"), ("nobody", "operator")):
+        email = f"{name}@x.org"
+        secret = invitation_link(hub, email, [role], "X").rpartition("/")[2]
+        desk.sign_up(hub, email=email, name=name, password="nine quiet herons", address="", invitation=secret)
+        with hub.database.reading() as session:
+            person = accounts.find(session, email)
+        tokens[name] = desk.make_token(hub, person, "t", ("read", "work", "share"), 1)
+    server = uvicorn.Server(uvicorn.Config(create_app(hub), port=port, log_config=None, lifespan="off"))
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=server.run, daemon=True),
+        threading.Thread(target=work, args=(hub, "test", stop), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield hub, settings.address, tokens
+    stop.set()
+    server.should_exit = True
+    for thread in threads:
+        thread.join(20)
+    hub.close()
+
+
+@pytest.fixture(scope="module")
+def owner(served):
+    with Client(served[1], served[2]["owner"]) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def shared(owner, tmp_path_factory):
+    """The dataset, sent by its owner through the client; what was seen of its progress."""
+    path = tmp_path_factory.mktemp("data") / "visits.parquet"
+    pq.write_table(pa.table(hospital(600)), path)
+    seen = []
+    owner.create_dataset(
+        "visits", policy=POLICY, schema=SCHEMA, tables={"visits": path}, progress=lambda *step: seen.append(step)
+    )
+    return path, seen
+
+
+@pytest.fixture(scope="module")
+def client(served, shared):
+    hub, address, tokens = served
+    with Client(address, tokens["user"], owner_key=str(hub.key.public)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def visits(client):
+    return client.dataset("visits", purpose=PURPOSE)
+
+
+def test_it_knows_who_it_is(client):
+    assert client.me()["email"] == "user@x.org"
+
+
+def test_a_dataset_is_shared_with_its_progress_shown(shared, owner):
+    path, seen = shared
+    assert seen[-1] == ("visits", path.stat().st_size, path.stat().st_size)
+    assert [one["name"] for one in owner.datasets()] == ["visits"]
+
+
+def test_the_schema_is_the_one_that_was_shared(visits):
+    assert visits.schema == Schema.load(SCHEMA)
+
+
+def test_an_answer_is_the_same_object_as_from_a_local_dataset(visits, served):
+    answer = visits.sql(WARDS, spend=cl.rho("0.01"))
+    assert isinstance(answer, Answer)
+    assert answer.columns == ("ward", "n", "age")
+    assert len(answer) == 6
+    assert sum(answer.column("n")) == pytest.approx(1000, abs=400)
+    answer.receipt.verify(served[0].key.public)
+    assert answer.loss == cl.rho("0.01")
+
+
+def test_a_plan_costs_nothing_and_can_be_run(visits):
+    before = visits.facts["left"]
+    plan = visits.plan("SELECT COUNT(*) AS n FROM visits WHERE age > 50", spend=cl.rho("0.001"))
+    assert plan.loss == cl.rho("0.001")
+    assert plan.errors
+    assert "COUNT" in str(plan)
+    assert visits.facts["left"] == before
+    assert visits.run(plan).item() > 0
+
+
+def test_the_error_may_be_named_instead_of_the_cost(visits):
+    plan = visits.plan("SELECT COUNT(*) AS n FROM visits WHERE age > 60", within=200)
+    assert plan.loss is not None
+    assert plan.loss < cl.rho("0.02")
+    answer = visits.run(plan)
+    assert answer.column("n_high")[0] - answer.column("n_low")[0] <= 400
+
+
+def test_questions_are_built_in_python_too(visits):
+    answer = visits.where("age >= 18").group_by("ward").agg(cl.count()).run(spend=cl.rho("0.002"))
+    assert answer.columns == ("ward", "count")
+
+
+def test_another_kind_of_work_leaves_what_it_found(visits):
+    done = visits.run("profile", table="visits", spend=cl.rho("0.01"))
+    assert done.kind == "profile"
+    assert done.result
+    assert done.loss == cl.rho("0.01")
+    assert done.receipts
+
+
+def test_a_question_is_tried_on_mock_rows_with_nobody_in_them(visits, tmp_path):
+    mock = visits.mock()
+    assert mock.num_rows > 0
+    assert not set(mock.column("patient").to_pylist()) & set(hospital(600)["patient"].tolist())
+    with cl.open({"visits": mock}, schema=visits.schema, budget=cl.rho(1), ledger=tmp_path) as local:
+        assert local.sql(WARDS, spend=cl.rho("0.1")).columns == ("ward", "n", "age")
+
+
+@pytest.mark.parametrize(
+    ("sql", "spend", "error"),
+    [
+        ("SELECT * FROM visits", cl.rho("0.001"), QueryRefused),
+        ("SELECT COUNT(*) FROM nothing", cl.rho("0.001"), QueryRefused),
+        ("SELECT COUNT(*) FROM visits WHERE age = 3", cl.rho(50), OverBudget),
+    ],
+)
+def test_a_refusal_is_the_same_exception_as_locally(visits, sql, spend, error):
+    with pytest.raises(error) as caught:
+        visits.sql(sql, spend=spend)
+    assert str(caught.value).startswith(f"{error.code}: ")
+    assert str(caught.value).count(error.code) == 1
+
+
+def test_a_purpose_that_is_not_allowed_is_denied(client):
+    with pytest.raises(Denied):
+        client.dataset("visits", purpose="marketing").sql(WARDS, spend=cl.rho("0.001"))
+
+
+def test_one_must_say_what_it_may_cost_or_how_wrong_it_may_be(visits):
+    with pytest.raises(BadLoss):
+        visits.plan(WARDS)
+    with pytest.raises(BadForm):
+        visits.run(visits.plan(WARDS, spend=cl.rho("0.001")), source=object())
+
+
+def test_work_that_needs_an_approval_says_so_and_goes_on_when_it_comes(visits, owner):
+    with pytest.raises(Waiting, match="approval") as caught:
+        visits.sql("SELECT SUM(cost) AS cost FROM visits", spend=cl.rho("0.03"))
+    job = caught.value.job
+    assert job.state == "waiting"
+    (waiting,) = owner.requests()["waiting"]
+    assert waiting["job"] == job.id
+    assert owner.decide(waiting["id"], True)["state"] == "granted"
+    job.refresh()
+    answer = job.answer(wait_s=30)
+    assert answer.item() > 0
+    assert job.receipt == answer.receipt
+
+
+def test_a_job_is_found_again_by_its_number_and_can_be_cancelled(visits, client):
+    job = visits.submit("query", {"sql": "SELECT SUM(age) AS a FROM visits", "spend": cl.rho("0.03")})
+    again = client.job(job.id)
+    assert again.state == "waiting"
+    assert again.cancel() == "cancelled"
+    with pytest.raises(cl.privacy.errors.CloisterError):
+        again.answer(wait_s=1)
+    assert job.id in [one["id"] for one in client.jobs()]
+
+
+def test_an_answer_signed_by_another_key_is_not_returned(served, shared):
+    _, address, tokens = served
+    other = SigningKey.create().public
+    with Client(address, tokens["user"], owner_key=other) as client:
+        visits = client.dataset("visits", purpose=PURPOSE)
+        with pytest.raises(ReceiptRejected):
+            visits.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 33", spend=cl.rho("0.001"))
+
+
+def test_a_new_version_pays_from_the_same_account(owner, shared, visits):
+    before = visits.facts["left"]
+    assert owner.dataset("visits").upload({"visits": shared[0]}) == 2
+    assert visits.facts["left"] == before
+    assert visits.facts["version"] == 2
+
+
+def test_what_one_may_not_know_of_is_not_here(served, shared):
+    _, address, tokens = served
+    with Client(address, tokens["nobody"]) as stranger:
+        for ask in (lambda: stranger.dataset("visits").facts, lambda: stranger.dataset("nothing").facts):
+            with pytest.raises(NotHere):
+                ask()
+
+
+def test_a_wrong_token_is_refused(served):
+    with Client(served[1], "clo_wrong") as client, pytest.raises(SignInFailed):
+        client.me()
+
+
+def test_a_dataset_without_a_good_policy_is_not_made(owner, shared):
+    with pytest.raises(BadPolicy):
+        owner.create_dataset("more", policy="dataset: more\n", schema=SCHEMA, tables={"visits": shared[0]})
+    with pytest.raises(BadSchema):
+        owner.create_dataset("more", policy=POLICY, schema=SCHEMA, tables={"others": shared[0]})
+
+
+def test_policy_and_schema_may_be_files(owner, shared, tmp_path):
+    (tmp_path / "policy.yaml").write_text(POLICY.replace("dataset: visits", "dataset: files"))
+    (tmp_path / "schema.yaml").write_text(to_yaml(SCHEMA))
+    made = owner.create_dataset(
+        "files", policy=tmp_path / "policy.yaml", schema=tmp_path / "schema.yaml", tables={"visits": shared[0]}
+    )
+    assert made.facts["version"] == 1
+
+
+def test_access_is_asked_for_and_given(served, shared, owner):
+    with Client(served[1], served[2]["auditor"]) as auditor:
+        visits = auditor.dataset("visits", purpose=PURPOSE)
+        assert visits.why()["allowed"] is False
+        asked = visits.ask_access("guests", "To check the numbers in a paper.")
+        owner.decide(asked["id"], True, "welcome")
+        assert visits.why()["allowed"] is True
+        assert auditor.requests()["mine"][0]["state"] == "granted"
+        assert visits.ledger()

@@ -1,0 +1,248 @@
+"""A copy of a hub brings everything back but the right to spend what may be spent already."""
+
+import io
+import json
+import os
+import sqlite3
+import stat
+import tarfile
+
+import pytest
+import sqlalchemy as sa
+
+from cloister.hub import models
+from cloister.hub.database import now
+from cloister.hub.hub import Hub
+from cloister.hub.operate.backup import backup, restore
+from cloister.hub.operate.heads import newest_head, show_head, write_off
+from cloister.hub.people import tokens
+from cloister.hub.settings import Settings
+from cloister.privacy.errors import CloisterError, HeadRejected, NotHere, NotNow, OverBudget, RolledBack, StoreFailed
+from cloister.privacy.loss import rho
+from cloister.privacy.measure import measure
+from cloister.privacy.mechanisms import DiscreteGaussian
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(folder=tmp_path / "hub")
+
+
+@pytest.fixture
+def hub(settings):
+    with Hub.create(settings) as made:
+        with made.database.writing() as session:
+            owner = models.Person(email="o@x.org", name="O", roles=["data owner"])
+            session.add(owner)
+            session.flush()
+            session.add(models.Dataset(name="visits", owner_id=owner.id, budget=rho(1).to_json()))
+            made.audit.write(session, owner.id, "dataset.made", "dataset/visits")
+            session.add(models.Session(id="s", person_id=owner.id, csrf="c", ends=now() + 1000))
+            made.token = tokens.make(session, owner, "mine", ["read"], 10)
+        (made.folder / "sealed" / "visits").mkdir()
+        (made.folder / "sealed" / "visits" / "1.parquet").write_bytes(os.urandom(100_000))
+        (made.folder / "records" / "visits.record").write_text("a line\n")
+        made.ledger.open_account("visits", rho(1))
+        made.ledger.open_account("visits", rho("0.5"), "person-1")
+        made.ledger.account("visits").reserve(rho("0.1"), "before the copy").look()
+        yield made
+
+
+def restored(tmp_path, file, name="again"):
+    settings = Settings(folder=tmp_path / name)
+    restore(file, settings, tmp_path / "hub" / "master.key")
+    return Hub.open(settings)
+
+
+def spend(hub, amount="0.01"):
+    return hub.ledger.account("visits").reserve(rho(amount), "a question")
+
+
+def test_everything_comes_back(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    with restored(tmp_path, tmp_path / "copy") as again:
+        with again.database.reading() as session:
+            assert session.scalars(sa.select(models.Dataset.name)).all() == ["visits"]
+            assert again.audit.verify(session) >= 2
+        sealed = "sealed/visits/1.parquet"
+        assert (again.folder / sealed).read_bytes() == (hub.folder / sealed).read_bytes()
+        assert (again.folder / "records/visits.record").read_text() == "a line\n"
+        assert again.key.public == hub.key.public or str(again.key.public) == str(hub.key.public)
+        assert again.ledger.account("visits").spent == rho("0.1")
+        assert stat.S_IMODE((again.folder / "signing.key").stat().st_mode) == 0o600
+
+
+def test_neither_the_master_key_nor_the_head_nor_the_signing_key_is_in_the_file(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    content = (tmp_path / "copy").read_bytes()
+    with tarfile.open(tmp_path / "copy") as archive:
+        names = archive.getnames()
+    assert not {"master.key", "head", "signing.key"} & set(names)
+    assert hub.master_key_file.read_bytes().strip() not in content
+    assert bytes.fromhex(hub.master_key_file.read_text().strip()) not in content
+    assert hub.signing_key_file.read_bytes().splitlines()[1] not in content
+    assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
+
+
+def test_a_restored_hub_refuses_to_spend(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    with restored(tmp_path, tmp_path / "copy") as again, pytest.raises(RolledBack):
+        spend(again)
+
+
+def test_it_spends_again_when_the_newest_head_is_shown(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    with restored(tmp_path, tmp_path / "copy") as again:
+        show_head(again, str(newest_head(hub)))
+        spend(again)
+        assert again.ledger.account("visits").spent == rho("0.11")
+
+
+def test_a_copy_that_does_not_contain_the_newest_head_stays_shut(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    spend(hub, "0.3").look()
+    with restored(tmp_path, tmp_path / "copy") as again:
+        old = str(again.ledger.head)
+        with pytest.raises(RolledBack):
+            show_head(again, str(newest_head(hub)))
+        with pytest.raises(RolledBack):  # and showing an older one afterwards does not help
+            show_head(again, old)
+        with pytest.raises(RolledBack):
+            spend(again)
+
+
+def test_a_head_file_and_a_receipt_can_be_shown_too(hub, tmp_path):
+    release = measure(
+        lambda: 7, DiscreteGaussian.for_loss(1, rho("0.1")), account=hub.ledger.account("visits"), request="q"
+    )
+    backup(hub, tmp_path / "copy")
+    (tmp_path / "receipt.json").write_text(release.receipt.text() + "\n")
+    for name, shown in (("one", tmp_path / "receipt.json"), ("two", hub.settings.head)):
+        with restored(tmp_path, tmp_path / "copy", name) as again:
+            show_head(again, str(shown))
+            spend(again)
+
+
+@pytest.mark.parametrize("shown", ["", "nonsense", "{}", "1:00:AA"])
+def test_what_is_no_head_is_refused(hub, shown):
+    with pytest.raises(CloisterError):
+        show_head(hub, shown)
+
+
+def test_a_head_of_another_hub_is_refused(hub, tmp_path):
+    with Hub.create(Settings(folder=tmp_path / "other")) as other, pytest.raises(HeadRejected):
+        show_head(hub, str(newest_head(other)))
+
+
+def test_it_goes_on_without_budgets_once_all_are_written_off(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    spend(hub, "0.3").look()
+    with restored(tmp_path, tmp_path / "copy") as again:
+        lost = write_off(again, "visits")
+        assert sorted(key for key, _ in lost) == ["visits", "visits@person-1"]
+        assert again.ledger.account("visits").left.amount == 0
+        with pytest.raises(OverBudget):
+            spend(again)
+        again.ledger.open_account("new", rho(1)).reserve(rho("0.1"), "a new dataset is not concerned")
+        with again.database.reading() as session:
+            assert [entry.action for entry in again.audit.search(session, most=1)] == ["ledger.written_off"]
+
+
+def test_writing_off_something_unknown_names_what_there_is(hub):
+    with pytest.raises(NotHere, match="It has: visits"):
+        write_off(hub, "nothing")
+
+
+def test_everybody_is_signed_out_and_owners_are_told(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    with restored(tmp_path, tmp_path / "copy") as again, again.database.reading() as session:
+        assert tokens.find(session, hub.token) is None
+        assert session.scalars(sa.select(models.Session)).all() == []
+        assert "policy of visits" in session.scalar(sa.select(models.Notice.text))
+        assert again.audit.search(session, most=1)[0].action == "hub.restored"
+    with hub.database.reading() as session:
+        assert tokens.find(session, hub.token) is not None
+
+
+def test_a_copy_can_be_made_while_others_write(hub, tmp_path):
+    writer = sqlite3.connect(hub.folder / "hub.db", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("INSERT INTO tries (who, time) VALUES ('x', 1.0)")
+    backup(hub, tmp_path / "copy")
+    writer.execute("COMMIT")
+    writer.close()
+    with restored(tmp_path, tmp_path / "copy") as again, again.database.reading() as session:
+        assert session.scalars(sa.select(models.Try)).all() == []
+
+
+def test_without_the_right_master_key_nothing_is_restored(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    (tmp_path / "wrong.key").write_text("00" * 32)
+    with pytest.raises(CloisterError):
+        restore(tmp_path / "copy", Settings(folder=tmp_path / "again"), tmp_path / "wrong.key")
+    with pytest.raises(StoreFailed):
+        restore(tmp_path / "copy", Settings(folder=tmp_path / "none"))
+
+
+def test_a_hub_is_never_restored_over_another(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    with pytest.raises(NotNow):
+        restore(tmp_path / "copy", hub.settings)
+    with pytest.raises(NotNow):
+        backup(hub, tmp_path / "copy")
+
+
+def rewritten(path, change):
+    """The same archive with some content replaced."""
+    with tarfile.open(path) as archive:
+        parts = {one.name: archive.extractfile(one).read() for one in archive.getmembers()}
+    parts = change(parts)
+    with tarfile.open(path, "w") as archive:
+        for name, content in parts.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda parts: parts | {"hub.db": parts["hub.db"][:-1] + b"x"},
+        lambda parts: parts | {"sealed/visits/1.parquet": b"other"},
+        lambda parts: {name: content for name, content in parts.items() if name != "ledger.db"},
+        lambda parts: parts | {"manifest.sealed": json.dumps({"form": "cloister-backup/1", "files": {}}).encode()},
+        lambda parts: {name: content for name, content in parts.items() if name != "manifest.sealed"},
+        lambda parts: parts | {"signing.key.sealed": parts["manifest.sealed"]},
+    ],
+)
+def test_a_copy_that_was_changed_is_not_restored(hub, tmp_path, change):
+    backup(hub, tmp_path / "copy")
+    rewritten(tmp_path / "copy", change)
+    with pytest.raises(CloisterError):
+        restored(tmp_path, tmp_path / "copy")
+
+
+def test_a_copy_that_was_cut_off_is_not_restored(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    whole = (tmp_path / "copy").read_bytes()
+    (tmp_path / "copy").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CloisterError):
+        restored(tmp_path, tmp_path / "copy")
+
+
+def test_a_file_that_is_in_the_archive_but_not_in_the_manifest_is_not_written(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    rewritten(tmp_path / "copy", lambda parts: parts | {"../outside": b"x", "extra": b"x"})
+    with restored(tmp_path, tmp_path / "copy") as again:
+        assert not (again.folder / "extra").exists()
+        assert not (tmp_path / "outside").exists()
+
+
+def test_what_is_in_postgresql_is_left_to_pg_dump_and_said(hub, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    hub.settings = replace(hub.settings, database_url="postgresql://h/d", ledger_url="postgresql://h/l")
+    done = backup(hub, tmp_path / "copy")
+    assert sum("pg_dump" in note for note in done.notes) == 2
+    with tarfile.open(tmp_path / "copy") as archive:
+        assert not {"hub.db", "ledger.db"} & set(archive.getnames())

@@ -1,0 +1,301 @@
+"""The gateway: who may, what it would cost, who has to agree; and what a job leaves behind."""
+
+import pytest
+import sqlalchemy as sa
+
+from cloister.hub import wire
+from cloister.hub.models import AuditEntry, Job, Request, Seen, Spent
+from cloister.hub.policy.envelope import import_check
+from cloister.hub.requests import deciding
+from cloister.hub.store import datasets
+from cloister.hub.work import gateway
+from cloister.hub.work.job import result_bytes
+from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, OverBudget, QueryRefused
+from cloister.privacy.loss import Loss, rho
+from cloister.privacy.receipt import Receipt
+
+AVERAGE = "SELECT AVG(age) AS a FROM visits"
+
+
+def actions(world, word):
+    return world.rows(sa.select(AuditEntry).where(AuditEntry.action == word))
+
+
+def test_a_question_goes_from_the_gateway_to_an_answer_with_a_receipt(hospital_hub):
+    job = hospital_hub.submit("ada")
+    assert job.state == "queued"
+    assert hospital_hub.work() == ["done"]
+    job = hospital_hub.job(job.id)
+    answer = wire.answer_from_json(job.result["answer"])
+    assert answer.columns == ("ward", "n")
+    assert len(answer) == 6
+    assert {"value", "low", "high"} == set(job.result["rows"][0][1])
+    receipt = Receipt.parse(job.receipt)
+    receipt.verify(hospital_hub.hub.key.public)
+    assert [one["account"] for one in receipt.body["accounts"]] == ["visits", f"visits@person-{hospital_hub.ada.id}"]
+    assert Loss.from_json(job.loss) == rho("0.01") == hospital_hub.spent() == hospital_hub.spent("ada")
+    assert job.progress == 1.0
+    (spent,) = hospital_hub.rows(sa.select(Spent))
+    assert Loss.from_json(spent.loss) == Loss.from_json(spent.own_total) == rho("0.01")
+
+
+def test_a_result_carries_the_policys_label(hospital_hub):
+    job = hospital_hub.submit("ada")
+    hospital_hub.work()
+    result = hospital_hub.job(job.id).result
+    facts = {"country": "DE", "purpose": "health-research", "time": hospital_hub.here.time}
+    found = import_check(result["label"], result_bytes(result), hospital_hub.hub.key.public, **facts)
+    assert found.body["dataset"] == "visits"
+
+
+def test_a_plan_costs_nothing_and_says_what_a_run_would(hospital_hub):
+    planned = hospital_hub.plan("ada", AVERAGE)
+    assert planned.loss == planned.own == rho("0.01")
+    assert planned.errors[0][0] == "AVG(age)"
+    assert planned.statements
+    assert not hospital_hub.spent().amount
+    assert not hospital_hub.rows(sa.select(Job))
+    assert len(actions(hospital_hub, "work.planned")) == 1
+
+
+def test_a_denied_request_spends_nothing_and_is_written_down(hospital_hub):
+    with pytest.raises(Denied, match="purpose"):
+        hospital_hub.submit("ada", purpose="marketing")
+    (entry,) = actions(hospital_hub, "work.denied")
+    assert entry.person_id == hospital_hub.ada.id
+    assert entry.detail["purpose"] == "marketing"
+    assert not hospital_hub.rows(sa.select(Job))
+    assert not hospital_hub.rows(sa.select(Spent))
+    assert not hospital_hub.spent().amount
+
+
+def test_a_dataset_that_somebody_may_not_know_of_is_not_here(hospital_hub):
+    with pytest.raises(NotHere) as hidden:
+        hospital_hub.plan("stranger")
+    with pytest.raises(NotHere) as missing:
+        gateway.plan(
+            hospital_hub.hub,
+            hospital_hub.stranger,
+            "nothing",
+            "query",
+            {"sql": "x", "spend": "rho 1"},
+            "",
+            hospital_hub.here,
+        )
+    assert str(hidden.value).replace("visits", "") == str(missing.value).replace("nothing", "")
+
+
+def test_a_person_sees_only_what_the_policy_shows_them(hospital_hub):
+    with pytest.raises(QueryRefused, match="cost"):
+        hospital_hub.plan("cleo", "SELECT AVG(cost) AS c FROM visits")
+    job = hospital_hub.submit("cleo", spend="rho 0.03")
+    assert hospital_hub.work() == ["done"]
+    rows = {row[0]["value"]: row[1] for row in hospital_hub.job(job.id).result["rows"]}
+    assert rows["maternity"]["low"] <= 0
+    assert rows["emergency"]["low"] > 100
+
+
+def test_views_do_not_share_answers_with_those_who_see_more(hospital_hub):
+    hospital_hub.submit("ada", spend="rho 0.03")
+    assert hospital_hub.work() == ["done"]
+    assert hospital_hub.plan("cleo").loss == rho("0.01")  # of other rows: nothing in the record answers it
+
+
+def test_an_answer_from_the_record_debits_the_other_reader_alone(hospital_hub):
+    hospital_hub.submit("ada")
+    hospital_hub.work()
+    planned = hospital_hub.plan("ben")
+    assert not planned.loss.amount
+    assert planned.own == rho("0.01")
+    second = hospital_hub.submit("ben")
+    assert hospital_hub.work() == ["done"]
+    assert hospital_hub.spent() == rho("0.01")
+    assert hospital_hub.spent("ben") == rho("0.01")
+    assert not Loss.from_json(hospital_hub.job(second.id).loss).amount
+    assert hospital_hub.job(second.id).receipt is None
+    third = hospital_hub.submit("ben")
+    assert hospital_hub.work() == ["done"]
+    assert hospital_hub.spent("ben") == rho("0.01")  # received already
+    assert hospital_hub.job(third.id).result["rows"] == hospital_hub.job(second.id).result["rows"]
+    assert {one.person_id for one in hospital_hub.rows(sa.select(Seen))} == {hospital_hub.ada.id, hospital_hub.ben.id}
+
+
+def test_one_request_may_not_cost_more_than_the_policy_says(hospital_hub):
+    with pytest.raises(Denied, match="one request may cost"):
+        hospital_hub.submit("ada", spend="rho 0.06")
+    assert not hospital_hub.rows(sa.select(Job))
+
+
+def test_a_persons_limit_counts_all_their_requests(hospital_hub):
+    for spend in ("rho 0.03", "rho 0.03", "rho 0.03"):
+        hospital_hub.submit("ada", f"{AVERAGE} WHERE age > {spend[-2:]}{hospital_hub.here.time % 1:.6f}", spend)
+        assert hospital_hub.work() == ["done"]
+    with pytest.raises(OverBudget, match=r"your limit on this dataset is rho 0\.1: .* 0\.01 is left, 0\.01 short"):
+        hospital_hub.submit("ada", AVERAGE, "rho 0.02")
+    hospital_hub.submit("ben", AVERAGE, "rho 0.02")  # has their own
+    assert hospital_hub.work() == ["done"]
+
+
+def test_a_limit_holds_for_jobs_that_were_queued_together(hospital_hub):
+    jobs = [hospital_hub.submit("ada", f"{AVERAGE} WHERE age > {age}", "rho 0.03") for age in range(20, 26)]
+    assert sorted(hospital_hub.work()) == ["done"] * 3 + ["refused"] * 3
+    assert hospital_hub.spent("ada") == rho("0.09")
+    refused = [one for one in map(hospital_hub.job, [job.id for job in jobs]) if one.state == "refused"]
+    assert all("your limit" in one.problem and one.loss is None for one in refused)
+
+
+def test_a_period_limits_the_rate_of_everybody_together(hospital_hub):
+    hospital_hub.publish(change=[("per_request: {rho: 0.05}", "period: {days: 30, rho: 0.05}")])
+    hospital_hub.submit("ada", AVERAGE, "rho 0.03")
+    hospital_hub.submit("ben", COUNT_OLD, "rho 0.03")
+    assert sorted(hospital_hub.work()) == ["done", "refused"]
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Spent).values(time=Spent.time - 31 * 86400))
+    hospital_hub.submit("ben", COUNT_OLD, "rho 0.03")
+    assert hospital_hub.work() == ["done"]
+
+
+COUNT_OLD = "SELECT COUNT(*) AS n FROM visits WHERE age > 80"
+
+
+def test_what_the_ledger_refuses_is_given_back(hospital_hub):
+    account = hospital_hub.hub.ledger.account("visits")
+    job = hospital_hub.submit("ada")
+    account.reserve(account.left, "something else")
+    assert hospital_hub.work() == ["refused"]
+    assert "CLO-204" in hospital_hub.job(job.id).problem
+    assert not hospital_hub.rows(sa.select(Spent))
+    assert not hospital_hub.spent("ada").amount
+    with pytest.raises(OverBudget):
+        hospital_hub.submit("ben")
+
+
+def test_a_costly_release_waits_until_a_reviewer_agrees(hospital_hub):
+    job = hospital_hub.submit("ada", spend="rho 0.04")
+    assert job.state == "waiting"
+    assert hospital_hub.work() == []
+    (request,) = hospital_hub.rows(sa.select(Request))
+    with hospital_hub.hub.database.writing() as session:
+        deciding.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
+    assert hospital_hub.work() == ["done"]
+    assert hospital_hub.spent() == rho("0.04")
+
+
+def test_a_policy_that_asks_for_an_agreement_by_now_stops_a_queued_job(hospital_hub):
+    job = hospital_hub.submit("ada")
+    hospital_hub.publish(change=[("above: {rho: 0.03}", "above: {rho: 0.001}")])
+    assert hospital_hub.work() == ["refused"]
+    assert "asks 1 people to agree" in hospital_hub.job(job.id).problem
+    assert not hospital_hub.spent().amount
+
+
+def test_a_policy_that_says_no_by_now_stops_a_queued_job(hospital_hub):
+    job = hospital_hub.submit("ada")
+    hospital_hub.publish(change=[("organisations: [University]", "organisations: [Academy]")])
+    assert hospital_hub.work() == ["refused"]
+    assert "CLO-502" in hospital_hub.job(job.id).problem
+    assert not hospital_hub.spent().amount
+
+
+def test_a_policy_changed_between_opening_and_charging_is_noticed(hospital_hub):
+    job = hospital_hub.submit("cleo")
+
+    def narrower(step):
+        if step == "opened":
+            hospital_hub.publish(change=[("ward <> 'maternity'", "ward = 'surgery'")])
+
+    assert hospital_hub.work(step=narrower) == ["refused"]
+    assert "the policy was changed" in hospital_hub.job(job.id).problem
+    assert not hospital_hub.spent().amount
+
+
+def test_a_paused_dataset_runs_nothing(hospital_hub):
+    job = hospital_hub.submit("ada")
+    with hospital_hub.hub.database.writing() as session:
+        datasets.pause(hospital_hub.hub, session, hospital_hub.owner, datasets.find(session, "visits"), True)
+    assert hospital_hub.work() == ["refused"]
+    assert "paused" in hospital_hub.job(job.id).problem
+    with pytest.raises(NotNow, match="paused"):
+        hospital_hub.submit("ada")
+    assert not hospital_hub.spent().amount
+
+
+def test_a_run_never_costs_more_than_was_planned(hospital_hub):
+    hospital_hub.submit("ada")
+    hospital_hub.work()
+    job = hospital_hub.submit("ada")  # free: it is in the record
+    for record in (hospital_hub.hub.folder / "records").iterdir():
+        record.unlink()
+    gateway.twins(hospital_hub.hub).close()
+    assert hospital_hub.work() == ["refused"]
+    assert "was planned at" in hospital_hub.job(job.id).problem
+    assert hospital_hub.spent() == rho("0.01")
+
+
+def test_a_job_is_cancelled_before_its_charge_and_not_after(hospital_hub):
+    first, second, third = (hospital_hub.submit("ada", f"{AVERAGE} WHERE age > {age}") for age in (20, 21, 22))
+    gateway.cancel(hospital_hub.hub, hospital_hub.ada, first.id)
+    said = {}
+
+    def cancelling(step):
+        at_work = sa.select(Job.id).where(Job.state.in_(("running", "charged")))
+        number = max(hospital_hub.rows(at_work), default=0)
+        if (number, step) in ((second.id, "running"), (third.id, "charged")):
+            try:
+                gateway.cancel(hospital_hub.hub, hospital_hub.ada, number)
+            except NotNow as error:
+                said[number] = str(error)
+
+    assert hospital_hub.work(step=cancelling) == ["cancelled", "done"]
+    assert [hospital_hub.job(one.id).state for one in (first, second, third)] == ["cancelled", "cancelled", "done"]
+    assert "The charge stands" in said[third.id]
+    assert second.id not in said
+    assert hospital_hub.spent() == rho("0.01")
+    with pytest.raises(NotNow, match="has ended"):
+        gateway.cancel(hospital_hub.hub, hospital_hub.ada, first.id)
+    with pytest.raises(NotHere):
+        gateway.cancel(hospital_hub.hub, hospital_hub.ben, third.id)
+
+
+def test_the_owner_sees_that_a_job_ran_but_not_its_result(hospital_hub):
+    job = hospital_hub.submit("ada")
+    hospital_hub.work()
+    with hospital_hub.hub.database.reading() as session:
+        assert gateway.find_job(session, hospital_hub.owner, job.id).result is None
+        with pytest.raises(NotHere):
+            gateway.find_job(session, hospital_hub.ben, job.id)
+    assert hospital_hub.job(job.id).result is not None
+
+
+def test_a_verdict_is_explained_and_written_down(hospital_hub):
+    verdict = gateway.explain(
+        hospital_hub.hub, hospital_hub.ada, "visits", "query", "health-research", hospital_hub.here
+    )
+    assert verdict.allowed
+    assert verdict.rule == "researchers"
+    assert len(actions(hospital_hub, "policy.explained")) == 1
+
+
+def test_a_profile_is_the_same_way_for_another_kind_of_work(hospital_hub):
+    planned = hospital_hub.plan("ada", kind="profile", spend="rho 0.02")
+    job = hospital_hub.submit("ada", kind="profile", spend="rho 0.02")
+    assert hospital_hub.work() == ["done"]
+    result = hospital_hub.job(job.id).result
+    assert planned.loss == rho("0.02") == hospital_hub.spent() == hospital_hub.spent("ada")
+    assert [one["name"] for one in result["columns"]] == [
+        "ward", "age", "stay_days", "cost", "admitted", "readmitted",
+    ]  # fmt: skip
+    assert result["rows"]["low"] < 2_400 < result["rows"]["high"] + 1_000
+    Receipt.parse(hospital_hub.job(job.id).receipt).verify(hospital_hub.hub.key.public)
+    job = hospital_hub.submit("cleo", kind="profile", spend="rho 0.02")
+    assert hospital_hub.work() == ["done"]
+    assert [one["name"] for one in hospital_hub.job(job.id).result["columns"]] == ["ward", "age"]
+
+
+def test_an_unknown_kind_or_a_bad_form_is_refused(hospital_hub):
+    with pytest.raises(NotHere, match="no kind of work"):
+        hospital_hub.submit("ada", kind="magic")
+    with pytest.raises(BadForm, match="Question"):
+        hospital_hub.submit("ada", "")
+    with pytest.raises(BadForm, match="Bins"):
+        hospital_hub.submit("ada", kind="profile", bins="many")
