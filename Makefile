@@ -5,18 +5,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
-BENCHMARKS = $(filter-out benchmarks/report.py,$(sort $(wildcard benchmarks/*.py)))
+BENCHMARKS = $(filter-out benchmarks/report.py benchmarks/charts.py,$(sort $(wildcard benchmarks/*.py)))
 
 # Without cached bytecode every import costs two to four times as much.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check bench docs help
+.PHONY: demo tour test check bench docs help
 .DEFAULT_GOAL := help
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/installed ## A tour in the terminal: three answers, a refusal, the ledger, a receipt
+demo: $(VENV)/installed-hub ## A hub in the browser: a hospital, a clinic, two researchers; Ctrl-C ends it
+	$(BIN)/cloister hub demo --folder build/demo
+
+tour: $(VENV)/installed ## A tour in the terminal: three answers, two refusals, the ledger, a receipt
 	$(BIN)/cloister demo
 
 test: $(VENV)/installed-dev ## Every test, doctest and code block of the docs
@@ -47,6 +50,10 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) .
 	@touch $@
 
+$(VENV)/installed-hub: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) '.[hub]'
+	@touch $(VENV)/installed $@
+
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) '.[dev]'
-	@touch $(VENV)/installed $@
+	@touch $(VENV)/installed $(VENV)/installed-hub $@

@@ -1,4 +1,4 @@
-"""The pages of the docs that are made from the code: errors, command line, benchmarks, reference.
+"""The pages of the docs that are made from the code: errors, command line, settings, benchmarks, reference.
 
 `make docs` and `make bench` write them; a test fails when they are not what the code says.
 """
@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from cloister.cli import main as cloister
+from cloister.hub.operate.reference import settings_page
 from cloister.privacy.errors import CloisterError, catalogue
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +24,7 @@ MADE = "<!-- Made by docs/generate.py from {}. Edit that, then run `make docs`. 
 def pages() -> dict[str, str]:
     """Every generated page, by its path under docs/."""
     made = {"errors.md": errors(), "cli.md": command_line(), "benchmarks.md": benchmarks()}
+    made["hub-settings.md"] = MADE.format("src/cloister/hub/settings.py") + "\n" + settings_page()
     return made | {f"reference/{room.name}.md": reference(room) for room in rooms()}
 
 

@@ -29,7 +29,7 @@ from cloister.privacy.meter import Meter
 __all__ = ["Fitted", "Plan", "descend"]
 
 _MOMENTUM = 0.8
-_MOST_STEPS, _MOST_PURE_STEPS, _FEWEST_STEPS = 60, 10, 5
+_MOST_STEPS, _MOST_PURE_STEPS, _FEWEST_STEPS = 60, 40, 5
 _RIDGE = 0.4  # of the noise on a gradient that had the whole spend
 _INTERCEPT = 0.5  # the constant feature, in spreads
 
@@ -138,7 +138,7 @@ def make_plan(budget: Purse, found: Survey, residual: Residual, features: int, l
     length, size = math.hypot(found.spread, constant), (features + 1) * residual.outputs
     spend = float(budget.loss.amount) * left
     # How far the rows' own gradients stand out of the noise; where they do by far, clip less: it biases.
-    clear = found.rows * (spend if budget.pure else math.sqrt(2 * spend)) / math.sqrt(size)
+    clear = found.rows * (spend / (1.06 * size) if budget.pure else math.sqrt(2 * spend / size))
     clip = 1.1 * residual.at_zero * length * max(1.0, math.sqrt(clear / 500))
     smoothness = residual.steepest * found.rows * length**2
     if budget.pure:

@@ -80,8 +80,8 @@ class Hinge:
     """
 
     outputs: int
-    bend: ClassVar[float] = 0.5
-    steepest: ClassVar[float] = 1.0  # 1 / (2 bend)
+    bend: ClassVar[float] = 1.0
+    steepest: ClassVar[float] = 0.5  # 1 / (2 bend)
 
     @property
     def at_zero(self) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from cloister.hub.books import activity
 from cloister.hub.database import now
 from cloister.hub.models import Dataset, Job, Version
 from cloister.hub.policy import published
@@ -50,6 +51,7 @@ class Chores:
             "retention": (600.0, lambda: remove_old_results(hub)),
             "uploads": (3600.0, lambda: upload.tidy(hub)),
             "audit": (60.0, lambda: hub.audit.keep()),
+            "watch": (300.0, lambda: _watch(hub)),
         }
 
     def do(self) -> None:
@@ -98,6 +100,11 @@ def _alone(hub: "Hub", number: int) -> Iterator[bool]:
 def _expire(hub: "Hub") -> int:
     with hub.database.writing() as session:
         return deciding.expire(hub, session)
+
+
+def _watch(hub: "Hub") -> int:
+    with hub.database.writing() as session:
+        return activity.watch(hub, session)
 
 
 def _close_gone(hub: "Hub", shelf: Shelf) -> None:
