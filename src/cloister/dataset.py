@@ -146,6 +146,7 @@ class Dataset:
     def _twin(self, reader: Reader | None, through: Mapping[str, str]) -> "Dataset":
         twin = copy(self)
         twin.reader, twin._through = reader, through
+        twin._found = dict(self._found)  # what one finds out is not told to the next
         return twin
 
     def plan(

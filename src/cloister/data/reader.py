@@ -62,12 +62,16 @@ def plain(bounds: tuple[Bound, Bound]) -> list[Any]:
 
 def _parsed(text: str) -> Any:
     try:
-        twice = list(_written_twice(yaml.compose(text, yaml.SafeLoader)))
-        raw = yaml.safe_load(text)
+        # A few lines of aliases can stand for more words than any memory holds.
+        aliased = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader))
+        twice = [] if aliased else list(_written_twice(yaml.compose(text, yaml.SafeLoader)))
+        raw = None if aliased else yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" near line {mark.line + 1}" if mark is not None else ""
         raise BadSchema(f"the schema is not YAML{place}. See `cloister schema draft` for the form.") from None
+    if aliased:
+        raise BadSchema("the schema has an alias (*). Write out what it stands for.")
     if twice:
         raise BadSchema(f"the schema says twice: {', '.join(twice)}. Keep one of each.")
     return raw

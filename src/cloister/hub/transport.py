@@ -130,7 +130,7 @@ def _refusal(status: int, content: bytes, retry_after: str) -> CloisterError:
     except (ValueError, TypeError, KeyError):
         return Unavailable(f"the hub answered with the status {status} and no reason. Check the hub's address.")
     if isinstance(error, TooMany) and retry_after.isdigit():
-        error.wait_s = int(retry_after)  # type: ignore[attr-defined]
+        error.wait_s = int(retry_after)
     return error
 
 

@@ -18,6 +18,7 @@ from cloister.learn.residuals import Residual
 
 __all__ = ["ClippedRows"]
 
+_BLOCK = 2**12  # rows that stay in a core's cache while they are read twice
 _MARGIN_BITS = 36  # of a column of weights: with the 2^15 of a row, margins stay below 2^52
 
 
@@ -55,7 +56,7 @@ class ClippedRows:
     @property
     def worth(self) -> float:
         """Of one in a gradient."""
-        return self.step / 2**WEIGHT_BITS
+        return float(self.step / 2**WEIGHT_BITS)
 
     @property
     def exact(self) -> ExactRows:
@@ -77,24 +78,24 @@ class ClippedRows:
 
         Privacy: a row adds at most `bound` in L2 (in L1 if pure), all outputs together.
         """
-        parts = self._parts(weights, residual, bound, pure=pure)
-        return self.exact.weighted(parts / 2**WEIGHT_BITS).T
-
-    def _parts(self, weights: Floats, residual: Residual, bound: int, *, pure: bool) -> Floats:
-        """Each row's residuals in integers, clipped."""
-        whole = np.trunc(residual(self.margins(weights), self._read()[1]) * 2**WEIGHT_BITS)
-        limits = self._limit(bound, pure=pure)[:, None].astype(np.float64)
-        if whole.shape[1] == 1:
-            return np.clip(whole, -limits, limits)
-        longest = np.abs(whole).sum(axis=1) if pure else np.sqrt(squares(whole))
-        factor = limits / np.maximum(longest, 1.0)[:, None] * (1 - 1e-9)
-        return np.asarray(np.where(factor < 1, np.trunc(whole * np.minimum(factor, 1.0)), whole))
+        cells, labels, limits = self.exact.cells, self._read()[1], self._limit(bound, pure=pure)
+        total = np.zeros((cells.shape[1], residual.outputs), dtype=np.int64)
+        for start in range(0, len(cells), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            rows = cells[block]
+            slopes = residual(self._margins(rows, weights), labels[block])
+            parts = _clipped(slopes, limits[block], pure=pure)
+            total += (rows.T @ parts).astype(np.int64)
+        return total
 
     def margins(self, weights: Floats) -> Floats:
         """Rows times weights, exact up to the grid of the weights."""
+        return self._margins(self.exact.cells, weights)
+
+    def _margins(self, cells: Floats, weights: Floats) -> Floats:
         longest = float(np.sqrt((weights**2).sum(axis=0)).max(initial=0.0))
         grid = 2.0 ** (_MARGIN_BITS - math.frexp(max(longest, 1e-9))[1] - 1)
-        return np.asarray((self.exact.cells @ np.rint(weights * grid)) * (self.step / grid))
+        return np.asarray((cells @ np.rint(weights * grid)) * (self.step / grid))
 
     def _limit(self, bound: int, *, pure: bool) -> Integers:
         """How long each row's residuals may be, in integers: the most whose product with the row is within the bound.
@@ -110,3 +111,14 @@ class ClippedRows:
                 limit -= limit**2 * length.astype(np.int64) > bound**2
             self._limits[bound, pure] = limit
         return self._limits[bound, pure]
+
+
+def _clipped(slopes: Floats, limits: Integers, *, pure: bool) -> Floats:
+    """Each row's residuals in integers, no longer than its limit."""
+    whole, most = np.trunc(slopes * 2**WEIGHT_BITS), limits[:, None].astype(np.float64)
+    if whole.shape[1] == 1:
+        return np.asarray(np.clip(whole, -most, most))
+    longest = np.abs(whole).sum(axis=1) if pure else np.sqrt(squares(whole))
+    # A little more than needed, so that rounding of the factor cannot leave a row's part too long.
+    factor = most / np.maximum(longest, 1.0)[:, None] * (1 - 1e-9)
+    return np.asarray(np.where(factor < 1, np.trunc(whole * np.minimum(factor, 1.0)), whole))

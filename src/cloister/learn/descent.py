@@ -12,6 +12,7 @@ Juditsky 1992). A small ridge keeps directions quiet about which the noise says 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -63,13 +64,15 @@ class Fitted:
         weights: one column an output; of the rows around the survey's middle, the last one of the constant.
         survey, plan: how it was found.
         gradient_noise: the standard deviation of the noise on the mean of the gradients that were averaged.
-        rows: the private rows, for a further look.
+        kept: the share of the budget that is left for a look at the Hessian.
+        rows: the private rows, for that look. So this must not leave the steps it was made in.
     """
 
     weights: Floats
     survey: Survey
     plan: Plan
     gradient_noise: float
+    kept: Fraction
     rows: ClippedRows = field(repr=False)
 
     def model(self, frame: Frame) -> tuple[Floats, Floats]:
@@ -88,7 +91,7 @@ def descend(
     *,
     rows: int | None = None,
     newton: bool | None = None,
-    keep: Any = 0,
+    errors: bool = False,
 ) -> Fitted:
     """Fit a linear model.
 
@@ -99,7 +102,7 @@ def descend(
         look: gives the scaled rows and their classes.
         rows: their number, if it is public.
         newton: whether steps go through a noisy second-moment matrix; None decides by what it would cost.
-        keep: the share of the budget that is left for looks after this.
+        errors: whether a tenth of the budget is kept for the Hessian, if second moments can be afforded at all.
 
     Privacy: the budget, less what is kept. A twentieth goes to the survey, 3/20 to second moments if they are asked
         for, the rest in equal parts to gradients. A row's gradient is an integer vector no longer than the clip,
@@ -109,7 +112,8 @@ def descend(
     data = ClippedRows(look)
     found = survey(meter, budget, frame, lambda: data.rows, rows)
     rich = newton if newton is not None else affords(budget, found, frame.features)
-    left = 1 - SHARE - keep - (Curvature.SHARE if rich else 0)
+    kept = Fraction(1, 10) if rich and errors else Fraction(0)
+    left = 1 - SHARE - kept - (Curvature.SHARE if rich else 0)
     plan = make_plan(budget, found, residual, frame.features, float(left))
     data.centre(found.middle, plan.constant, frame.farthest(found.middle))
     precondition: Any = 1.0 / (plan.smoothness / 3 + plan.ridge)
@@ -129,7 +133,7 @@ def descend(
         weights = weights + speed
         if step >= plan.steps - late:
             total += weights
-    return Fitted(total / late, found, plan, law.standard_error * data.worth / math.sqrt(late), data)
+    return Fitted(total / late, found, plan, law.standard_error * data.worth / math.sqrt(late), kept, data)
 
 
 def make_plan(budget: Purse, found: Survey, residual: Residual, features: int, left: float) -> Plan:

@@ -5,6 +5,7 @@ where the spend is large for the number of features: below, its noise hides all 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -12,9 +13,10 @@ from typing import ClassVar
 import numpy as np
 
 from cloister.learn.clipped import ClippedRows
-from cloister.learn.exact import ExactRows
+from cloister.learn.exact import ExactRows, Integers
 from cloister.learn.frame import Floats, shorten
 from cloister.learn.purse import Purse
+from cloister.learn.residuals import root_weights
 from cloister.learn.survey import Survey
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian
@@ -64,7 +66,10 @@ def second_moments(meter: Meter, budget: Purse, data: ClippedRows, longest: floa
     Privacy: 3/20 of the budget, a rho. A row moves the matrix by at most its squared length, in Frobenius norm.
     """
     most = max(1, min(math.ceil(longest / data.step), 2**15))
-    look = lambda: ExactRows(shorten(data.exact.cells, most), data.step, most)  # noqa: E731
+
+    def look() -> ExactRows:
+        return ExactRows(shorten(data.exact.cells, most), data.step, most)
+
     return _release(meter, look, budget.part(Curvature.SHARE), most**2, data.step**2)
 
 
@@ -77,16 +82,15 @@ def hessian(meter: Meter, loss: Loss, data: ClippedRows, weights: Floats, longes
 
     def look() -> ExactRows:
         cells = shorten(data.exact.cells, most)
-        # 1 / (2 cosh(margin / 2)), from a product of integers; trunc makes no row longer than half of `most`.
-        half = np.minimum(0.5 / np.cosh(np.clip(data.margins(weights) / 2, -30, 30)), 0.5)
-        return ExactRows(np.trunc(cells * half), data.step, most)
+        # Cutting towards zero makes no row longer than half of `most`.
+        return ExactRows(np.trunc(cells * root_weights(data.margins(weights))), data.step, most)
 
     return _release(meter, look, loss, -(-(most**2) // 4), data.step**2)
 
 
-def _release(meter: Meter, look: object, loss: Loss, sensitivity: int, worth: float) -> Curvature:
+def _release(meter: Meter, look: Callable[[], ExactRows], loss: Loss, sensitivity: int, worth: float) -> Curvature:
     law = DiscreteGaussian.for_loss(sensitivity, loss)
-    upper = meter.release(lambda: _upper(look().products()), law)  # type: ignore[operator]
+    upper = meter.release(lambda: _upper(look().products()), law)
     size = (math.isqrt(8 * len(upper) + 1) - 1) // 2
     matrix = np.zeros((size, size))
     matrix[np.triu_indices(size)] = np.asarray(upper, dtype=np.float64) * worth
@@ -94,6 +98,5 @@ def _release(meter: Meter, look: object, loss: Loss, sensitivity: int, worth: fl
     return Curvature(whole, 2 * math.sqrt(size) * law.standard_error * worth)
 
 
-def _upper(matrix: object) -> object:
-    square = np.asarray(matrix)
-    return square[np.triu_indices(len(square))]
+def _upper(matrix: Integers) -> Integers:
+    return matrix[np.triu_indices(len(matrix))]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.frame import Floats
 
-__all__ = ["Hinge", "Logistic", "Residual", "Softmax", "sigmoid"]
+__all__ = ["Hinge", "Logistic", "Residual", "Softmax", "root_weights", "sigmoid"]
 
 _FAR, _FINE = 20, 2**12  # margins beyond 20 count as 20; a unit of margin has 4096 steps
 
@@ -103,6 +103,11 @@ def sigmoid(margins: Floats) -> Floats:
     return np.asarray(0.5 * (1 + np.tanh(margins / 2)))
 
 
+def root_weights(margins: Floats) -> Floats:
+    """The root of p (1 - p), at most 1/2: what a row weighs in the logistic Hessian."""
+    return _looked_up(_roots(), margins)
+
+
 def _looked_up(table: Floats, margins: Floats) -> Floats:
     place = np.rint((np.clip(margins, -_FAR, _FAR) + _FAR) * _FINE).astype(np.int64)
     return np.asarray(table[place])
@@ -115,6 +120,11 @@ def _grid() -> Floats:
 @lru_cache(maxsize=1)
 def _sigmoids() -> Floats:
     return sigmoid(_grid())
+
+
+@lru_cache(maxsize=1)
+def _roots() -> Floats:
+    return np.minimum(0.5 / np.cosh(_grid() / 2), 0.5)
 
 
 @lru_cache(maxsize=1)

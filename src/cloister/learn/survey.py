@@ -18,7 +18,7 @@ from cloister.learn.purse import Purse
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.meter import Meter
 
-__all__ = ["SHARE", "Survey", "survey"]
+__all__ = ["SHARE", "Survey", "root_above", "survey"]
 
 SHARE = Fraction(1, 20)
 _ONE = 2**ROW_BITS
@@ -54,9 +54,9 @@ def survey(meter: Meter, budget: Purse, frame: Frame, look: Callable[[], Floats]
     d, loss = frame.features, budget.part(SHARE)
     law: DiscreteGaussian | DiscreteLaplace
     if budget.pure:
-        law = DiscreteLaplace.for_loss(_root_above(d * _ONE**2) + 2 * _ONE, loss)
+        law = DiscreteLaplace.for_loss(root_above(d * _ONE**2) + 2 * _ONE, loss)
     else:
-        law = DiscreteGaussian.for_loss(_root_above(3 * _ONE**2), loss)
+        law = DiscreteGaussian.for_loss(root_above(3 * _ONE**2), loss)
     released = np.asarray(meter.release(lambda: _totals(frame.cells(look())), law), dtype=np.float64) / _ONE
     noise = law.standard_error / _ONE
     count = max(float(released[d]) if rows is None else float(rows), 2 * noise, 1.0)
@@ -77,5 +77,6 @@ def _within(point: Floats, reach: float) -> Floats:
     return np.asarray(point * min(1.0, reach / max(float(np.linalg.norm(point)), 1e-300)))
 
 
-def _root_above(square: int) -> int:
+def root_above(square: int) -> int:
+    """The smallest integer whose square is not below this one."""
     return math.isqrt(square - 1) + 1

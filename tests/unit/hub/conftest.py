@@ -102,9 +102,9 @@ class World:
         return self.rows(gateway.sa.select(Dataset))[0]
 
 
-def build(folder):
+def build(folder, **settings):
     """A hub with a hospital's visits, an owner, a reviewer, two researchers, a junior and a stranger."""
-    with Hub.create(Settings(folder=folder, country="DE")) as hub:
+    with Hub.create(Settings(folder=folder, country="DE", **settings)) as hub:
         people = {}
         with hub.database.writing() as session:
             places = {name: Organisation(name=name, country="DE") for name in ("Hospital", "University", "College")}
@@ -164,3 +164,14 @@ def hospital_hub(built_hub, tmp_path):
     world = open_world(folder)
     yield world
     world.hub.close()
+
+
+@pytest.fixture
+def world_maker():
+    """Build and open a hub with other settings."""
+
+    def make(folder, **settings):
+        build(folder, **settings)
+        return open_world(folder, **settings)
+
+    return make

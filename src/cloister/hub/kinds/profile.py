@@ -145,8 +145,8 @@ def _dates(name: str, term: Term, first: int, last: int, bins: int) -> Side:
     """Equal numbers of days; a date is known by its place among the edges."""
     days = math.ceil((last - first + 1) / bins)
     starts = [date.fromordinal(first + i * days) for i in range(bins) if first + i * days <= last]
-    word, column = ("DATE" if term.type == "date" else "TIMESTAMP"), _quoted(name)
-    whens = [f"WHEN {column} < {word} '{start}' THEN {i}" for i, start in enumerate(starts[1:], 1)]
+    column = _quoted(name)
+    whens = [f"WHEN {column} < DATE '{start}' THEN {i}" for i, start in enumerate(starts[1:], 1)]
     absent = [f"WHEN {column} IS NULL THEN 0"] if term.nullable else []
     sql = f"CASE {' '.join(absent + whens)} ELSE {len(starts)} END"
     ends = [start - timedelta(days=1) for start in starts[1:]] + [date.fromordinal(last)]

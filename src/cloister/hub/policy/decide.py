@@ -19,7 +19,7 @@ from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadInput, Denied, Refused
 from cloister.privacy.loss import Loss
 
-__all__ = ["Environment", "Grant", "Subject", "Tried", "Verdict", "decide"]
+__all__ = ["Environment", "Grant", "Subject", "Tried", "Verdict", "decide", "shown_tables"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,22 @@ def decide(
         operation,
         purpose,
     )
+
+
+def shown_tables(
+    policy: Policy, subject: Subject, operation: str, purpose: str, environment: Environment
+) -> frozenset[str] | None:
+    """The tables, in lower case, that any role which fits shows; None: every one.
+
+    Privacy: what a request may be told to use. Other tables do not exist for the person, not even by being refused.
+    """
+    found: set[str] = set()
+    for role in policy.roles:
+        if _try(role, policy, subject, operation, purpose, environment, ()).fits:
+            if role.tables is None:
+                return None
+            found |= {name.lower() for name in role.tables}
+    return frozenset(found)
 
 
 def _whole(

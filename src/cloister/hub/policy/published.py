@@ -53,7 +53,7 @@ def version(hub: "Hub", session: Session, dataset: models.Dataset, number: int) 
         NotHere: there is none of that number.
     """
     wanted = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id, models.Policy.number == number)
-    found = session.scalars(wanted).first()
+    found = session.scalars(wanted).first() if 0 < number < 2**31 else None
     if found is None:
         raise NotHere(f"{dataset.name} has no policy {number}.")
     return _checked(hub, dataset, found), found

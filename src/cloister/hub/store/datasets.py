@@ -18,6 +18,7 @@ from cloister.data.tables import Tables, open_tables
 from cloister.hub.database import now
 from cloister.hub.hub import Hub
 from cloister.hub.models import Dataset, Person, Upload, Version
+from cloister.hub.policy.published import newest as current_page
 from cloister.hub.policy.published import publish
 from cloister.hub.policy.reader import read
 from cloister.hub.store import ingest
@@ -191,11 +192,17 @@ def new_version(
         schema_text: what is public of it; the schema that was saved last, or that of the newest version, unless given.
         uploads: for each table the id of a complete upload; tables without one are taken from the newest version.
         address: instead, where the tables stay: PostgreSQL, a folder of Parquet, Spark.
+
+    Raises:
+        BadPolicy: the policy speaks of a table or column that this schema does not have.
     """
     _own(person, dataset)
     schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
     schema = _checked(schema_text)
     _same_unit(session, dataset, schema)
+    policy = current_page(session, dataset)
+    if policy is not None:
+        read(policy.text, schema)  # a role that shows a column which is gone would show nothing at all
     if any(one.state == "preparing" for one in versions(session, dataset)):
         raise NotNow("a version is being prepared. Wait until it is ready.")
     if address:

@@ -1,4 +1,8 @@
-"""Which datasets somebody may know of, and what of them: the policy decides, by its operation `see schema`."""
+"""Which datasets somebody may know of, and what of them: the policy decides, by its operation `see schema`.
+
+Whoever could have a role, on request for instance, knows that the dataset exists, and can ask; its schema they see when
+a role that they have shows it.
+"""
 
 from dataclasses import dataclass
 
@@ -8,13 +12,13 @@ from sqlalchemy.orm import Session
 from cloister.data.schema import Schema
 from cloister.hub.hub import Hub
 from cloister.hub.models import Dataset, Person, Version
-from cloister.hub.policy.conditions import Environment, Subject
+from cloister.hub.policy.conditions import Environment
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
 from cloister.hub.policy.published import current
 from cloister.hub.policy.views import visible_schema
-from cloister.hub.requests.access import granted_roles
 from cloister.hub.store.datasets import find, versions
+from cloister.hub.work.known import concerns, subject_of
 from cloister.privacy.errors import BadPolicy, NotHere
 
 __all__ = ["Sight", "look", "seen"]
@@ -28,9 +32,9 @@ class Sight:
         dataset: the dataset.
         mine: whether the person owns it.
         policy: what decides; None if the stored one does not hold, which only the owner gets to see.
-        verdict: why they may see it; None for the owner, who always may.
+        verdict: why they may see its schema, or not; None for the owner, who always may.
         version: the newest one that is ready.
-        schema: what they see of its schema; None before there are tables, and for reviewers whom no role shows it.
+        schema: what they see of its schema; None before there are tables, and while no role of theirs shows it.
     """
 
     dataset: Dataset
@@ -70,10 +74,9 @@ def _sight(hub: Hub, session: Session, person: Person, dataset: Dataset, environ
         return Sight(dataset, mine, None, None, ready, whole) if mine else None
     if mine:
         return Sight(dataset, mine, policy, None, ready, whole)
-    subject = Subject.of(person, granted_roles(session, person, dataset))
+    subject = subject_of(session, dataset, person)
+    if not concerns(policy, person, subject, environment):
+        return None
     verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
-    if verdict.allowed:
-        shown = None if whole is None else visible_schema(whole, verdict.view)
-        return Sight(dataset, mine, policy, verdict, ready, shown)
-    reviews = person.email.lower() in {one.lower() for one in policy.reviewers}
-    return Sight(dataset, mine, policy, verdict, ready, None) if reviews else None
+    shown = visible_schema(whole, verdict.view) if whole is not None and verdict.allowed else None
+    return Sight(dataset, mine, policy, verdict, ready, shown)

@@ -44,6 +44,7 @@ def create_app(hub: "Hub") -> FastAPI:
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        redirect_slashes=False,  # it would send people to whatever host the request names
     )
     app.state.hub = hub
     app.state.limiter = Limiter(hub.settings.requests_per_minute, 60)

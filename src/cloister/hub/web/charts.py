@@ -18,7 +18,7 @@ __all__ = ["Picture", "bars", "pictures", "svg"]
 
 Theme = Literal["light", "dark"]
 Size = Literal["wide", "half", "narrow"]
-_WIDTH: Mapping[Size, int] = {"wide": 620, "half": 300, "narrow": 180}
+_WIDTH: Mapping[Size, int] = {"wide": 620, "half": 250, "narrow": 180}
 _MOST_GROUPS = 60
 _MOST_COLOURS = 6
 _FONT = "Arial, Liberation Sans, Helvetica, sans-serif"

@@ -186,6 +186,8 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Denied("this was sent from another site's page.")
     shown = request.headers.get("x-csrf", "")
+    if here.person is None and request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise SignInFailed("only people who are signed in send files.")  # before a stranger's file fills the memory
     if not shown and request.headers.get("content-type", "").startswith(
         ("application/x-www-form-urlencoded", "multipart/form-data")
     ):

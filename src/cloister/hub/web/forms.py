@@ -55,7 +55,8 @@ class Form(Mapping[str, str]):
     def number(self, name: str, label: str = "", low: int = 0, high: int = 10**9) -> int:
         """A whole number within limits."""
         text = self.text(name, label, most=20)
-        if not text.lstrip("-").isascii() or not text.lstrip("-").isdigit() or not low <= int(text) <= high:
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and low <= int(text) <= high):
             raise BadForm(f"'{label or name}' must be a whole number from {low:,} to {high:,}.")
         return int(text)
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
@@ -65,6 +66,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(CloisterError, _refused)
     app.add_exception_handler(RequestValidationError, _unreadable)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(DataError, _unstorable)
 
 
 def unforeseen(request: Request, number: str) -> Response:
@@ -117,6 +119,12 @@ async def _unreadable(request: Request, error: Exception) -> Response:
     # Where, not what: the value sent back could be a password.
     problems = [f"{_where(one.get('loc', ()))}: {str(one.get('msg', '')).lower()}" for one in error.errors()]
     return show(request, 422, "; ".join(problems) + ".", errors.BadForm.way_out, errors.BadForm.code)
+
+
+async def _unstorable(request: Request, error: Exception) -> Response:
+    # The hub's own database, which holds no rows of anybody: a NUL, a number or a text that is too long for a column.
+    message = "a text or a number is too long, or holds a sign that cannot be stored."
+    return show(request, 422, message, errors.BadForm.way_out, errors.BadForm.code)
 
 
 async def _http(request: Request, error: Exception) -> Response:

@@ -13,10 +13,10 @@ from cloister.hub.database import now
 from cloister.hub.kinds import Kind, Planned, kind_of
 from cloister.hub.models import Dataset, Job, Person, Request, Version
 from cloister.hub.policy import published
-from cloister.hub.policy.decide import Environment, Verdict, decide
+from cloister.hub.policy.decide import Environment, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import Policy
 from cloister.hub.store.datasets import newest
-from cloister.hub.work.gateway import twins
+from cloister.hub.work.gateway import narrowed, twins
 from cloister.hub.work.known import subject_of
 from cloister.privacy.errors import NotHere, NotNow
 
@@ -76,7 +76,10 @@ def open_case(hub: "Hub", job: Job) -> Case:
     with hub.database.reading() as session:
         version = newest(session, dataset)
         schema = twins(hub).get(dataset, version, person).data.schema  # public: no table is opened before the verdict
-        tables = kind.tables(schema, job.parameters)
+        policy, _ = _decide(hub, session, job, dataset, person, kind, (), planned)
+        subject, environment = subject_of(session, dataset, person), _environment(job)
+        shown = shown_tables(policy, subject, kind.operation, job.purpose, environment)
+        tables = kind.tables(narrowed(schema, shown), job.parameters)
         _, verdict = _decide(hub, session, job, dataset, person, kind, tables, planned)
     return Case(hub, job, kind, dataset, person, version, planned, tables, verdict)
 
@@ -102,12 +105,15 @@ def _decide(
 ) -> tuple[Policy, Verdict]:
     _require_open(dataset, person)
     policy, number = published.current(hub, session, dataset)
-    environment = Environment(now(), job.environment.get("country", ""), job.environment.get("network", ""))
-    subject = subject_of(session, dataset, person)
+    subject, environment = subject_of(session, dataset, person), _environment(job)
     loss = planned.loss if planned.loss.amount else None
     verdict = decide(policy, number, subject, kind.operation, job.purpose, environment, tables, loss)
     verdict.require()
     return policy, verdict
+
+
+def _environment(job: Job) -> Environment:
+    return Environment(now(), job.environment.get("country", ""), job.environment.get("network", ""))
 
 
 def _agreed(session: Session, job: Job) -> int:

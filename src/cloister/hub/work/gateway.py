@@ -7,7 +7,7 @@
 Nothing here can read a row: plans are made on a twin that has none, and nothing can be charged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -15,18 +15,19 @@ from weakref import WeakKeyDictionary
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from cloister.data.schema import Schema
 from cloister.hub.database import now
 from cloister.hub.kinds import Kind, Planned, kind_of
 from cloister.hub.models import Dataset, Job, Person, Version
 from cloister.hub.policy import published
-from cloister.hub.policy.decide import Environment, Subject, Verdict, decide
+from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import Policy
 from cloister.hub.work import limits
 from cloister.hub.work.book import ClosedBook
-from cloister.hub.work.known import find_dataset, find_job, may_know, subject_of
+from cloister.hub.work.known import concerns, find_dataset, find_job, may_know, not_here, subject_of
 from cloister.hub.work.place import place_of
 from cloister.hub.work.shelf import Opened, Received, Shelf, analyst, handed
-from cloister.privacy.errors import NotHere, NotNow, OverBudget
+from cloister.privacy.errors import BadPolicy, NotHere, NotNow, OverBudget
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -152,9 +153,7 @@ def _through(
     work = kind_of(kind)
     parameters = work.parse(form)
     with hub.database.reading() as session:
-        dataset = find_dataset(hub, session, person, dataset_name, environment)
-        policy, number = published.current(hub, session, dataset)
-        subject = subject_of(session, dataset, person)
+        dataset, policy, number, subject = _known(hub, session, person, dataset_name, environment)
         place_of(dataset.trust)
         _require_open(dataset)
         from cloister.hub.store.datasets import newest
@@ -162,7 +161,10 @@ def _through(
         version = newest(session, dataset)
     asked = _Asked(dataset, version, policy, number, subject, work, parameters)
     opened = twins(hub).get(dataset, version, person)
-    tables = work.tables(opened.data.schema, parameters)
+    # First without the tables: what is refused there must not name them.
+    _require(hub, person, dataset_name, kind, decide(policy, number, subject, work.operation, purpose, environment))
+    shown = shown_tables(policy, subject, work.operation, purpose, environment)
+    tables = work.tables(narrowed(opened.data.schema, shown), parameters)
     verdict = decide(policy, number, subject, work.operation, purpose, environment, tables)
     _require(hub, person, dataset_name, kind, verdict)
     planned = _plan(hub, asked, person, opened, verdict)
@@ -170,6 +172,32 @@ def _through(
         verdict = decide(policy, number, subject, work.operation, purpose, environment, tables, planned.loss)
         _require(hub, person, dataset_name, kind, verdict, planned.loss)
     return asked, planned, verdict
+
+
+def _known(
+    hub: "Hub", session: Session, person: Person, name: str, environment: Environment
+) -> tuple[Dataset, Policy, int, Subject]:
+    """A dataset and its policy, for somebody who may know of it."""
+    found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
+    if found is None:
+        raise not_here(name)
+    try:
+        policy, number = published.current(hub, session, found)
+    except (NotHere, BadPolicy):
+        if found.owner_id == person.id:
+            raise
+        raise not_here(name) from None
+    subject = subject_of(session, found, person)
+    if found.owner_id != person.id and not concerns(policy, person, subject, environment):
+        raise not_here(name)
+    return found, policy, number, subject
+
+
+def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
+    """A schema with the tables that somebody may know of, named in lower case; None: all of them."""
+    if shown is None:
+        return schema
+    return replace(schema, tables={name: one for name, one in schema.tables.items() if name.lower() in shown})
 
 
 def _plan(hub: "Hub", asked: _Asked, person: Person, opened: Opened, verdict: Verdict) -> Planned:
@@ -219,9 +247,7 @@ def explain(
 ) -> Verdict:
     """What the policy says to an operation for a purpose, with every rule that was tried: the page behind 'why?'."""
     with hub.database.reading() as session:
-        dataset = find_dataset(hub, session, person, dataset_name, environment)
-        policy, number = published.current(hub, session, dataset)
-        subject = subject_of(session, dataset, person)
+        _, policy, number, subject = _known(hub, session, person, dataset_name, environment)
     verdict = decide(policy, number, subject, operation, purpose, environment)
     hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", **verdict.to_json())
     return verdict

@@ -21,7 +21,7 @@ from cloister.hub.work import queue
 from cloister.hub.work.book import Cancelled, JobBook, Lost
 from cloister.hub.work.case import Case, open_case
 from cloister.hub.work.shelf import Received, Shelf, handed
-from cloister.privacy.errors import CloisterError, HubRefused, OwnerOnly, Refused, StoreFailed
+from cloister.privacy.errors import CloisterError, HubRefused, OwnerOnly, Refused, RolledBack, StoreFailed
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ __all__ = ["Step", "owner_detail", "result_bytes", "run_job"]
 Step = Callable[[str], None]
 _LOG = logging.getLogger("cloister.hub.work")
 _EVERY_S = 0.2  # how often progress is written at most
+_ROLLED_BACK = (
+    "CLO-206: the ledger may be an older copy and charges nothing until its operator has shown its newest head."
+)
 _UNFORESEEN = "something went wrong that nobody foresaw. The dataset's owner can read what; ask them."
 
 
@@ -99,6 +102,8 @@ def _told(error: Exception) -> tuple[str, str, str]:
     """The state a job ends in, what whoever asked is told, and what only the owner may read."""
     if isinstance(error, OwnerOnly):
         return "failed", str(error), error.owner_detail
+    if isinstance(error, RolledBack):  # its own sentence is for whoever runs the hub
+        return "failed", _ROLLED_BACK, ""
     if isinstance(error, Refused | HubRefused):
         return "refused", str(error), ""
     if isinstance(error, CloisterError):

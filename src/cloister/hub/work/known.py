@@ -9,14 +9,14 @@ from sqlalchemy.orm import Session
 from cloister.hub.models import Dataset, Job, Person
 from cloister.hub.policy import published
 from cloister.hub.policy.conditions import Environment, Subject, belongs
-from cloister.hub.policy.policy import Role
+from cloister.hub.policy.policy import Policy, Role
 from cloister.hub.requests.access import granted_roles
 from cloister.privacy.errors import BadPolicy, NotHere
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
-__all__ = ["find_dataset", "find_job", "may_know", "subject_of"]
+__all__ = ["concerns", "find_dataset", "find_job", "may_know", "not_here", "subject_of"]
 
 
 def subject_of(session: Session, dataset: Dataset, person: Person) -> Subject:
@@ -32,8 +32,13 @@ def find_dataset(hub: "Hub", session: Session, person: Person, name: str, enviro
     """
     found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
     if found is None or not may_know(hub, session, person, found, environment):
-        raise NotHere(f"there is no dataset {name!r:.80} here.")
+        raise not_here(name)
     return found
+
+
+def not_here(name: str) -> NotHere:
+    """The same sentence whether there is no such dataset or it is not this person's to know of."""
+    return NotHere(f"there is no dataset {name!r:.80} here.")
 
 
 def may_know(hub: "Hub", session: Session, person: Person, dataset: Dataset, environment: Environment) -> bool:
@@ -48,9 +53,13 @@ def may_know(hub: "Hub", session: Session, person: Person, dataset: Dataset, env
         policy, _ = published.current(hub, session, dataset)
     except (NotHere, BadPolicy):
         return False
+    return concerns(policy, person, subject_of(session, dataset, person), environment)
+
+
+def concerns(policy: Policy, person: Person, subject: Subject, environment: Environment) -> bool:
+    """Whether a policy speaks of a person at all: as a reviewer, or by a role that could be theirs."""
     if person.email.lower() in {address.lower() for address in policy.reviewers}:
         return True
-    subject = subject_of(session, dataset, person)
     return any(_could_be(role, subject, environment) for role in policy.roles)
 
 

@@ -208,6 +208,8 @@ def _seen(here: Visitor, name: str) -> Sight:
 
 def _with_schema(here: Visitor, name: str) -> Sight:
     sight = _seen(here, name)
+    if sight.verdict is not None:
+        sight.verdict.require()
     if sight.schema is None:
         raise NotNow(f"the dataset {sight.dataset.name} has no tables yet.")
     return sight

@@ -30,6 +30,8 @@ def show(request: Request, name: str, here: Here) -> Response:
     with here.hub.database.reading() as session:
         sight = seen(here.hub, session, here.who, name, here.environment)
         text = datasets.latest_schema(session, sight.dataset) if sight.mine else ""
+    if sight.verdict is not None:
+        sight.verdict.require()
     here.hub.audit.record(here.who.id, "schema.seen", f"dataset/{name}")
     if sight.mine:
         return _edit(request, here, name, text)

@@ -65,7 +65,8 @@ def begin(
     chosen = kind_of(kind)
     values = {field.name: field.default for field in chosen.fields} | {"purpose": ""}
     with here.hub.database.reading() as session:
-        if job and (before := session.get(Job, job)) is not None and before.person_id == here.who.id:
+        before = session.get(Job, job) if 0 < job < 2**31 else None
+        if before is not None and before.person_id == here.who.id:
             values |= {key: str(value) for key, value in before.parameters.items() if key in values}
             values["purpose"] = before.purpose
             if "within" in before.parameters:
@@ -143,7 +144,7 @@ def forget(request: Request, name: str, number: int, here: Annotated[Visitor, De
 
 
 def _saved(session: Session, here: Visitor, number: int) -> SavedQuery:
-    found = session.get(SavedQuery, number)
+    found = session.get(SavedQuery, number) if 0 < number < 2**31 else None
     if found is None or found.person_id != here.who.id:
         raise NotHere("you have kept no such question.")
     return found

@@ -1,0 +1,203 @@
+"""Private logistic regression, binary and multinomial."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from cloister.learn.descent import Fitted, descend
+from cloister.learn.frame import Floats, Frame
+from cloister.learn.inputs import is_dataset, read_classes
+from cloister.learn.linear_classifier import LinearClassifier, LinearModel, PrivateRows
+from cloister.learn.newton import hessian
+from cloister.learn.purse import Purse, purse
+from cloister.learn.quadratic import discriminant, moments_of_rows, taylor
+from cloister.learn.residuals import Logistic, Softmax, sigmoid
+from cloister.learn.textbook_logistic import TEXTBOOK, teach
+from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.meter import Meter
+
+__all__ = ["LogisticRegression"]
+
+_METHODS = ("auto", "gradient", "newton", "quadratic", "functional", *TEXTBOOK)
+
+
+class LogisticRegression(LinearClassifier):
+    """Logistic regression that needs nothing but a spend, public bounds and public classes.
+
+    Args:
+        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, for which
+            noise is larger.
+        bounds: public (low, high) of all features, or (lows, highs); or
+        data_norm: the public length that rows are shortened to (bounds then only clip).
+        classes: the public list of labels; rows with other labels are left out.
+        method: "auto" chooses between "gradient" and "newton" by what the spend can pay for.
+            gradient     noisy gradient descent around a private centre (learn/descent.py)
+            newton       the same through noisy second moments, with standard errors; needs a rho or a delta
+            quadratic    one shot from noisy second moments; what a dataset in an engine is fitted by
+            functional   the functional mechanism (Zhang et al. 2012), for comparison
+            output, objective, input   the textbook's perturbations (learn/textbook_logistic.py): no ledger takes
+                them, and they need a `random_state`
+        rows: how many rows there are, if that is public; else it is released for a part of the spend.
+        fill: what stands for NaN; without it NaN is refused.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        coef_, intercept_, classes_, n_iter_: as in scikit-learn.
+        standard_errors_: of coefficients and, last, of the intercept, for two classes by "newton"; else None. Sampling
+            and noise together; directions that the noisy Hessian leaves in doubt count as flat, so these are rather
+            too large. They hold around the ridge solution: shrinkage is not in them.
+        release_, loss_: the receipt and what was paid.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes, the number of
+        features and all parameters are public; the number of rows is not. The noise is discrete Gaussian (discrete
+        Laplace for a pure spend) on integers. Audited in tests/statistical/test_learn_logistic_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        classes: Sequence[Any] | None = None,
+        method: str = "auto",
+        rows: int | None = None,
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.classes = classes
+        self.method = method
+        self.rows = rows
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or inside the engine of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset.
+            y: labels; None for a dataset.
+            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+                columns to predict from (all others unless given), and the table if there are several.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        if self.method not in _METHODS:
+            raise BadInput(f"method is one of {', '.join(_METHODS)}.")
+        if is_dataset(X):
+            return self._fit_dataset(X, target, features, table)
+        data = self._rows(X, y)
+        if self.method == "newton" and purse(self.spend).pure:
+            raise BadLoss("newton needs a rho or a delta: second moments cost too much in pure epsilon. Use 'auto'.")
+        if self.method in TEXTBOOK:
+            return self._fit_textbook(data)
+        if self.method == "functional" and len(data.classes) > 2:
+            raise BadInput("the functional mechanism is for two classes. Use another method.")
+        model = self._train(lambda meter, budget: self._learn(meter, budget, data))
+        self._finish(model, data.classes, data.frame)
+        return self
+
+    def _learn(self, meter: Meter, budget: Purse, data: PrivateRows) -> LinearModel:
+        if self.method in ("quadratic", "functional"):
+            laplace = self.method == "functional"
+            found = moments_of_rows(meter, budget, data, laplace=laplace)
+            features, shift = (taylor if laplace else discriminant)(found)
+            features = features * (2 * data.frame.scale)
+            return LinearModel(features, shift - features @ data.frame.centre, 1)
+        residual = Logistic() if len(data.classes) == 2 else Softmax(len(data.classes))
+        newton = {"gradient": False, "newton": True}.get(self.method)
+        binary = residual.outputs == 1
+        fitted = descend(meter, budget, data.frame, residual, data.look, rows=self.rows, newton=newton, errors=binary)
+        errors = _standard_errors(meter, budget, fitted, data.frame) if fitted.kept else None
+        return LinearModel.of(fitted, data.frame, errors)
+
+    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+        from cloister.learn.design import read_design
+
+        if self.method not in ("auto", "quadratic"):
+            raise BadInput(f"{self.method} needs rows as arrays. In an engine the method is 'quadratic'.")
+        design = read_design(data, target, features, table, self.classes)
+
+        def steps(meter: Meter, budget: Purse) -> LinearModel:
+            weights, shift = discriminant(design.moments(meter, budget))
+            return LinearModel(weights * design.scale, shift - (weights * design.scale) @ design.centre, 1)
+
+        model = self._train(steps, data)
+        self.feature_names_in_ = np.array(design.names, dtype=object)
+        self._finish(model, read_classes(design.classes), None)
+        return self
+
+    def _fit_textbook(self, data: PrivateRows) -> Self:
+        model, release = teach(self, data)
+        self.release_, self.loss_ = release, release.loss
+        self._finish(model, data.classes, data.frame)
+        return self
+
+    def _finish(self, model: LinearModel, classes: Any, frame: Frame | None) -> None:
+        self._keep(model, classes)
+        self._model, self._seen = model, frame
+        self.standard_errors_ = model.errors
+
+    def _frame(self) -> Frame | None:
+        return self._seen
+
+    def predict_proba(self, rows: Any) -> Floats:
+        """The probability of each class.
+
+        A clipped gradient is the gradient of another loss: linear where the logistic loss is steep. Its minimiser has
+        probabilities too: p min(s(-f), c) = (1 - p) min(s(f), c), where f is the score, s the sigmoid and c the limit
+        that the row's length sets. Without a limit that is the sigmoid of f.
+        """
+        scores = self.decision_function(rows)
+        if scores.ndim > 1:
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        limit = self._limits(rows)
+        right, left = np.minimum(sigmoid(scores), limit), np.minimum(sigmoid(-scores), limit)
+        share = right / (right + left)
+        return np.column_stack([1 - share, share])
+
+    def predict_log_proba(self, rows: Any) -> Floats:
+        """The logarithm of each probability."""
+        return np.asarray(np.log(np.maximum(self.predict_proba(rows), 1e-300)))
+
+    def _limits(self, rows: Any) -> Any:
+        """At what residual a gradient of each row is clipped."""
+        if self._model.clip is None or self._model.middle is None or self._seen is None:
+            return 1.0
+        away = self._seen.rows(self._read(rows)) - self._model.middle
+        if self.loss_.is_pure:
+            lengths = np.abs(away).sum(axis=1) + self._model.constant
+        else:
+            lengths = np.sqrt(np.einsum("ij,ij->i", away, away) + self._model.constant**2)
+        return np.minimum(1.0, self._model.clip / lengths)
+
+
+def _standard_errors(meter: Meter, budget: Purse, fitted: Fitted, frame: Frame) -> Floats:
+    """The sandwich H⁻¹ (H + noise²) H⁻¹ for features as they came, from a noisy Hessian at the released weights."""
+    longest = 1.5 * float(np.hypot(fitted.survey.spread, fitted.plan.constant))
+    curvature = hessian(meter, budget.part(fitted.kept), fitted.rows, fitted.weights, longest)
+    values, vectors = curvature.surely_at_least(fitted.plan.ridge)
+    covariance = (vectors * ((values + fitted.gradient_noise**2) / values**2)) @ vectors.T
+    back = np.diag([*frame.scale, fitted.plan.constant])
+    back[-1, :-1] = -(fitted.survey.middle + frame.centre * frame.scale)
+    return np.asarray(np.sqrt(np.diag(back @ covariance @ back.T)))

@@ -1,0 +1,245 @@
+"""What a worker does besides answering: failures told to the right people, chores, limits, places."""
+
+import threading
+import time
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from cloister.hub.models import AuditEntry, Dataset, Job, Person, Request, Spent, Version
+from cloister.hub.store import datasets
+from cloister.hub.work import gateway, queue
+from cloister.hub.work.chores import Chores, prepare_versions, remove_old_results
+from cloister.hub.work.job import owner_detail, run_job
+from cloister.hub.work.place import PLACES, place_of
+from cloister.hub.work.worker import memory_of, work
+from cloister.privacy.errors import BadName, NotHere, NotNow
+from cloister.privacy.loss import Loss, rho
+
+
+def test_a_failure_while_looking_is_told_to_the_owner_alone(hospital_hub):
+    job = hospital_hub.submit("ada")
+    (sealed,) = (hospital_hub.hub.folder / "sealed").rglob("*.parquet")
+
+    def spoil(step):
+        if step == "charged":  # the tables are open; what is read now cannot be decrypted
+            sealed.write_bytes(b"ZZSECRETZZ" * 10_000)
+
+    assert hospital_hub.work(step=spoil) == ["failed"]
+    found = hospital_hub.job(job.id)
+    assert found.problem.startswith("CLO-404: the statistic could not be computed. The charge stands")
+    assert Loss.from_json(found.loss) == rho("0.01") == hospital_hub.spent()
+    detail = owner_detail(hospital_hub.hub, found)
+    assert detail
+    assert detail not in found.owner_detail
+    told = [str(one.detail) for one in hospital_hub.rows(sa.select(AuditEntry))]
+    assert not any(detail in one or "ZZSECRETZZ" in one for one in told)
+
+
+def test_a_sealed_table_that_was_changed_spends_nothing(hospital_hub):
+    job = hospital_hub.submit("ada")
+    (sealed,) = (hospital_hub.hub.folder / "sealed").rglob("*.parquet")
+    sealed.write_bytes(sealed.read_bytes()[:-1] + b"x")
+    assert hospital_hub.work() == ["failed"]
+    assert "not what was sealed" in hospital_hub.job(job.id).problem
+    assert not hospital_hub.spent().amount
+
+
+def test_an_unforeseen_error_is_told_without_its_words(hospital_hub):
+    job = hospital_hub.submit("ada")
+
+    def surprise(step):
+        if step == "released":
+            raise RuntimeError("ZZSECRETZZ")
+
+    assert hospital_hub.work(step=surprise) == ["failed"]
+    found = hospital_hub.job(job.id)
+    assert "ZZSECRETZZ" not in found.problem + found.owner_detail
+    assert found.problem.endswith("The charge stands.")
+    assert owner_detail(hospital_hub.hub, found) == "RuntimeError: ZZSECRETZZ"
+
+
+def test_a_worker_works_until_it_is_told_to_stop(hospital_hub):
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(hospital_hub.hub, "thread", stop))
+    thread.start()
+    try:
+        job = hospital_hub.submit("ada")
+        end = time.monotonic() + 30
+        while hospital_hub.job(job.id).state != "done" and time.monotonic() < end:
+            time.sleep(0.02)
+        assert hospital_hub.job(job.id).state == "done"
+        assert hospital_hub.job(job.id).worker is None
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_progress_is_written_and_a_heartbeat_keeps_a_job(hospital_hub):
+    hospital_hub.submit("ada")
+    job = queue.claim(hospital_hub.hub.database, "me")
+    assert queue.heartbeat(hospital_hub.hub.database, job.id, "me", 0.4, "looking")
+    assert (hospital_hub.job(job.id).progress, hospital_hub.job(job.id).stage) == (0.4, "looking")
+    assert not queue.heartbeat(hospital_hub.hub.database, job.id, "another")
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Job).values(heartbeat=0.0))
+    queue.heartbeat(hospital_hub.hub.database, job.id, "me")
+    assert queue.recover(hospital_hub.hub) == 0
+
+
+def test_a_dataset_that_is_deleted_or_paused_is_closed(hospital_hub):
+    shelf = hospital_hub.shelf()
+    hospital_hub.submit("ada")
+    run_job(hospital_hub.hub, queue.claim(hospital_hub.hub.database, "me"), "me", shelf)
+    assert shelf.datasets() == {hospital_hub.dataset().id}
+    waiting = hospital_hub.submit("ada", "SELECT AVG(age) AS a FROM visits")
+    with hospital_hub.hub.database.writing() as session:
+        datasets.delete(hospital_hub.hub, session, hospital_hub.owner, datasets.find(session, "visits"))
+    Chores(hospital_hub.hub, shelf).do()
+    assert shelf.datasets() == set()
+    assert hospital_hub.work() == ["refused"]
+    assert "no such dataset" in hospital_hub.job(waiting.id).problem
+    assert hospital_hub.spent() == rho("0.01")
+
+
+def test_old_results_are_removed_as_the_policy_says(hospital_hub):
+    hospital_hub.publish(change=[("joins: any", "joins: any\nretention: {days: 30}")])
+    old, new = hospital_hub.submit("ada"), hospital_hub.submit("ben")
+    hospital_hub.work()
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Job).where(Job.id == old.id).values(finished=Job.finished - 31 * 86400))
+    assert remove_old_results(hospital_hub.hub) == 1
+    assert hospital_hub.job(old.id).result is None
+    assert hospital_hub.job(old.id).receipt
+    assert hospital_hub.job(new.id).result
+
+
+def test_a_request_that_nobody_decides_ends_with_its_job(hospital_hub):
+    job = hospital_hub.submit("ada", spend="rho 0.04")
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Request).values(ends=1.0))
+    Chores(hospital_hub.hub, hospital_hub.shelf()).do()
+    assert hospital_hub.job(job.id).state == "refused"
+    assert not hospital_hub.spent().amount
+
+
+def test_a_cancelled_job_takes_its_request_along(hospital_hub):
+    job = hospital_hub.submit("ada", spend="rho 0.04")
+    gateway.cancel(hospital_hub.hub, hospital_hub.ada, job.id)
+    assert [one.state for one in hospital_hub.rows(sa.select(Request))] == ["revoked"]
+    assert hospital_hub.job(job.id).state == "cancelled"
+
+
+def test_a_new_version_is_prepared_and_its_answers_are_new(hospital_hub):
+    hospital_hub.submit("ada")
+    hospital_hub.work()
+    with hospital_hub.hub.database.writing() as session:
+        dataset = datasets.find(session, "visits")
+        before = datasets.newest(session, dataset)
+        datasets.new_version(
+            hospital_hub.hub, session, hospital_hub.owner, dataset, schema_text=before.schema, uploads={}
+        )
+    assert prepare_versions(hospital_hub.hub) == 1
+    assert prepare_versions(hospital_hub.hub) == 0
+    assert [one.state for one in hospital_hub.rows(sa.select(Version))] == ["ready", "ready"]
+    assert hospital_hub.plan("ada").loss == rho("0.01")  # of another state of the data: nothing on record
+    hospital_hub.submit("ada")
+    assert hospital_hub.work() == ["done"]
+    assert hospital_hub.spent() == rho("0.02")  # from the same account
+
+
+def test_a_closed_account_runs_nothing(hospital_hub):
+    hospital_hub.submit("ada")
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Person).where(Person.id == hospital_hub.ada.id).values(active=False))
+    assert hospital_hub.work() == ["refused"]
+    assert not hospital_hub.spent().amount
+
+
+def test_an_unknown_trust_model_is_refused(hospital_hub):
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Dataset).values(trust="crypto service provider"))
+    with pytest.raises(NotNow, match="no place for the trust model"):
+        hospital_hub.submit("ada")
+    with pytest.raises(NotNow):
+        place_of("")
+
+
+def test_a_place_says_who_could_see_rows():
+    sights = {one.who: one.rows for one in PLACES["curator"].sights}
+    assert sights["data users"] is False
+    assert sights["the hub's workers"] is True
+    assert sights["whoever is root on the hub's machine"] is True
+
+
+def test_a_dataset_whose_policy_does_not_hold_is_not_here_for_others(hospital_hub):
+    from cloister.hub import models
+
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(models.Policy).values(text=models.Policy.text + "\n# changed"))
+    with pytest.raises(NotHere):
+        hospital_hub.plan("ada")
+
+
+def test_sizes_are_read():
+    assert memory_of("2GB") == 2 * 10**9
+    assert memory_of("512 MiB") == 512 * 2**20
+    assert memory_of("1.5GB") == 1_500_000_000
+    for text in ("2", "lots", "GB", "-1GB"):
+        with pytest.raises(BadName):
+            memory_of(text)
+
+
+@pytest.fixture
+def postgres_hub(postgres_address, tmp_path, world_maker):
+    name = f"work_{uuid.uuid4().hex}"
+    engine = sa.create_engine(
+        postgres_address.replace("postgresql://", "postgresql+psycopg://", 1), isolation_level="AUTOCOMMIT"
+    )
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    address = sa.make_url(postgres_address).set(database=name).render_as_string(hide_password=False)
+    world = world_maker(tmp_path / "hub", database_url=address)
+    yield world
+    world.hub.close()
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+    engine.dispose()
+
+
+def test_in_postgresql_racing_jobs_cannot_pass_a_limit_either(postgres_hub):
+    world = postgres_hub
+    for age in range(16):
+        world.submit("ada", f"SELECT COUNT(*) AS n FROM visits WHERE age > {age}", "rho 0.02")
+    shelf, ended, ready = world.shelf(), [], threading.Barrier(4)
+
+    def take(name):
+        ready.wait()
+        while (job := queue.claim(world.hub.database, name)) is not None:
+            ended.append(run_job(world.hub, job, name, shelf))
+
+    threads = [threading.Thread(target=take, args=(f"w{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ended) == ["done"] * 5 + ["refused"] * 11
+    assert world.spent("ada") == rho("0.1") == world.spent()
+    assert len(world.rows(sa.select(Spent))) == 5
+    job = world.submit("ben", spend="rho 0.04")
+    gateway.cancel(world.hub, world.ben, job.id)
+    job = world.submit("ben", "SELECT AVG(age) AS a FROM visits")
+    queue.claim(world.hub.database, "gone")
+    assert queue.recover(world.hub, "gone") == 1
+    assert world.work() == ["done"]
+    assert world.job(job.id).attempts == 2
+
+
+def test_a_ledger_that_may_be_an_older_copy_stops_work_without_telling_where_it_lies(hospital_hub):
+    job = hospital_hub.submit("ada")
+    hospital_hub.hub.settings.head.unlink()
+    assert hospital_hub.work() == ["failed"]
+    assert "CLO-206" in hospital_hub.job(job.id).problem
+    assert str(hospital_hub.hub.folder) not in hospital_hub.job(job.id).problem
+    assert not hospital_hub.rows(sa.select(Spent))
