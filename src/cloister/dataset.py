@@ -209,7 +209,7 @@ class Dataset:
 
     def _find_then_run(self, plan: Plan, source: Source | None) -> Answer:
         """Find a question's groups, then count in them. Two charges: the second look depends on the first answer."""
-        question, notes = plan.question, []
+        question, notes, receipts = plan.question, [], []
         for account in (self.account, *self._besides):  # a search whose answer could not be used is not begun
             self.account.book.balance(account.rules.key).add(account.price(_whole(plan)))
         for find in plan.finds:
@@ -225,18 +225,19 @@ class Dataset:
                 source=source,
             )
             values = tuple(value for value, _ in found.value)
-            if found.private:
+            if found.private and values:
                 self._groups[self._group_key(question, find.group)] = values
             question = _with_values(question, find.group, values)
             assert found.receipt is not None
+            receipts.append(found.receipt)
             entry = found.receipt.body["ledger"]["entry"]
             notes.append(f"{find} (entry {entry} of the ledger); rows of other groups are left out")
         if not all(group.values for group in question.groups):
-            return nothing_found(plan, notes)
+            return nothing_found(plan, notes, receipts)
         then = self._plan(question, plan.spend, plan.confidence)
         answer = self.run(then, source=source)
         loss = sum((one.mechanism.loss for one in plan.finds), start=answer.loss)
-        return replace(answer, loss=loss, notes=(*notes, *answer.notes))
+        return replace(answer, loss=loss, notes=(*notes, *answer.notes), search=tuple(receipts))
 
     def _group_key(self, question: Question, group: int) -> tuple[str, ...]:
         """Which groups were found, of which rows, and who knows: what one reader paid for is not told to another."""
@@ -279,6 +280,8 @@ class Dataset:
         Privacy: the spend, for a noisy histogram over public bins; the rest is post-processing.
         """
         table, name, rows, term = self._column(column)
+        if term.type not in ("integer", "real"):
+            raise BadSchema(f"{column} is {term.type}: only numbers have bounds to find.")
         sums = range_counts(rows, term, self.unit)
         mechanism = range_finder(spend, sums)
         counts = measure(
@@ -292,7 +295,7 @@ class Dataset:
             source=source,
         )
         found = found_range(counts.value, mechanism)
-        self._found[table, name] = replace(term, low=found.low, high=found.high)
+        self._found[table, name] = replace(term, low=found.low, high=found.high, clipped=False)
         return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
 
     def columns(self, table: str) -> dict[str, Term]:
@@ -347,7 +350,7 @@ class Dataset:
             finds = tuple(one for one in finds if known[one.group] is None)
         for i, _ in hidden:
             stand_in = _PLACEHOLDERS[question.groups[i].term.type] if finds else None
-            question = _with_values(question, i, known[i] or stand_in)
+            question = _with_values(question, i, stand_in if known[i] is None else known[i])
         hint = max((table.rows or 0 for table in self.schema.tables.values() if not table.public), default=0)
         plan = make_plan(
             question,
@@ -356,9 +359,11 @@ class Dataset:
             dialect=self.tables.engine.dialect,
             confidence=confidence,
             size_hint=hint or None,
-            known=self._known,
+            known=(lambda _one: None) if finds else self._known,  # a placeholder is on no record
             secret=self._secret,
         )
+        told = (replace(one, release=self._record.release(one)) if one.reused else one for one in plan.measurements)
+        plan = replace(plan, measurements=tuple(told))
         return replace(plan, finds=finds, basis=(len(self._record), id(question)))
 
     def _known(self, one: Measurement) -> tuple[Mechanism, ...] | None:
@@ -376,7 +381,10 @@ class Dataset:
         if (found.name, needed) not in self._views:
             # As text: it is the same every time, and a tree of it would be copied again and again.
             view = exp.Var(this=self.tables.view(found.name, needed).sql(self.tables.engine.dialect))
-            view.meta["table"] = found.name  # how a record knows the same statistic, whichever columns the view shows
+            # How a record knows the same statistic, whichever columns the view shows. One that may not be NULL counts:
+            # rows in which it is are left out.
+            strict = sorted(name for name in needed if not found.columns[name].nullable)
+            view.meta["table"] = " ".join([found.name, *strict])
             kind = "text" if self.tables.unit_as_text else "integer"
             self._views[found.name, needed] = base_rows(found, view, needed, unit_type=kind)
         rows = self._views[found.name, needed]
@@ -462,8 +470,8 @@ def _term(column: Any) -> Term:
     return Term(
         exp.column(column.name, quoted=True),
         column.type,
-        float(low) if numeric and low is not None else None,
-        float(high) if numeric and high is not None else None,
+        low if numeric else None,
+        high if numeric else None,
         tuple(column.categories) if column.categories is not None else None,
         nullable=column.nullable,
         # Beyond 53 bits the limits here are rounded, and no longer those that the view keeps to.

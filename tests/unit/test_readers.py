@@ -9,6 +9,7 @@ from cloister.dataset import open as open_dataset
 from cloister.privacy.errors import BadSchema, OverBudget, QueryRefused
 from cloister.privacy.ledger import Ledger, verify
 from cloister.privacy.loss import Loss, rho
+from cloister.privacy.noise import SeededSource
 from cloister.query.reader import Reader
 from cloister.query.record import Record
 
@@ -85,12 +86,28 @@ def test_a_reader_over_budget_costs_the_dataset_nothing(visits):
 
 def test_what_is_new_and_what_is_only_news_are_paid_together(visits, tmp_path, ledger):
     ada, bob = reader(visits, "ada"), reader(visits, "bob")
-    visits.asked_by(ada).sql("SELECT COUNT(*) FROM visits", spend=rho("0.1"))
+    visits.asked_by(ada).sql("SELECT COUNT(*) FROM visits WHERE stay_days > 1", spend=rho("0.1"))
     spent = visits.account.spent.amount
-    visits.asked_by(bob).sql("SELECT COUNT(*), SUM(stay_days) FROM visits", spend=rho("0.1"))
+    visits.asked_by(bob).sql("SELECT COUNT(*), SUM(stay_days) FROM visits WHERE stay_days > 1", spend=rho("0.1"))
     assert bob.account.spent.amount == visits.account.spent.amount  # what ada paid for is news to bob
     assert visits.account.spent.amount > spent
     verify(tmp_path / "ledger.db", ledger.key.public, head=ledger.head)
+
+
+def test_a_more_precise_release_is_news_to_whoever_knows_the_coarse_one(visits):
+    ada, bob = reader(visits, "ada"), reader(visits, "bob")
+    visits.asked_by(ada).sql(WARDS, spend=rho("0.001"))
+    precise = visits.asked_by(bob).sql(WARDS, spend=rho("0.5"))
+    again = visits.asked_by(ada).sql(WARDS, spend=rho("0.001"))
+    assert again.column("visits") == precise.column("visits")
+    assert ada.account.spent.amount == rho("0.501").amount
+
+
+def test_what_a_seed_made_enters_no_record(visits):
+    visits.sql(WARDS, spend=rho("0.1"), source=SeededSource("teaching"))
+    answer = visits.sql(WARDS, spend=rho("0.1"))
+    assert answer.loss.amount == rho("0.1").amount
+    assert answer.private
 
 
 def test_the_label_enters_the_hash_of_the_request(visits):

@@ -101,8 +101,8 @@ def measure_steps(
     Privacy: the spend, in the first account's measure, by adaptive composition: the meter refuses what goes beyond. If
         a step fails the charge stands, and the error says no more than that. Tested in tests/unit/test_meter.py.
     """
-    if not accounts:
-        raise BadInput("steps need an account that pays.")
+    if not accounts or len({account.cap.measure for account in accounts}) > 1:
+        raise BadInput("steps need an account that pays, and several must count alike: all epsilon or all rho.")
     source = source or SYSTEM
     prices = [account.price(spend) for account in accounts]
     charge = accounts[0].book.reserve(list(zip(accounts, prices, strict=True)), request)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
 
 __all__ = ["Answer"]
@@ -25,6 +26,7 @@ class Answer(Release):
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
+    search: tuple[Receipt, ...] = ()  # of the search for groups that were not public
 
     def to_arrow(self) -> pa.Table:
         """The Arrow table, limits included."""

@@ -38,9 +38,10 @@ class Thresholded:
         noise: added to the number of units of each value.
         most: how many values one unit can have.
         delta: with at most this probability a value is shown that one unit alone has.
+        weight: how much one unit adds to one value at most; more than 1 where a row can occur several times.
 
-    Privacy: the noise's loss, plus delta: a value of one unit alone has count 1, and passes with probability at most
-        delta/most; it has at most `most` such values. Audited in tests/statistical/test_find.py.
+    Privacy: the noise's loss, plus delta: a value of one unit alone has at most the count `weight`, and passes with
+        probability at most delta/most; it has at most `most` such values. Audited in tests/statistical/test_find.py.
     """
 
     name: ClassVar[str] = "thresholded"
@@ -49,11 +50,12 @@ class Thresholded:
     noise: DiscreteLaplace | DiscreteGaussian
     most: int
     delta: Fraction
+    weight: int = 1
 
     @property
     def threshold(self) -> int:
-        """The smallest t with Pr[1 + noise >= t] <= delta/most."""
-        return self.noise.beyond(self.delta / self.most) + 2
+        """The smallest t with Pr[weight + noise >= t] <= delta/most."""
+        return self.noise.beyond(self.delta / self.most) + 1 + self.weight
 
     @property
     def relation(self) -> Relation:
@@ -98,12 +100,13 @@ def key_finder(spend: Loss, unit: Unit, by_row: bool, copies: int = 1) -> Thresh
     if not spend.delta:
         raise BadLoss("finding groups needs a delta: write spend=epsilon('0.5', delta='1e-8').")
     most = copies if by_row else unit.max_rows
-    half = spend.delta / 2
-    if spend.measure == "rho":
-        exact = Loss("rho", spend.amount, relation=spend.relation)
-        return Thresholded(DiscreteGaussian.for_loss(root_above(most), exact), most, spend.delta)
-    rho = Loss("rho", conversion.rho_within(spend.amount, half), relation=spend.relation)
-    return Thresholded(DiscreteGaussian.for_loss(root_above(most), rho), most, half)
+    # A unit counts once for each of its values. A row that occurs several times counts as often, maybe all for one.
+    weight, reach = (copies, Fraction(copies)) if by_row else (1, root_above(most))
+    delta = spend.delta if spend.measure == "rho" else spend.delta / 2
+    rho = Loss("rho", spend.amount, relation=spend.relation)
+    if spend.measure == "epsilon":
+        rho = Loss("rho", conversion.rho_within(spend.amount, delta), relation=spend.relation)
+    return Thresholded(DiscreteGaussian.for_loss(reach, rho), most, delta, weight)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class Measurement:
         sizes: for a tree, the number of nodes of each level.
         mechanisms: the noise; one for each level of a tree.
         reused: whether it is answered from the record, at no cost.
-        identity: of the rows it reads.
+        release: which release in the record that is.
     """
 
     need: Need
@@ -77,7 +77,7 @@ class Measurement:
     sizes: tuple[int, ...] = ()
     mechanisms: tuple[Mechanism, ...] = ()
     reused: bool = False
-    identity: str = ""
+    release: str = ""
 
     @property
     def parts(self) -> int:
@@ -93,10 +93,11 @@ class Measurement:
         """The same for the same statistic of the same data, whoever asks and whatever else they ask."""
         sums, need = self.sums, self.need
         keys = [(key.sql.sql(), key.values if isinstance(key.values, range) else list(key.values)) for key in sums.keys]
-        value = (
-            (need.value.sql.sql(), need.value.low, need.value.high) if need.value else need.column and need.column.sql()
-        )
-        return fingerprint(repr((version, self.identity, need.kind, keys, value, sums.max_rows, sums.copies)))
+        value: Any = need.column and need.column.sql()
+        if need.value:
+            value = (type(need.value).__name__, need.value.sql.sql(), need.value.low, need.value.high)
+        rows = _identity(sums.rows)
+        return fingerprint(repr((version, rows, need.kind, keys, value, sums.max_rows, sums.copies)))
 
     def shown(self, dialect: str) -> str:
         """The statement for people to read: without the secret that chooses pairs."""
@@ -141,7 +142,7 @@ class Plan:
     @cached_property
     def loss(self) -> Loss | None:
         """What running it costs; None if nothing."""
-        return sum((one.mechanism.loss for one in self.finds), start=self.spend) if self.new else None
+        return sum((one.mechanism.loss for one in self.finds), start=self.spend) if self.new or self.finds else None
 
     def statements(self) -> list[str]:
         """The SQL that the engine will run."""
@@ -249,13 +250,16 @@ def _measurements(question: Question, wanted: Sequence[tuple[int, Need]], unit: 
                         f"{need.label} in {own.cells:,} cells is too much for one question. Group by less."
                     )
                 found.append(Measurement(need, group_set, own, None, 1 / own.unit_weight, sizes))
-    identity = _identity(question.rows)
-    return [replace(one, identity=identity) for one in found]
+    return found
 
 
-def _identity(rows: Rows) -> str:
+def _identity(rows: exp.Expression) -> str:
     """The rows in words of the schema: the same however their views are written."""
-    return rows.sql.transform(lambda node: exp.to_table(node.meta["table"]) if "table" in node.meta else node).sql()
+
+    def plainly(node: exp.Expression) -> exp.Expression:
+        return exp.to_identifier(node.meta["table"], quoted=True) if "table" in node.meta else node
+
+    return rows.transform(plainly).sql()
 
 
 def _key(name: str, term: Any, values: Sequence[Any]) -> GroupKey:

@@ -16,13 +16,13 @@ __all__ = ["Reader", "Received"]
 
 
 class Received(Protocol):
-    """Which noisy statistics somebody has received, by their fingerprints."""
+    """Which releases of noisy statistics somebody has received, by `record.release_id`."""
 
-    def has(self, fingerprint: str) -> bool:
+    def has(self, release: str) -> bool:
         """Whether it was received before."""
         ...
 
-    def add(self, fingerprints: Iterable[str]) -> None:
+    def add(self, releases: Iterable[str]) -> None:
         """Remember that they were."""
         ...
 
@@ -45,9 +45,9 @@ class Reader:
         """The request as the ledger hashes it."""
         return f"{self.label}\n{text}" if self.label else text
 
-    def news(self, plan: Plan, version: str) -> list[Measurement]:
+    def news(self, plan: Plan) -> list[Measurement]:
         """What the record would tell them for the first time."""
-        return [one for one in plan.measurements if one.reused and not self.received.has(one.fingerprint(version))]
+        return [one for one in plan.measurements if one.reused and not self.received.has(one.release)]
 
     def price(self, measurements: Sequence[Measurement]) -> Loss:
         """What they pay for it."""

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from cloister.privacy.canonical import fingerprint
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism
 from cloister.query.plan import Measurement
 
-__all__ = ["Record"]
+__all__ = ["Record", "release_id"]
 
 _KINDS = {kind.name: kind for kind in (DiscreteLaplace, DiscreteGaussian)}
 # Larger answers are remembered while the dataset is open, but not written down.
@@ -60,6 +61,11 @@ class Record:
         """The noisy numbers of that release."""
         return self._kept[one.fingerprint(self._version)][1]
 
+    def release(self, one: Measurement) -> str:
+        """Which release of it is kept."""
+        name = one.fingerprint(self._version)
+        return release_id(name, self._kept[name][1])
+
     def keep(self, one: Measurement, values: list[Any]) -> None:
         """Enter a release; a more precise one replaces it later."""
         name = one.fingerprint(self._version)
@@ -75,14 +81,27 @@ class Record:
         try:
             name, noise, values = json.loads(line)
             made = tuple(_KINDS[kind].for_loss(sensitivity, Loss.from_json(loss)) for kind, sensitivity, loss in noise)
-        except (ValueError, KeyError, TypeError):
-            return  # a line that was cut off or is of another version: ask again, and pay again
-        self._kept[name] = (made, [np.array(value, dtype=np.int64) for value in values])
+            numbers = [_array(value) for value in values]
+        except Exception:  # whatever is wrong with one line must not keep the others from being read
+            return  # it was cut off, or is of another version: ask again, and pay again
+        self._kept[name] = (made, numbers)
         self._entered += 1
 
     def __len__(self) -> int:
         """How many releases were entered or read, replaced ones included: it grows with every change."""
         return self._entered
+
+
+def release_id(fingerprint_: str, values: Sequence[Any]) -> str:
+    """Which release of a statistic this is: one may be replaced by a more precise one, and that is news."""
+    return fingerprint(repr((fingerprint_, [_plain(value) for value in values])))
+
+
+def _array(value: Any) -> Any:
+    try:
+        return np.array(value, dtype=np.int64)
+    except OverflowError:  # noise of a very small loss
+        return np.array(value, dtype=object)
 
 
 def _noise(mechanisms: Sequence[Any]) -> list[Any]:

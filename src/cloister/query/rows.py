@@ -210,7 +210,7 @@ def _join(
         same = exp.EQ(this=exp.column(UNIT, unit_at, quoted=True), expression=exp.column(UNIT, name, quoted=True))
         condition = same if condition is None else exp.and_(condition, same)
     elif any(part.by_row for part in parts.values()) or right.by_row:
-        right = _one_match(join, right, name, scope)
+        right = _one_match(join, parts, right, name, scope)
     if side == "LEFT":
         right = replace(
             right, columns={key: replace(term, nullable=True, unit=False) for key, term in right.columns.items()}
@@ -232,12 +232,16 @@ def _condition(join: exp.Join, parts: Mapping[str, Rows], name: str, scope: Scop
     return term.sql
 
 
-def _one_match(join: exp.Join, right: Rows, name: str, scope: Scope) -> Rows:
+def _one_match(join: exp.Join, parts: Mapping[str, Rows], right: Rows, name: str, scope: Scope) -> Rows:
     """A public table with at most one row for each value of the join key: then a private row is never copied."""
     if right.private:
         raise QueryRefused("start FROM the private table and JOIN the public one to it.")
     using, on = join.args.get("using"), join.args.get("on")
-    keys = [key.name for key in using or []]
+    # Of one type on both sides: compared as doubles, two large integers may be one.
+    mine = _scope(parts)
+    keys = [
+        key.name for key in using or [] if mine(exp.column(key.name)).type == scope(exp.column(key.name, name)).type
+    ]
     for pair in list(on.flatten()) if isinstance(on, exp.And) else [on] if on is not None else []:
         sides = [(pair.this, pair.expression), (pair.expression, pair.this)] if isinstance(pair, exp.EQ) else []
         keys += [mine.name for mine, other in sides if _names_one_row(mine, other, name, scope)]
@@ -377,20 +381,27 @@ def _per_unit_term(node: exp.Expression, scope: Scope, keys: list[Term]) -> Term
             raise QueryRefused("SUM, AVG, MIN and MAX per person need a number.")
         if isinstance(node, exp.Min | exp.Max):
             return Term(type(node)(this=as_double(inner.sql)), "real", inner.low, inner.high)
-        total = _exact_total(inner)
+        total, exponent = _exact_total(inner)
         if isinstance(node, exp.Sum):
             return Term(total, "real", 0.0 if _at_least_zero(inner.low) else None)
         known = exp.Nullif(this=exp.Count(this=inner.sql.copy()), expression=exp.Literal.number(0))
         mean = exp.Div(this=total, expression=as_double(known), typed=False, safe=False)
-        return Term(mean, "real", inner.low, inner.high)
+        return Term(mean, "real", *_mean_limits(inner, exponent))
     term = compile_term(node, scope)
     if not any(term.sql == key.sql for key in keys):
         raise QueryRefused("a subquery with GROUP BY shows its group columns, COUNT(*), SUM, AVG, MIN and MAX.")
     return term
 
 
-def _exact_total(term: Term) -> exp.Expression:
-    """The sum of a person's values on a grid of 2^40 steps: the same in any order, and no overflow."""
+def _mean_limits(term: Term, exponent: int) -> tuple[float, float]:
+    """Where a mean of values on the grid can lie: a limit between two points of the grid moves outwards to one."""
+    step = 2.0**-exponent
+    low, high = math.floor((term.low or 0) / step) * step, math.ceil((term.high or 0) / step) * step
+    return low - abs(low) * 1e-15, high + abs(high) * 1e-15  # the quotient itself is rounded too
+
+
+def _exact_total(term: Term) -> tuple[exp.Expression, int]:
+    """The sum of a person's values on a grid of 2^40 steps: the same in any order, and no overflow; its exponent."""
     if term.low is None or term.high is None:
         raise QueryRefused(
             "SUM and AVG per person need public bounds. Give them in the schema, or write "
@@ -399,7 +410,7 @@ def _exact_total(term: Term) -> exp.Expression:
     exponent = 40 - math.ceil(math.log2(max(abs(term.low), abs(term.high), 1e-100)))
     value = grid_value(term.sql, term.low, term.high, exponent)
     total = exp.Sum(this=exp.Cast(this=value.sql, to=exp.DataType.build("DECIMAL(38, 0)")))
-    return exp.Mul(this=as_double(total), expression=literal(2.0**-exponent))
+    return exp.Mul(this=as_double(total), expression=literal(2.0**-exponent)), exponent
 
 
 def _at_least_zero(low: float | None) -> bool:

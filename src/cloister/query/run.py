@@ -20,6 +20,7 @@ from cloister.query.consistent import consistent
 from cloister.query.estimate import FAN_OUT, Estimate, Noisy, Tree
 from cloister.query.plan import Measurement, Plan
 from cloister.query.reader import Reader
+from cloister.query.record import release_id
 
 __all__ = ["nothing_found", "run_plan"]
 
@@ -60,10 +61,13 @@ def run_plan(
             continue
         got = [next(fresh) for _ in one.mechanisms]
         values.append(got)
-        if keep is not None:
+        if keep is not None and (source or SYSTEM).private:  # what a seed made is no release
             keep(one, got)
     if reader is not None:
-        reader.received.add(one.fingerprint(version) for one in plan.measurements)
+        reader.received.add(
+            one.release or release_id(one.fingerprint(version), got)
+            for one, got in zip(plan.measurements, values, strict=True)
+        )
     agreed = consistent(plan, values)
     table, notes = arrange(plan, lambda confidence: _estimates(plan, agreed, confidence))
     private = receipt is None or bool(receipt.body["private"])
@@ -87,7 +91,7 @@ def run_plan(
     )
 
 
-def nothing_found(plan: Plan, notes: Sequence[str]) -> Answer:
+def nothing_found(plan: Plan, notes: Sequence[str], receipts: Sequence[Receipt]) -> Answer:
     """The answer when no group has enough people: no rows, and only the search was paid for."""
     names = tuple(output.name for output in plan.question.outputs)
     return Answer(
@@ -96,8 +100,11 @@ def nothing_found(plan: Plan, notes: Sequence[str]) -> Answer:
         unit=plan.unit,
         mechanism="thresholded",
         parameters={},
+        private=bool(receipts[-1].body["private"]),
+        receipt=receipts[-1],
         columns=names,
         confidence=plan.confidence,
+        search=tuple(receipts[:-1]),
         notes=(*notes, "no group has enough people to be shown"),
     )
 
@@ -114,7 +121,7 @@ def _measured(
     if reader is not None:
         request = reader.request(request)
         accounts.append(reader.account)
-        extra[reader.account.rules.key] = reader.price(reader.news(plan, version))
+        extra[reader.account.rules.key] = reader.price(reader.news(plan))
     if plan.new:
         return measure_all(
             lambda: _look(plan, engine),

@@ -36,7 +36,8 @@ class Term:
     Attributes:
         sql: the expression as the engine will run it.
         type: integer, real, text, boolean, date or timestamp.
-        low, high: limits of a number; None if there is no public limit.
+        low, high: limits of a number, as the engine computes it: exact integers of an integer, doubles of a real; None
+            if there is no public limit.
         values: all values it can take besides NULL, if that list is public.
         nullable: whether it may be NULL.
         unit: whether it is the column that names the unit.
@@ -53,6 +54,26 @@ class Term:
     unit: bool = False
     most: float = math.inf
     clipped: bool = False
+
+    def __post_init__(self) -> None:
+        # Limits live in the arithmetic of the engine: beyond 2^53 the two kinds of number round differently.
+        low: float | None
+        high: float | None
+        if self.type == "integer":
+            low = None if self.low is None else math.floor(self.low)
+            high = None if self.high is None else math.ceil(self.high)
+        elif self.type == "real":
+            low, high = (None if end is None else float(end) for end in (self.low, self.high))
+        else:
+            return
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def sure(self) -> bool:
+        """Whether its limits hold by construction, a constant or a column kept within them, not by our arithmetic."""
+        constant = isinstance(self.sql.unnest(), exp.Literal | exp.Neg) and self.low == self.high
+        return self.low is not None and (self.clipped or constant)
 
     @property
     def bounded(self) -> bool:
@@ -136,6 +157,8 @@ def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float
         left, right = _number(node.this, scope), _number(node.expression, scope)
         low, high = _hull(left, right, corners)
         whole = left.type == right.type == "integer" and low is not None and max(abs(low), abs(high or 0)) < _INT64
+        if not whole:  # in doubles, as the engine will
+            low, high = _hull(_as_real(left), _as_real(right), corners)
         if whole:
             sides = (left.sql if _is_long(left) or _is_long(right) else _as_long(left.sql), right.sql)
         else:
@@ -171,15 +194,15 @@ def _hull(left: Term, right: Term, corner: Callable[[float, float], float]) -> t
 def _divide(node: exp.Div, scope: Scope) -> Term:
     left, right = _number(node.this, scope), _number(node.expression, scope)
     low, high = None, None
-    if right.low is not None and right.high is not None and (right.low > 0 or right.high < 0):
-        low, high = _hull(left, right, lambda a, b: a / b)
+    if right.low is not None and right.high is not None and (right.low >= _SMALLEST or right.high <= -_SMALLEST):
+        low, high = _hull(_as_real(left), _as_real(right), lambda a, b: a / b)
     # Divided by (nearly) nothing is NULL: an error, or an infinity here and an error in the next engine, would tell.
     guard = exp.LT(this=exp.Abs(this=_double(right)), expression=literal(_SMALLEST))
     underflows = _most(right) > 0 and _least(left) / _most(right) == 0
     quotient = exp.Div(
         this=_wrap(_limited(left, underflows)), expression=_wrap(_limited(right)), typed=False, safe=False
     )
-    if low is None:
+    if low is None or not right.sure:
         sql: exp.Expression = exp.Case(ifs=[exp.If(this=guard, true=exp.Null())], default=quotient)
     else:
         sql = exp.Paren(this=quotient)
@@ -224,10 +247,14 @@ def _monotone(
         if inner.type == "integer" and kind == "integer":
             return inner
         sql: exp.Expression = make(this=_double(inner))
+        small: exp.Expression
         # Both ends: an end that is not public may be 1e308, and the engine's error would tell.
         whole = kind == "integer" and low is not None and high is not None and max(abs(low), abs(high)) < _INT64
-        if whole:
+        if whole and inner.sure:
             sql = _as_long(sql)
+        elif whole:  # whatever we think of its limits, the cast must not fail
+            small = exp.LT(this=exp.Abs(this=_double(inner)), expression=literal(float(_INT64)))
+            sql = exp.Case(ifs=[exp.If(this=small, true=_as_long(sql))], default=exp.Null())
         else:  # in Spark FLOOR and CEIL are 64-bit integers, and an error beyond
             small = exp.LT(this=exp.Abs(this=_double(inner)), expression=literal(_EXACT))
             sql = exp.Case(ifs=[exp.If(this=small, true=as_double(sql))], default=_double(inner))
@@ -254,10 +281,15 @@ def _root(node: exp.Sqrt, scope: Scope) -> Term:
 
 def _logarithm(node: exp.Ln, scope: Scope) -> Term:
     inner = _number(node.this, scope)
-    smallest = max(inner.low or 0.0, _SMALLEST)
+    smallest = max(float(inner.low or 0.0), _SMALLEST)
     sql = exp.Ln(this=_at_least(inner, smallest))
-    high = None if inner.high is None else math.log(max(inner.high, smallest))
-    return Term(sql, "real", math.log(smallest), high, nullable=inner.nullable)
+    # Engines' logarithms differ in the last digit.
+    low = math.log(smallest) - 1e-12 * (1 + abs(math.log(smallest)))
+    high = None
+    if inner.high is not None:
+        top = math.log(max(float(inner.high), smallest))
+        high = top + 1e-12 * (1 + abs(top))
+    return Term(sql, "real", low, high, nullable=inner.nullable)
 
 
 def _round(node: exp.Round, scope: Scope) -> Term:
@@ -512,8 +544,8 @@ def _bucket(node: exp.WidthBucket, scope: Scope) -> Term:
     # What lies between the ends anyway needs no comparison, which would cost as much as the rest.
     first = 0 if inner.low is None or inner.low < low else 1
     beyond = inner.high is None or inner.high > high
-    place = greatest_of(place, literal(-1.0)) if first == 0 else place
-    place = least_of(place, literal(n)) if beyond else place
+    place = greatest_of(place, literal(-1.0)) if first == 0 or not inner.sure else place
+    place = least_of(place, literal(n)) if beyond or not inner.sure else place
     inside = _as_long(exp.Floor(this=place))
     missing = exp.Is(this=_wrap(inner.sql.copy()), expression=exp.Null())
     sql = exp.Case(

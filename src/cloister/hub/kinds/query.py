@@ -72,7 +72,7 @@ class Query:
         plan = _plan(data, parameters)
         progress(0.2, "measuring")
         answer = data.run(plan)
-        receipts = () if answer.receipt is None else (answer.receipt,)
+        receipts = (*answer.search, *(() if answer.receipt is None else (answer.receipt,)))
         return Done({"answer": wire.answer_to_json(answer), **cells(answer)}, receipts)
 
 
@@ -88,9 +88,11 @@ def planned(data: Dataset, plan: Plan) -> Planned:
     """A plan of the query language as every kind states it."""
     nothing = Loss.nothing(data.account.cap.measure, data.account.cap.relation)
     loss = sum((data.account.price(one) for one in plan.mechanisms), start=nothing)
+    if plan.finds and plan.loss is not None:  # groups are found first, in a charge of its own
+        loss = data.account.price(plan.loss)
     own = loss
     if data.reader is not None:
-        own = loss + data.reader.price(data.reader.news(plan, data.version))
+        own = loss + data.reader.price(data.reader.news(plan))
     return Planned(
         loss,
         own,

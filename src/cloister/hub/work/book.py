@@ -146,7 +146,7 @@ class JobBook(ClosedBook):
                 raise Cancelled
             policy = self._decide(session, job)
             self._refuse_more(loss, own)
-            limits.set_aside(session, job, policy, loss, own)
+            limits.set_aside(session, job, policy, loss, own, self._ledger)
             job.charge = job.charge or fingerprint(request)
             job.state, job.heartbeat, job.stage = "charged", now(), "charged"
         self.loss = loss if self.loss is None else self.loss + loss

@@ -106,7 +106,7 @@ def _decide(
     _require_open(dataset, person)
     policy, number = published.current(hub, session, dataset)
     subject, environment = subject_of(session, dataset, person), _environment(job)
-    loss = planned.loss if planned.loss.amount else None
+    loss = planned.own if planned.own.amount else None
     verdict = decide(policy, number, subject, kind.operation, job.purpose, environment, tables, loss)
     verdict.require()
     return policy, verdict

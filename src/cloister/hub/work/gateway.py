@@ -168,9 +168,9 @@ def _through(
     verdict = decide(policy, number, subject, work.operation, purpose, environment, tables)
     _require(hub, person, dataset_name, kind, verdict)
     planned = _plan(hub, asked, person, opened, verdict)
-    if planned.loss.amount:
-        verdict = decide(policy, number, subject, work.operation, purpose, environment, tables, planned.loss)
-        _require(hub, person, dataset_name, kind, verdict, planned.loss)
+    if planned.own.amount:  # what others paid for is judged like what is new: it is told to this person now
+        verdict = decide(policy, number, subject, work.operation, purpose, environment, tables, planned.own)
+        _require(hub, person, dataset_name, kind, verdict, planned.own)
     return asked, planned, verdict
 
 
@@ -223,7 +223,7 @@ def _require_open(dataset: Dataset) -> None:
 
 def _check_limits(hub: "Hub", session: Session, asked: _Asked, person: Person, planned: Planned) -> None:
     """As things stand; what counts is what is set aside right before the charge."""
-    limits.check(session, asked.dataset.id, person.id, asked.policy, planned.loss, planned.own)
+    limits.check(session, asked.dataset, person.id, asked.policy, planned.loss, planned.own, hub.ledger)
     if planned.loss.amount:
         hub.ledger.balance(asked.dataset.name).add(planned.loss)
     if planned.own.amount:

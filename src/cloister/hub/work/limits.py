@@ -5,6 +5,7 @@ with it, so they are kept beside it: `Spent` has a row a job, with the totals so
 with the dataset's rows until the transaction ends. So jobs that race for the last bit cannot spend it twice.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 import sqlalchemy as sa
@@ -14,7 +15,9 @@ from cloister.hub.database import now
 from cloister.hub.models import Dataset, Job, Spent
 from cloister.hub.policy import cost
 from cloister.hub.policy.policy import Policy
+from cloister.hub.work.shelf import analyst
 from cloister.privacy.errors import OverBudget
+from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
 
@@ -23,7 +26,7 @@ __all__ = ["check", "give_back", "set_aside", "spent_by", "spent_since"]
 _DAY = 86_400
 
 
-def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss) -> None:
+def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss, ledger: Ledger) -> None:
     """Count a loss against every limit, or refuse it. Call it in `database.writing()`.
 
     Args:
@@ -32,17 +35,20 @@ def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss)
         policy: whose limits.
         loss: what the dataset's account will pay.
         own: what the person's account will pay.
+        ledger: a hub that was restored has forgotten spends which its ledger still knows.
 
     Raises:
         OverBudget: a limit would be passed; nothing was written.
     """
     lock(session, job.dataset_id)
+    known = _charged(ledger, job.dataset.name, job.person_id, loss)
     if job.charge:  # a second charge of one job: one request, so one row
         mine = session.scalars(sa.select(Spent).where(Spent.job_id == job.id)).one()
         loss, own = Loss.from_json(mine.loss) + loss, Loss.from_json(mine.own) + own
+        known = known[0] - Loss.from_json(mine.loss), known[1] - Loss.from_json(mine.own)
         give_back(session, job.id)
         session.flush()
-    total, own_total = _totals(session, job.dataset_id, job.person_id, loss)
+    total, own_total = _totals(session, job.dataset_id, job.person_id, loss, known)
     _check(session, job.dataset_id, policy, loss, own, total, own_total)
     session.add(
         Spent(
@@ -83,21 +89,24 @@ def give_back(session: Session, job_id: int, part: tuple[Loss, Loss] | None = No
         mine.loss, mine.own = (Loss.from_json(mine.loss) - loss).to_json(), (Loss.from_json(mine.own) - own).to_json()
 
 
-def check(session: Session, dataset_id: int, person_id: int, policy: Policy, loss: Loss, own: Loss) -> None:
+def check(
+    session: Session, dataset: Dataset, person_id: int, policy: Policy, loss: Loss, own: Loss, ledger: Ledger
+) -> None:
     """Refuse what would pass the limit of a request, of the person or of the period, as things stand.
 
     Raises:
         OverBudget: with what was asked, what is left and what is missing.
     """
-    _check(session, dataset_id, policy, loss, own, *_totals(session, dataset_id, person_id, loss))
+    known = _charged(ledger, dataset.name, person_id, loss)
+    _check(session, dataset.id, policy, loss, own, *_totals(session, dataset.id, person_id, loss, known))
 
 
 def _check(
     session: Session, dataset_id: int, policy: Policy, loss: Loss, own: Loss, total: Loss, own_total: Loss
 ) -> None:
     budget = policy.budget
-    if loss.amount:
-        cost.refuse_above(policy, loss)
+    if own.amount:  # never less than the dataset pays: what others paid for counts for whoever is told it now
+        cost.refuse_above(policy, own)
     if budget.per_user is not None and own.amount:
         _refuse_over("your limit on this dataset", cost.cap(budget.per_user), own_total, own)
     if budget.period is not None and loss.amount:
@@ -105,9 +114,9 @@ def _check(
         _refuse_over(f"the limit of {budget.period.days} days", cost.cap(budget.period.loss), total - then, loss)
 
 
-def spent_by(session: Session, dataset_id: int, person_id: int, like: Loss) -> Loss:
+def spent_by(session: Session, dataset: Dataset, person_id: int, like: Loss, ledger: Ledger) -> Loss:
     """What a person's jobs on a dataset have set aside in all, in the measure of `like`."""
-    return _totals(session, dataset_id, person_id, like)[1]
+    return _totals(session, dataset.id, person_id, like, _charged(ledger, dataset.name, person_id, like))[1]
 
 
 def spent_since(session: Session, dataset_id: int, start: float, like: Loss) -> Loss:
@@ -115,8 +124,26 @@ def spent_since(session: Session, dataset_id: int, start: float, like: Loss) -> 
     return _totals(session, dataset_id, 0, like)[0] - _spent_until(session, dataset_id, start, like)
 
 
-def _totals(session: Session, dataset_id: int, person_id: int, like: Loss) -> tuple[Loss, Loss]:
-    """What was set aside on a dataset so far: by everybody, and by one person."""
+def _charged(ledger: Ledger, dataset: str, person_id: int, like: Loss) -> tuple[Loss, Loss]:
+    """What the ledger knows was charged: to the dataset, and to the person on it."""
+    nothing = Loss.nothing(like.measure, like.relation)
+    spent = {one.rules.key: one.spent for one in ledger.balances(dataset, f"{dataset}@{analyst(person_id)}")}
+    return spent.get(dataset, nothing), spent.get(f"{dataset}@{analyst(person_id)}", nothing)
+
+
+def _totals(
+    session: Session, dataset_id: int, person_id: int, like: Loss, known: tuple[Loss, Loss] | None = None
+) -> tuple[Loss, Loss]:
+    """What was set aside on a dataset so far: by everybody, and by one person; never less than the ledger knows."""
+    total, own = _written(session, dataset_id, person_id, like)
+    return (total, own) if known is None else (_larger(total, known[0]), _larger(own, known[1]))
+
+
+def _larger(one: Loss, other: Loss) -> Loss:
+    return replace(one, amount=max(one.amount, other.amount), delta=max(one.delta, other.delta))
+
+
+def _written(session: Session, dataset_id: int, person_id: int, like: Loss) -> tuple[Loss, Loss]:
     rows = sa.select(Spent).where(Spent.dataset_id == dataset_id).order_by(Spent.id.desc()).limit(1)
     newest = rows.with_only_columns(Spent.total, Spent.own_total, Spent.person_id)
     found = session.execute(newest).first()

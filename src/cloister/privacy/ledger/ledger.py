@@ -151,6 +151,11 @@ class Ledger:
         self._keys()
         return self._reader.balance(key)
 
+    def balances(self, *keys: str) -> list[Balance]:
+        """Those of some accounts that are open, at one moment."""
+        opened = self._keys()
+        return [self._reader.balance(key) for key in keys if key in opened]
+
     def _keys(self) -> list[str]:
         """Every account, after reading on to the newest entry."""
         with self._store.reading() as tables:

@@ -165,6 +165,8 @@ def _draw(
 ) -> Response:
     with here.hub.database.reading() as session:
         sight = seen(here.hub, session, here.who, name, here.environment)
+        if sight.verdict is not None:
+            sight.verdict.require()
         if sight.policy is None or sight.schema is None:
             raise NotNow("there are no tables here that you could work with yet.")
         left = _left(session, here, sight.dataset, sight.policy) if planned is not None else None
@@ -204,7 +206,7 @@ def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> 
     if policy.budget.per_user is None:
         return Left(left, None)
     cap = cost.cap(policy.budget.per_user)
-    spent = limits.spent_by(session, dataset.id, here.who.id, cap)
+    spent = limits.spent_by(session, dataset, here.who.id, cap, here.hub.ledger)
     nothing = Loss.nothing(cap.measure, cap.relation)
     return Left(left, cap - spent if spent <= cap else nothing)
 
