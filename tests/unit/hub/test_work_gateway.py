@@ -181,6 +181,28 @@ def test_a_costly_release_waits_until_a_reviewer_agrees(hospital_hub):
     assert hospital_hub.spent() == rho("0.04")
 
 
+def test_a_release_that_needed_an_agreement_needs_one_for_the_next_reader_too(hospital_hub):
+    hospital_hub.submit("ada", spend="rho 0.04")
+    (request,) = hospital_hub.rows(sa.select(Request))
+    with hospital_hub.hub.database.writing() as session:
+        deciding.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
+    assert hospital_hub.work() == ["done"]
+    assert hospital_hub.submit("ben", spend="rho 0.0001").state == "waiting"
+    assert hospital_hub.rows(sa.select(Job).where(Job.state == "queued")) == []
+
+
+def test_a_limit_remembers_what_only_the_ledger_knows(hospital_hub):
+    hospital_hub.submit("ada", spend="rho 0.03")
+    hospital_hub.work()
+    with hospital_hub.hub.database.writing() as session:  # as after a restore of an older database
+        session.execute(sa.delete(Spent))
+    hospital_hub.submit("ada", "SELECT COUNT(*) AS n FROM visits WHERE age > 1", spend="rho 0.03")
+    hospital_hub.submit("ada", "SELECT COUNT(*) AS n FROM visits WHERE age > 2", spend="rho 0.03")
+    assert hospital_hub.work() == ["done", "done"]
+    with pytest.raises(OverBudget, match="your limit"):
+        hospital_hub.submit("ada", "SELECT COUNT(*) AS n FROM visits WHERE age > 3", spend="rho 0.03")
+
+
 def test_a_policy_that_asks_for_an_agreement_by_now_stops_a_queued_job(hospital_hub):
     job = hospital_hub.submit("ada")
     hospital_hub.publish(change=[("above: {rho: 0.03}", "above: {rho: 0.001}")])

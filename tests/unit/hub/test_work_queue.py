@@ -205,7 +205,9 @@ def test_what_is_given_back_leaves_no_trace_in_later_totals(hospital_hub):
     with hospital_hub.hub.database.writing() as session:
         policy, _ = current(hospital_hub.hub, session, hospital_hub.dataset())
         for job, amount in zip(jobs, ("0.01", "0.02", "0.03"), strict=True):
-            limits.set_aside(session, session.get(Job, job.id), policy, rho(amount), rho(amount))
+            limits.set_aside(
+                session, session.get(Job, job.id), policy, rho(amount), rho(amount), hospital_hub.hub.ledger
+            )
             session.flush()
         limits.give_back(session, jobs[0].id)
     first, last = hospital_hub.rows(sa.select(Spent).order_by(Spent.id))
