@@ -1,0 +1,59 @@
+"""Coins of dyadic probability: one word against a threshold, or bits by the million."""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.noise.source import Source, words
+
+__all__ = ["Bytes", "Words", "below", "bit_coins", "coins", "tossed", "uniform"]
+
+Words = NDArray[np.uint64]
+Bytes = NDArray[np.uint8]
+
+
+def tossed(count: int, source: Source) -> Words:
+    """Uniform 64-bit words, each read as 8 little-endian bytes."""
+    return words(count, np.uint64, source)
+
+
+def coins(probability: int, count: int, source: Source) -> NDArray[np.bool_]:
+    """True with probability exactly probability/2^64, below 1: one word each."""
+    return tossed(count, source) < np.uint64(probability)
+
+
+def below(shares: tuple[int, int], own: Words, buckets: int, source: Source) -> Words:
+    """Direct encoding: `own` if a word is below shares[0], else another of the buckets in runs of shares[1] words.
+
+    The others are counted upwards from one's own and round the end.
+    """
+    keep, run = (np.uint64(share) for share in shares)
+    word = tossed(len(own), source)
+    kept = word < keep
+    other = (own + np.uint64(1) + (word - keep) // run) % np.uint64(buckets)  # wraps where kept, and is not used there
+    return np.where(kept, own, other)
+
+
+def uniform(limit: int, count: int, source: Source) -> Words:
+    """Uniform on 0 … limit - 1: a word modulo the limit, drawn again in the last, incomplete run."""
+    fair = (1 << 64) // limit * limit
+    drawn = tossed(count, source).copy()
+    if fair < 1 << 64:
+        while (again := np.flatnonzero(drawn >= np.uint64(fair))).size:
+            drawn[again] = tossed(again.size, source)
+    return drawn % np.uint64(limit)
+
+
+def bit_coins(probability: Fraction, count: int, source: Source) -> Bytes:
+    """8·count bits, each 1 with exactly this probability a/2^k: k rounds of `count` random bytes.
+
+    From the lowest binary digit of a to the highest: OR with a random byte where it is 1 turns each bit's probability
+    x into (1 + x)/2, AND where it is 0 into x/2. A fraction in lowest terms begins with a 1, and 0 OR r is r.
+    """
+    numerator, rounds = probability.numerator, probability.denominator.bit_length() - 1
+    bits = words(count, np.uint8, source).copy()
+    for place in range(1, rounds):
+        fresh = words(count, np.uint8, source)
+        (np.bitwise_or if numerator >> place & 1 else np.bitwise_and)(bits, fresh, out=bits)
+    return bits

@@ -1,0 +1,51 @@
+"""From values to reports: check what was given, then let the mechanism's own file toss."""
+
+from functools import singledispatch
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.oracle import Oracle, Reports
+from cloister.privacy.errors import BadInput
+from cloister.privacy.mechanisms.randomised_response import answers_of
+from cloister.privacy.noise.source import SYSTEM, Source
+
+__all__ = ["PIECE", "perturb", "perturbed", "pieces"]
+
+# So many people are perturbed at a time, to stay in the processor's cache.
+PIECE = 1 << 13
+
+
+@singledispatch
+def perturbed(mechanism: Oracle, values: NDArray[np.int64], source: Source) -> NDArray[Any]:
+    """The reports' data, one row a person. Each mechanism registers its own."""
+    raise BadInput(f"no client is known for a {type(mechanism).__name__}.")
+
+
+def perturb(mechanism: Oracle, values: Any, source: Source | None = None) -> Reports:
+    """Reports for one person's value or an array of people's values.
+
+    Args:
+        mechanism: the public facts.
+        values: a whole number in [0, domain), or an array of them, one a person.
+        source: where random bits come from; the operating system's unless given.
+
+    Privacy: costs each person the mechanism's loss, against whoever sees the report. A refused value is not shown in
+        the error, and nothing is sent.
+    """
+    _register()
+    drawn_from = source or SYSTEM
+    answers = np.atleast_1d(answers_of(values, mechanism.domain)).ravel()
+    return Reports(mechanism, perturbed(mechanism, answers, drawn_from), drawn_from.private)
+
+
+def pieces(count: int) -> list[slice]:
+    """People in groups that fit the cache."""
+    return [slice(start, min(start + PIECE, count)) for start in range(0, count, PIECE)]
+
+
+def _register() -> None:
+    for name in ("direct", "hadamard", "hashing", "histogram", "sketch", "subset", "unary"):
+        import_module(f"cloister.local.client.{name}")

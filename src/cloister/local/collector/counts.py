@@ -1,0 +1,126 @@
+"""Counts of reports: they stream, they add, and they remember how many were refused."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce, singledispatch
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.oracle import Floats, Oracle, Reports
+from cloister.privacy.errors import BadInput
+
+if TYPE_CHECKING:
+    from cloister.local.collector.projection import Likelihood
+
+__all__ = ["Counts", "aggregate", "frequencies", "likelihood", "register", "tally", "valid"]
+
+_PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """What a collector keeps instead of reports.
+
+    Attributes:
+        mechanism: whose reports were counted.
+        table: additive counts, of a shape that is the mechanism's own affair.
+        n: how many reports were counted.
+        refused: how many were malformed, and not counted.
+        private: False if any report came from a seeded source.
+        kept: True if the table is the reports themselves, as heavy hitters need; then sums append.
+    """
+
+    mechanism: Oracle
+    table: NDArray[Any]
+    n: int
+    refused: int = 0
+    private: bool = True
+    kept: bool = False
+
+    def __add__(self, other: "Counts") -> "Counts":
+        if not isinstance(other, Counts):
+            return NotImplemented
+        if self.mechanism != other.mechanism:
+            raise BadInput("counts of different mechanisms cannot be added. Estimate each and use combine().")
+        table = np.concatenate((self.table, other.table)) if self.kept else self.table + other.table
+        return Counts(
+            self.mechanism,
+            table,
+            self.n + other.n,
+            self.refused + other.refused,
+            self.private and other.private,
+            self.kept,
+        )
+
+    def __radd__(self, other: object) -> "Counts":
+        return self if other == 0 else NotImplemented  # so that sum() works
+
+
+@singledispatch
+def valid(mechanism: Oracle, data: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows could have been sent by an honest device. Numbers are below `outputs`; others register their own."""
+    if mechanism.kind != "number":
+        raise BadInput(f"no collector is known for a {type(mechanism).__name__}.")
+    return np.asarray(data < np.uint64(mechanism.outputs))
+
+
+@singledispatch
+def tally(mechanism: Oracle, data: NDArray[Any]) -> NDArray[Any]:
+    """An additive table of well-formed rows. Each mechanism registers its own."""
+    raise BadInput(f"no collector is known for a {type(mechanism).__name__}.")
+
+
+@singledispatch
+def frequencies(
+    mechanism: Oracle, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    """The values (None for the whole domain) and their unbiased shares. Each mechanism registers its own."""
+    raise BadInput(f"no collector is known for a {type(mechanism).__name__}.")
+
+
+@singledispatch
+def likelihood(mechanism: Oracle, table: NDArray[Any], people: int) -> "Likelihood | None":
+    """How likely the table is under given shares, for EM; None if the mechanism offers none."""
+    return None
+
+
+def aggregate(mechanism: Oracle, reports: Any) -> Counts:
+    """Counts of reports, of an array of wire bytes, or of any stream of byte strings.
+
+    Malformed, oversized and out-of-domain reports, and reports of another mechanism, are refused and counted.
+    """
+    register()
+    if isinstance(reports, Iterator):
+        parts = (aggregate(mechanism, part) for part in _batches(reports))
+        return reduce(Counts.__add__, parts, aggregate(mechanism, []))
+    from cloister.local.collector.wire import decode
+
+    if isinstance(reports, Reports):
+        if reports.mechanism != mechanism:
+            return _counted(mechanism, decode(mechanism, [])[0].data, len(reports), True)
+        good = valid(mechanism, reports.data)
+        data = reports.data if good.all() else reports.data[good]
+        return _counted(mechanism, data, int(len(good) - len(data)), reports.private)
+    decoded, refused = decode(mechanism, reports)
+    return _counted(mechanism, decoded.data, refused, True)
+
+
+def _counted(mechanism: Oracle, data: NDArray[Any], refused: int, private: bool) -> Counts:
+    kept = bool(getattr(mechanism, "levels", 0))
+    return Counts(mechanism, tally(mechanism, data), len(data), refused, private, kept)
+
+
+def _batches(stream: Iterable[Any]) -> Iterator[list[Any]]:
+    iterator = iter(stream)
+    while batch := list(islice(iterator, _PIECE)):
+        yield batch
+
+
+def register() -> None:
+    """Load every mechanism's own file."""
+    for name in ("direct", "hadamard", "hashing", "heavy", "histogram", "sketch", "unary"):
+        import_module(f"cloister.local.collector.{name}")

@@ -1,0 +1,147 @@
+"""Shares with their errors: raw and unbiased, or projected to what shares can be. Each says which it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cloister.local.collector.counts import Counts, frequencies, likelihood, register
+from cloister.local.collector.projection import Likelihood, em, norm_sub, simplex
+from cloister.local.oracle import Floats, Oracle
+from cloister.privacy.errors import BadInput, NotPrivate
+from cloister.privacy.mechanisms.checks import confidence_left
+from cloister.privacy.number import Number
+
+__all__ = ["Estimate", "Projection", "estimate", "interval"]
+
+Projection = Literal["norm-sub", "simplex", "em"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """Estimated shares of values among those who answered.
+
+    Attributes:
+        mechanism: what the reports were made with; None when several were combined.
+        frequencies: a share for each value.
+        standard_error: of each raw share, due to the noise alone. A projection moves all shares together no farther
+            from the truth (it is one point of the simplex), so for projected shares it is an upper bound on average.
+        interval: lower and upper ends, each with `confidence` on its own; projected ones are cut to [0, 1].
+        confidence: of each interval.
+        n: reports counted.
+        refused: reports refused.
+        raw: True for unbiased shares, which may be negative; False after a projection.
+        projection: which one it was.
+        values: the values that the shares belong to; None for the whole domain in order.
+        private: False if randomness was seeded.
+    """
+
+    mechanism: Oracle | None
+    frequencies: Floats
+    standard_error: Floats
+    interval: tuple[Floats, Floats]
+    confidence: float
+    n: int
+    refused: int = 0
+    raw: bool = True
+    projection: Projection | None = None
+    values: NDArray[np.int64] | None = None
+    private: bool = True
+    _likelihood: Callable[[], Likelihood | None] | None = field(default=None, repr=False)
+
+    @property
+    def counts(self) -> Floats:
+        """Estimated numbers of people."""
+        return self.frequencies * self.n
+
+    def projected(self, method: Projection = "norm-sub") -> "Estimate":
+        """Shares that are not negative and add up to 1, marked `raw=False`. They are biased, and err less.
+
+        Args:
+            method: `"norm-sub"`, the nearest such shares (Wang et al. 2020); `"simplex"`, the nearest when each
+                distance is measured in standard errors; `"em"`, the most likely ones given the table of counts.
+        """
+        if not self.raw:
+            raise BadInput("these shares are projected already. Project the raw estimate.")
+        if self.values is not None:
+            raise BadInput("a projection needs the shares of the whole domain: only then do they add up to 1.")
+        shares = self._projected(method)
+        low, high = (np.clip(end, 0.0, 1.0) for end in self.interval)
+        ends = np.minimum(low, shares), np.maximum(high, shares)
+        return replace(self, frequencies=shares, interval=ends, raw=False, projection=method)
+
+    def _projected(self, method: Projection) -> Floats:
+        if method == "norm-sub":
+            return norm_sub(self.frequencies)
+        if method == "simplex":
+            return simplex(self.frequencies, self.standard_error**2)
+        if method == "em":
+            found = self._likelihood() if self._likelihood else None
+            if found is None:
+                raise BadInput("these counts have no likelihood to climb. Use 'norm-sub' or 'simplex'.")
+            return em(found, norm_sub(self.frequencies))
+        raise BadInput(f"a projection is 'norm-sub', 'simplex' or 'em', got {method!r:.40}.")
+
+    def require_private(self) -> "Estimate":
+        """This estimate, unless its noise was seeded and protected nobody."""
+        if not self.private:
+            raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
+        return self
+
+
+def estimate(
+    mechanism: Oracle, counts: Counts, confidence: Number = "0.95", values: ArrayLike | None = None
+) -> Estimate:
+    """Unbiased shares with standard errors and intervals.
+
+    Args:
+        mechanism: the public facts.
+        counts: of reports of that mechanism.
+        confidence: of each interval alone.
+        values: for which values; the whole domain unless given.
+    """
+    register()
+    if not isinstance(counts, Counts) or counts.mechanism != mechanism:
+        raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
+    if not counts.n:
+        raise BadInput("no report was counted, so there is nothing to estimate.")
+    wanted = None if values is None else _wanted(values, mechanism.domain)
+    named, shares = frequencies(mechanism, counts.table, counts.n, wanted)
+    likely = np.clip(shares, 0.0, 1.0)
+    error = np.sqrt(mechanism.variance(likely, _asked(mechanism, counts)))
+    return Estimate(
+        mechanism=mechanism,
+        frequencies=shares,
+        standard_error=error,
+        interval=interval(shares, error, confidence),
+        confidence=float(1 - confidence_left(confidence)),
+        n=counts.n,
+        refused=counts.refused,
+        values=named,
+        private=counts.private,
+        _likelihood=lambda: likelihood(mechanism, counts.table, counts.n),
+    )
+
+
+def interval(shares: Floats, error: Floats, confidence: Number) -> tuple[Floats, Floats]:
+    """Ends of normal intervals: each share is a mean of many independent reports."""
+    reach = NormalDist().inv_cdf(1 - float(confidence_left(confidence)) / 2) * error
+    return shares - reach, shares + reach
+
+
+def _asked(mechanism: Oracle, counts: Counts) -> int:
+    """How many reports speak about the shares: for heavy hitters those of the last level."""
+    if not counts.kept:
+        return counts.n
+    levels = np.uint64(mechanism.levels)  # type: ignore[attr-defined]  # only heavy hitters keep reports
+    return max(1, int(np.count_nonzero(counts.table % levels == levels - np.uint64(1))))
+
+
+def _wanted(values: ArrayLike, domain: int) -> NDArray[np.int64]:
+    given = np.atleast_1d(np.asarray(values))
+    if given.dtype.kind not in "iu" or not ((given >= 0) & (given < domain)).all():
+        raise BadInput(f"values are whole numbers from 0 to {domain - 1}.")
+    return given.astype(np.int64).ravel()

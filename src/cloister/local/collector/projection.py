@@ -1,0 +1,83 @@
+"""Three ways to shares that can be: not negative, adding up to 1."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from cloister.local.oracle import Floats
+
+__all__ = ["Likelihood", "em", "norm_sub", "pairs", "simplex"]
+
+
+class Likelihood(NamedTuple):
+    """Counts of outcomes, and how shares make them likely.
+
+    Attributes:
+        seen: how often each outcome came.
+        expected: from shares to the probability of each outcome.
+        back: its transpose, from a weight for each outcome to one for each value.
+    """
+
+    seen: Floats
+    expected: Callable[[Floats], Floats]
+    back: Callable[[Floats], Floats]
+
+
+def norm_sub(shares: Floats) -> Floats:
+    """The nearest point of the simplex: one number is taken from all, and what falls below 0 is 0.
+
+    Norm-Sub of Wang et al. 2020 repeats that step; sorting finds its end at once (Duchi et al. 2008).
+    """
+    return simplex(shares, np.ones_like(shares))
+
+
+def simplex(shares: Floats, variances: Floats) -> Floats:
+    """The point of the simplex at the least sum of squares over variances: a surer share moves less.
+
+    It is max(share - t·variance, 0) for the t at which they add up to 1; that sum is piecewise linear in t.
+    """
+    weight = np.maximum(variances / max(float(variances.max()), 1e-300), 1e-12)
+    order = np.argsort(-shares / weight)  # a share stays above 0 while t < share/weight
+    totals, weights = np.cumsum(shares[order]), np.cumsum(weight[order])
+    shifts = (totals - 1.0) / weights
+    last = np.flatnonzero(shares[order] / weight[order] > shifts)[-1]
+    kept = np.maximum(shares - shifts[last] * weight, 0.0)
+    return np.asarray(kept / kept.sum())
+
+
+def em(likelihood: Likelihood, start: Floats, rounds: int = 3000, tolerance: float = 1e-3) -> Floats:
+    """The most likely shares, by expectation and maximisation from a start that excludes no value.
+
+    Each round multiplies a share by how much likelier its value makes what was seen; the likelihood never falls.
+    It ends when a round raises the log-likelihood by less than `tolerance`: what noise does to it is of the order of 1.
+    """
+    shares = 0.9 * start + 0.1 / len(start)
+    before = -np.inf
+    for _ in range(rounds):
+        expected = np.maximum(likelihood.expected(shares), 1e-300)
+        reached = float(likelihood.seen @ np.log(expected))
+        shares = shares * likelihood.back(likelihood.seen / expected)
+        shares /= shares.sum()
+        if reached - before < tolerance:
+            break
+        before = reached
+    return np.asarray(shares)
+
+
+def pairs(counts: Floats, people: int, p: float, q: float) -> Likelihood:
+    """The likelihood of support counts alone, when a report supports its value with p and another with q.
+
+    Each value's count is taken for itself (a composite likelihood): outcomes are "supported" and "not" for every value.
+    """
+    size = len(counts)
+
+    def expected(shares: Floats) -> Floats:
+        hit = q * shares.sum() + (p - q) * shares
+        return np.concatenate((hit, shares.sum() - hit)) / size
+
+    def back(weights: Floats) -> Floats:
+        hit, miss = weights[:size], weights[size:]
+        return np.asarray((hit.sum() * q + miss.sum() * (1 - q) + (p - q) * (hit - miss)) / size)
+
+    return Likelihood(np.concatenate((counts, people - counts)), expected, back)

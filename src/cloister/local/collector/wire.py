@@ -1,0 +1,59 @@
+"""From bytes that arrived to rows that can be counted; the rest is refused and counted."""
+
+from collections.abc import Sized
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.collector.counts import register, valid
+from cloister.local.oracle import Oracle, Reports
+
+__all__ = ["decode"]
+
+
+def decode(mechanism: Oracle, wire: Any) -> tuple[Reports, int]:
+    """Well-formed reports, and how many were refused.
+
+    Args:
+        mechanism: the public facts.
+        wire: a uint8 array with one row a report, one byte string (reports back to back), or a list of byte strings.
+            Anything else is refused: as many reports as it has members, or one.
+    """
+    register()
+    rows, refused = _rows(wire, mechanism.width)
+    data = _data(mechanism, rows)
+    good = valid(mechanism, data) & _tight(mechanism, rows)
+    return Reports(mechanism, data[good]), refused + int(len(good) - np.count_nonzero(good))
+
+
+def _rows(wire: Any, width: int) -> tuple[NDArray[np.uint8], int]:
+    """Rows of exactly `width` bytes, and how many had another size or were no bytes."""
+    if isinstance(wire, bytes | bytearray | memoryview):
+        text = bytes(wire)
+        whole, rest = divmod(len(text), width)
+        return np.frombuffer(text[: whole * width], dtype=np.uint8).reshape(-1, width), int(rest > 0)
+    if isinstance(wire, np.ndarray):
+        if wire.dtype == np.uint8 and wire.ndim == 2 and wire.shape[1] == width:
+            return wire, 0
+        return np.empty((0, width), dtype=np.uint8), len(wire) if wire.ndim else 1
+    if isinstance(wire, list | tuple):
+        good = [one for one in wire if isinstance(one, bytes | bytearray) and len(one) == width]
+        return np.frombuffer(b"".join(good), dtype=np.uint8).reshape(-1, width), len(wire) - len(good)
+    return np.empty((0, width), dtype=np.uint8), len(wire) if isinstance(wire, Sized) else 1
+
+
+def _data(mechanism: Oracle, rows: NDArray[np.uint8]) -> NDArray[Any]:
+    if mechanism.kind == "number":
+        padded = np.zeros((len(rows), 8), dtype=np.uint8)
+        padded[:, : mechanism.width] = rows
+        return padded.view("<u8").ravel()
+    if mechanism.kind == "vector":
+        return np.ascontiguousarray(rows).view("<i4").reshape(len(rows), mechanism.domain)
+    return rows
+
+
+def _tight(mechanism: Oracle, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether the bits beyond the last one that counts are 0: one report has one spelling."""
+    spare = 8 * mechanism.width - mechanism.bits
+    return np.asarray(rows[:, -1] >> np.uint8(8 - spare) == 0) if spare else np.ones(len(rows), dtype=np.bool_)

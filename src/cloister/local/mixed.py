@@ -1,0 +1,84 @@
+"""People who chose different levels, one estimate."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from cloister.local.collector.estimate import Estimate, interval
+from cloister.privacy.errors import BadInput
+from cloister.privacy.number import Number
+
+__all__ = ["combine", "selection"]
+
+
+def combine(
+    estimates: Sequence[Estimate], weights: Literal["variance", "people"] = "variance", confidence: Number = "0.95"
+) -> Estimate:
+    """One raw estimate from groups that answered at different levels (or with different mechanisms).
+
+    Args:
+        estimates: raw, over the same domain, one for each level.
+        weights: `"variance"`: by the inverse of each level's variance for a rare value, the least error, and unbiased
+            if levels were chosen independently of the answers. `"people"`: by how many chose each level, unbiased
+            for all who answered however they chose, at a larger error. `selection` says whether the two may differ.
+        confidence: of each interval.
+
+    The weights come from public facts (levels and how many chose them), never from the answers: weights that
+    depended on the shares would bias them.
+
+    Privacy: post-processing. Publish the number of people at each level only in aggregate: who hides an answer may have
+        a reason (spec ERR-17).
+    """
+    groups = _checked(estimates)
+    if weights == "variance":
+        share = np.array([1 / _variance(group) for group in groups])
+    elif weights == "people":
+        share = np.array([float(group.n) for group in groups])
+    else:
+        raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
+    share /= share.sum()
+    shares = np.einsum("g,gv->v", share, np.stack([group.frequencies for group in groups]))
+    error = np.sqrt(np.einsum("g,gv->v", share**2, np.stack([group.standard_error**2 for group in groups])))
+    return Estimate(
+        mechanism=None,
+        frequencies=shares,
+        standard_error=error,
+        interval=interval(shares, error, confidence),
+        confidence=float(confidence),
+        n=sum(group.n for group in groups),
+        refused=sum(group.refused for group in groups),
+        private=all(group.private for group in groups),
+    )
+
+
+def selection(estimates: Sequence[Estimate]) -> float:
+    """How likely levels would differ as much if nobody's answer had moved their choice: a small number is a warning.
+
+    A chi-squared test that all levels have the same shares, on what the noise leaves to see.
+    """
+    from scipy.special import chdtrc  # here, because scipy takes longer to import than this room
+
+    groups = _checked(estimates)
+    means = np.stack([group.frequencies for group in groups])
+    precision = np.stack([1 / group.standard_error**2 for group in groups])
+    centre = (means * precision).sum(axis=0) / precision.sum(axis=0)
+    distance = float((precision * (means - centre) ** 2).sum())
+    return float(chdtrc((len(groups) - 1) * means.shape[1], distance))
+
+
+def _variance(group: Estimate) -> float:
+    assert group.mechanism is not None
+    return group.mechanism.mse(group.n)
+
+
+def _checked(estimates: Sequence[Estimate]) -> list[Estimate]:
+    groups = list(estimates)
+    if not groups or any(not group.raw or group.mechanism is None for group in groups):
+        raise BadInput("combine raw estimates, one for each level; project the result.")
+    if len({(len(group.frequencies), group.values is None) for group in groups}) > 1:
+        raise BadInput("estimates of different domains cannot be combined.")
+    named = groups[0].values
+    if named is not None and any(not np.array_equal(named, group.values) for group in groups):  # type: ignore[arg-type]
+        raise BadInput("estimates of different values cannot be combined.")
+    return groups

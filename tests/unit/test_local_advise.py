@@ -1,0 +1,140 @@
+"""Advice, levels and liars."""
+
+import numpy as np
+import pytest
+
+from cloister import local
+from cloister.local.mixed import combine, selection
+from cloister.privacy.errors import BadInput
+from cloister.privacy.noise import SeededSource
+
+
+@pytest.mark.parametrize("domain", [2, 3, 10, 100, 1024])
+@pytest.mark.parametrize("amount", ["0.5", "1", "2", "4"])
+def test_advice_is_within_two_percent_of_the_least_error(domain: int, amount: str) -> None:
+    advice = local.advise(domain, local.epsilon(amount), 10_000)
+    least = min(line.mse for line in advice.table)
+    assert advice.best.mse(10_000) <= 1.02 * least
+    assert [line.mse for line in advice.table] == sorted(line.mse for line in advice.table)
+    assert "→" in str(advice)
+
+
+def test_direct_encoding_beats_optimised_bits_exactly_where_the_theory_says() -> None:
+    for amount, bound in ((0.5, 6.9), (1, 10.2), (2, 24.2), (5, 447)):
+        loss = local.epsilon(amount)
+        for domain in (int(bound) - 1, int(bound) + 2):
+            direct = local.DirectEncoding.for_loss(domain, loss)
+            oue = local.UnaryEncoding.optimised(domain, loss)
+            rare = [float(mechanism.variance([0.0], 1)[0]) for mechanism in (direct, oue)]
+            assert (rare[0] < rare[1]) == (domain < bound), (amount, domain)
+
+
+def test_advice_keeps_to_the_bits_it_is_given() -> None:
+    advice = local.advise(1 << 20, local.epsilon(1), 10**6, most_bits=100)
+    assert advice.best.bits <= 100
+    assert max(line.bits for line in advice.table) > 100
+    with pytest.raises(BadInput):
+        local.advise(1 << 20, local.epsilon(1), 10**6, most_bits=3)
+
+
+def test_a_domain_beyond_listing_is_sent_to_the_sketch_or_kept_short() -> None:
+    advice = local.advise(2**32, local.epsilon(1), 10**6)
+    assert advice.best.name in ("count-mean-sketch", "local-hashing")
+
+
+def groups(shares: list[np.ndarray], sizes: list[int], amounts: list[str], seed: int) -> list[local.Estimate]:
+    found = []
+    for number, (share, size, amount) in enumerate(zip(shares, sizes, amounts, strict=True)):
+        values = np.repeat(np.arange(len(share)), np.round(share * size).astype(int))
+        mechanism = local.DirectEncoding.for_loss(len(share), local.epsilon(amount))
+        found.append(
+            mechanism.estimate(mechanism.aggregate(mechanism.perturb(values, SeededSource(f"{seed}-{number}"))))
+        )
+    return found
+
+
+def test_levels_combined_err_less_than_each_alone_and_stay_unbiased() -> None:
+    share = np.array([0.5, 0.3, 0.2])
+    runs = [combine(groups([share] * 3, [2000, 3000, 1000], ["0.5", "1", "3"], seed)) for seed in range(300)]
+    found = np.stack([run.frequencies for run in runs])
+    error = runs[0].standard_error
+    alone = groups([share] * 3, [2000, 3000, 1000], ["0.5", "1", "3"], 0)
+    assert all((error < one.standard_error).all() for one in alone)
+    assert (np.abs(found.mean(axis=0) - share) < 5 * error / np.sqrt(len(runs))).all()
+    assert np.allclose(found.std(axis=0), error, rtol=0.2)
+
+
+def test_weights_do_not_depend_on_the_answers() -> None:
+    one, other = ([np.array([0.9, 0.1])] * 2, [np.array([0.2, 0.8])] * 2)
+    sizes, amounts = [1000, 1000], ["1", "2"]
+
+    def weight(shares: list[np.ndarray]) -> float:
+        a, b = groups(shares, sizes, amounts, 4)
+        return float(((combine([a, b]).frequencies - b.frequencies) / (a.frequencies - b.frequencies))[0])
+
+    assert weight(one) == pytest.approx(weight(other))
+
+
+def test_weights_by_people_are_right_for_all_when_levels_follow_answers() -> None:
+    hiding, open_ = np.array([0.9, 0.1]), np.array([0.1, 0.9])
+    runs = [groups([hiding, open_], [4000, 4000], ["1", "4"], seed) for seed in range(60)]
+    by_people = np.mean([combine(run, "people").frequencies[0] for run in runs])
+    by_variance = np.mean([combine(run, "variance").frequencies[0] for run in runs])
+    assert by_people == pytest.approx(0.5, abs=0.02)
+    assert by_variance < 0.25
+    assert selection(runs[0]) < 1e-6
+
+
+def test_selection_is_quiet_when_levels_say_nothing() -> None:
+    share = np.array([0.5, 0.3, 0.2])
+    chances = [selection(groups([share, share], [3000, 3000], ["1", "2"], seed)) for seed in range(60)]
+    assert min(chances) > 1e-4
+    assert np.mean(np.array(chances) < 0.5) == pytest.approx(0.5, abs=0.25)
+
+
+def test_what_does_not_belong_together_is_not_combined() -> None:
+    two, three = (groups([np.ones(k) / k], [900], ["1"], 1)[0] for k in (2, 3))
+    for wrong in ([], [two, three], [two.projected(), two]):
+        with pytest.raises(BadInput):
+            combine(wrong)
+    with pytest.raises(BadInput):
+        combine([two], "loudness")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("amount", ["0.5", "2"])
+def test_crafted_reports_reach_the_poisoning_bound_and_never_pass_it(amount: str) -> None:
+    loss, n, fakes, domain = local.epsilon(amount), 4000, 400, 16
+    honest = np.zeros(n - fakes, dtype=int)
+    crafted = {
+        local.DirectEncoding.for_loss(domain, loss): np.full(fakes, 9, dtype=np.uint64),
+        local.UnaryEncoding.optimised(domain, loss): np.full((fakes, 2), [0, 2], dtype=np.uint8),
+        local.HadamardResponse.for_loss(domain, loss, blocks=1): np.zeros(fakes, dtype=np.uint64),
+    }
+    for mechanism, data in crafted.items():
+        clean = mechanism.aggregate(mechanism.perturb(honest, SeededSource(3)))
+        dirty = clean + mechanism.aggregate(local.Reports(mechanism, data))
+        bound = local.poisoning(mechanism, fakes, n)
+        moved = mechanism.estimate(dirty).frequencies[9] - mechanism.estimate(clean).frequencies[9]
+        noise = 6 * float(mechanism.estimate(clean).standard_error[9]) * fakes / n
+        assert 0.9 * bound.up - noise < moved < bound.up + noise, mechanism
+        assert bound.up > bound.honest
+
+
+def test_one_liar_cannot_move_a_histogram_at_will() -> None:
+    she = local.HistogramEncoding.for_loss(4, local.epsilon(1))
+    assert she.aggregate(local.Reports(she, np.array([[10**6, 0, 0, 0]], dtype=np.int32))).refused == 1
+    assert local.poisoning(she, 1, 1000).down <= (she.limit + 1) / 1000
+
+
+def test_more_targets_can_be_pushed_by_bits_than_by_single_values() -> None:
+    loss = local.epsilon(1)
+    direct = local.poisoning(local.DirectEncoding.for_loss(64, loss), 10, 1000, targets=5)
+    bits = local.poisoning(local.UnaryEncoding.optimised(64, loss), 10, 1000, targets=5)
+    subsets = local.poisoning(local.SubsetSelection.for_loss(64, loss, size=3), 10, 1000, targets=5)
+    assert bits.together == pytest.approx(5 * (1 - 0.2691) / (0.5 - 0.2691) / 100, rel=0.01)
+    assert bits.together == pytest.approx(5 * bits.up)
+    assert subsets.together < 5 * subsets.up
+    assert direct.together < 5 * direct.up
+    with pytest.raises(BadInput):
+        local.poisoning(local.DirectEncoding.for_loss(4, loss), 10, 5)
+    assert "fake" in str(bits)
