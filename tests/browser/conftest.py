@@ -1,9 +1,9 @@
 """A hub served as its users meet it, and a Chromium that notices whatever goes wrong on a page.
 
-    place      the demo's hub, one web process and one worker, with one more dataset that has budget enough for all tests
-    visit      visit("ada") is a page of Ada's browser; visit() is a stranger's. At the end of every test nothing may have
-               gone wrong on any page: no console error, no failed file, no call to another host, no broken CSP
-    picture    picture(page, "name") keeps what is seen as build/screens/hub-name.png
+    place     the demo's hub, one web process and one worker, and a dataset with budget enough for all tests
+    visit     visit("ada") is a page of Ada's browser; visit() is a stranger's. When a test ends, nothing may have gone
+              wrong on any page: no console error, no failed file, no call to another host, no violated CSP
+    picture   picture(page, "name") keeps what is seen as build/screens/hub-name.png
 
 Every test makes the people it needs, so that tests can run alone and in any order.
 """
@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.error import URLError
-from urllib.parse import urlsplit
+from urllib.parse import urldefrag, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from playwright.sync_api import expect, sync_playwright
 
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.hub import Client
@@ -37,11 +37,14 @@ from cloister.hub.operate.demo import PASSWORD, make_demo
 from cloister.hub.people import accounts, desk, sessions
 from cloister.hub.settings import Settings
 
-playwright = pytest.importorskip("playwright.sync_api", reason="install Playwright: pip install 'cloister[dev]'")
-
 SCREENS = Path(__file__).parents[2] / "build" / "screens"
 WIDTHS = {"desktop": 1200, "phone": 390, "smallest": 320}
 PATIENCE_S = 20
+# Those further down load only when they are near.
+ALL_IMAGES = """Promise.all([...document.images].map((one) => {
+  one.loading = "eager";
+  return one.complete || new Promise((done) => { one.onload = one.onerror = done; });
+}))"""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 STAYS = """
 dataset: stays
@@ -49,21 +52,27 @@ purposes: [health-research]
 budget:
   lifetime: {rho: 20}
   approvals: [{above: {rho: 0.5}, needs: 2}]
-reviewers: [clara@lake.example]
+reviewers: [clara@lake.example, ben@uni.example]
 roles:
+  own staff:
+    who: {organisations: [St. Anna Hospital]}
+    may: [see schema, query]
   researchers:
     who: {roles: [data user], organisations: [University]}
     may: [see schema, query, profile]
 """
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    marks = [pytest.mark.browser, pytest.mark.e2e]
+    if config.pluginmanager.hasplugin("xdist"):
+        marks.append(pytest.mark.xdist_group("browser"))  # one hub and one browser, not one for every core
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.xdist_group("browser"))
+            for mark in marks:
+                item.add_marker(mark)
 
 
 # The hub
@@ -113,7 +122,7 @@ class Place:
     def start(self, *command: str) -> subprocess.Popen:
         """`cloister hub …` as a process, whose lines go to a file beside the hub."""
         with (self.folder.parent / "log").open("ab") as log:
-            line = [sys.executable, "-m", "cloister", "hub", *command]
+            line = [sys.executable, "-c", "from cloister.cli import main; main()", "hub", *command]
             return subprocess.Popen(line, env=self.environment, stdout=log, stderr=log)
 
     @contextmanager
@@ -153,7 +162,7 @@ def place(chromium, tmp_path_factory):
         made = Place(hub, folder, environment)
         web, made.worker = made.start("serve"), made.start("worker")
         try:
-            wait_for(f"{settings.address}/health")
+            wait_for(web, f"{settings.address}/health")
             share(made, tmp_path_factory.mktemp("table"))
             yield made
         finally:
@@ -161,16 +170,17 @@ def place(chromium, tmp_path_factory):
             end(made.worker)
 
 
-def wait_for(address: str) -> None:
+def wait_for(web: subprocess.Popen, address: str) -> None:
     until = time.monotonic() + 60
-    while True:
+    while web.poll() is None:
         try:
             with urllib.request.urlopen(address, timeout=5) as answer:
                 assert answer.status == 200
                 return
-        except URLError:
+        except OSError:
             assert time.monotonic() < until, f"{address} does not answer"
             time.sleep(0.1)
+    pytest.fail(f"`cloister hub serve` ended with {web.returncode}")
 
 
 def share(place: Place, folder: Path) -> None:
@@ -198,8 +208,8 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def browser(chromium):
-    playwright.expect.set_options(timeout=PATIENCE_S * 1000)
-    with playwright.sync_playwright() as begun:
+    expect.set_options(timeout=PATIENCE_S * 1000)
+    with sync_playwright() as begun:
         opened = begun.chromium.launch(executable_path=chromium, args=FLAGS)
         yield opened
         opened.close()
@@ -246,7 +256,7 @@ class Visits:
 
     def _console(self, message) -> None:
         # A page that says no carries its number: 403, 404, 422. Chromium writes that down as an error of the page.
-        if message.type in ("error", "warning") and message.location["url"] not in self.refused:
+        if message.type in ("error", "warning") and urldefrag(message.location["url"]).url not in self.refused:
             self.troubles.append(f"console: {message.text} ({message.location['url']})")
 
     def _request(self, request) -> None:
@@ -258,7 +268,7 @@ class Visits:
         if response.status < 400:
             return
         if response.status < 500 and response.request.is_navigation_request():
-            self.refused.add(response.url)
+            self.refused.add(urldefrag(response.url).url)
         else:
             self.troubles.append(f"{response.status}: {response.url}")
 
@@ -285,10 +295,7 @@ def picture():
     """Keeps what is seen; docs/guides/run-a-hub.md says what for."""
 
     def keep(page, name: str) -> None:
-        # Pictures further down load when they are near: go there and back.
-        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-        page.wait_for_function("[...document.images].every((one) => one.complete)")
-        page.evaluate("window.scrollTo(0, 0)")
+        page.evaluate(ALL_IMAGES)
         page.screenshot(path=SCREENS / f"hub-{name}.png", full_page=True)
 
     return keep

@@ -18,7 +18,7 @@ def fill_in(page, email, password):
 def leave(page, width):
     if width == "phone":
         page.get_by_text("Menu").click()
-    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("button", name="Sign out", exact=True).click()
     expect(page.get_by_text("You are signed out.")).to_be_visible()
 
 
@@ -70,7 +70,6 @@ def test_whoever_is_sent_to_sign_in_arrives_where_they_wanted_to_go(place, visit
     person = place.newcomer()
     page = visit()
     page.goto("/datasets/stays")
-    page.get_by_role("link", name="Sign in").last.click()
     page.get_by_label("E-mail address").fill(person.email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("main").get_by_role("button", name="Sign in").click()

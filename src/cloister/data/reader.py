@@ -15,6 +15,7 @@ __all__ = ["CONFIRM", "FILL_IN", "plain", "read", "to_yaml", "written"]
 
 CONFIRM = "confirm that this is public"
 FILL_IN = "fill in"
+_DEEPEST = 20
 
 _WORDS = {
     "schema": ("unit", "tables", "foreign_keys"),
@@ -60,18 +61,33 @@ def plain(bounds: tuple[Bound, Bound]) -> list[Any]:
     return [bound.isoformat(" ") if isinstance(bound, datetime) else bound for bound in bounds]
 
 
+class _Plain(yaml.SafeLoader):
+    """No aliases, a few lines of which can stand for more words than a memory holds; and no endless nesting."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """A node, unless it stands for another or lies too deep."""
+        if self.check_event(yaml.AliasEvent):
+            raise BadSchema("the schema has an alias (*). Write out what it stands for.")
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise BadSchema("the schema is nested too deeply.")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
 def _parsed(text: str) -> Any:
     try:
-        # A few lines of aliases can stand for more words than any memory holds.
-        aliased = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader))
-        twice = [] if aliased else list(_written_twice(yaml.compose(text, yaml.SafeLoader)))
-        raw = None if aliased else yaml.safe_load(text)
+        twice = list(_written_twice(yaml.compose(text, _Plain)))
+        raw = yaml.load(text, _Plain)  # noqa: S506  the safe loader, made narrower
+    except BadSchema:
+        raise
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" near line {mark.line + 1}" if mark is not None else ""
         raise BadSchema(f"the schema is not YAML{place}. See `cloister schema draft` for the form.") from None
-    if aliased:
-        raise BadSchema("the schema has an alias (*). Write out what it stands for.")
     if twice:
         raise BadSchema(f"the schema says twice: {', '.join(twice)}. Keep one of each.")
     return raw

@@ -1,6 +1,7 @@
 """One process of a hub, started by `serve`: `web ALIVE SOCKET` or `worker ALIVE`, both numbers of open files."""
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -40,6 +41,7 @@ def main(arguments: list[str]) -> None:
     """Become one of them."""
     settings = Settings.from_environment()
     logs.configure(settings.log_level)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys
     _end_with_the_parent(int(arguments[1]))
     if arguments[0] == "web":
         with Hub.open(settings) as hub:

@@ -19,6 +19,7 @@ __all__ = ["Part", "parse", "refuse", "to_yaml"]
 _LONGEST = 100_000
 _MOST_ENTRIES = 1_000
 _MOST_TOLD = 100
+_DEEPEST = 20
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
 
 
@@ -179,13 +180,20 @@ def to_yaml(raw: Mapping[str, Any]) -> str:
 
 
 class _NoAliases(yaml.BaseLoader):
-    """All words as text, and no anchors: a page could refer to itself, or grow without end."""
+    """All words as text, no anchors (a page could refer to itself, or grow without end) and no endless nesting."""
+
+    depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """A node, unless it stands for another."""
+        """A node, unless it stands for another or lies too deep."""
         if self.check_event(yaml.AliasEvent):
             raise BadPolicy("anchors and aliases (& and *) are not offered here. Write it out.")
-        return super().compose_node(parent, index)
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise BadPolicy("the page is nested too deeply.")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 class _AsText(yaml.SafeDumper):

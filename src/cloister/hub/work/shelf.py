@@ -19,6 +19,7 @@ from cloister.dataset import Dataset
 from cloister.hub import models
 from cloister.hub.policy.views import TableView, select, visible
 from cloister.hub.work.book import ClosedBook
+from cloister.hub.work.limits import analyst
 from cloister.privacy.ledger import Account
 from cloister.privacy.ledger.rules import Rules
 from cloister.privacy.loss import Loss
@@ -111,11 +112,6 @@ class Shelf:
     def close(self) -> None:
         """Close everything."""
         self.forget(self.datasets())
-
-
-def analyst(person_id: int) -> str:
-    """What the ledger calls a person: `visits@person-3` is theirs on visits."""
-    return f"person-{person_id}"
 
 
 def handed(

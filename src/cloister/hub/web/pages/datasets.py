@@ -110,7 +110,10 @@ def mock(name: str, table: str, here: Here, rows: int = 1000) -> Response:
     import pyarrow.csv
 
     with here.hub.database.reading() as session:
-        schema = seen(here.hub, session, here.who, name, here.environment).schema
+        sight = seen(here.hub, session, here.who, name, here.environment)
+    if sight.verdict is not None:
+        sight.verdict.require()
+    schema = sight.schema
     if schema is None or table not in schema.tables:
         raise NotHere("there is no such table.")
     if not 1 <= rows <= 100_000:

@@ -1,0 +1,199 @@
+"""Every page, for whom it is made: usable by everybody, at every width, light and dark, and nothing goes wrong."""
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from cloister.hub.operate.begin import invitation_link
+from cloister.hub.people import desk, sessions, totp
+from cloister.hub.web import pages
+from cloister.hub.web.pages.subject import card_link
+
+# Who looks at what; NAME and the like are filled in below. A page that is not here fails the last test of this file.
+PAGES = {
+    "nobody": ["/", "/sign-in", "/trust", "/no-such-page", "/invitation/SECRET", "/reset/SECRET", "/subject-card"],
+    "ada": [
+        "/",
+        "/datasets",
+        "/datasets/visits",
+        "/datasets/visits/policy",
+        "/datasets/visits/schema",
+        "/datasets/visits/ledger",
+        "/datasets/visits/subject",
+        "/datasets/visits/why?operation=query&purpose=marketing",
+        "/datasets/check-ups/requests",
+        "/work/query/visits?job=1",
+        "/work/profile/visits",
+        "/jobs",
+        "/jobs/1",
+        "/jobs/2",
+        "/jobs/5",
+        "/jobs/6",
+        "/requests",
+        "/requests/2",
+        "/ledger",
+        "/notices",
+        "/account",
+    ],
+    "ben": ["/jobs/4", "/datasets/check-ups/why?operation=query&purpose=epidemiology"],
+    "hanna": [
+        "/",
+        "/datasets/new",
+        "/datasets/visits",
+        "/datasets/visits/policy",
+        "/datasets/visits/policy/1",
+        "/datasets/visits/schema",
+        "/datasets/visits/versions",
+        "/datasets/visits/ledger",
+        "/datasets/visits/activity",
+        "/datasets/visits/requests",
+        "/datasets/visits/subject",
+        "/requests/3",
+    ],
+    "iris": ["/ledger", "/audit?action=job"],
+    "otto": ["/", "/people", "/people/3"],
+    "pia": ["/second-factor"],
+}
+# Files, pictures and answers for machines; not pages.
+FILES = re.compile(r"\.(csv|svg)$|/(receipt|label|copy|head|export|mock/\{table\})$|^/(health|metrics)")
+# They lead to another page.
+DETOURS = {"/datasets/{name}/query", "/datasets/{name}/profile"}
+# Only where anybody may join, which is not so here; its form is that of an invitation.
+CLOSED = {"/sign-up"}
+OPEN_EVERYTHING = "for (const one of document.querySelectorAll('main details')) one.open = true"
+EVERYTHING = {"resultTypes": ["violations"]}
+COLOURS = {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}
+
+
+def found(page, options=EVERYTHING):
+    """What axe has to say: the rule, the element, what to do."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(Axe().axe_script)
+    said = page.evaluate("(options) => axe.run(document, options)", options)["violations"]
+    return [(one["id"], node["html"][:200], node["failureSummary"]) for one in said for node in one["nodes"]]
+
+
+@pytest.fixture(scope="module")
+def secrets(place):
+    """Addresses that somebody is handed once."""
+    reset = desk.make_reset_link(place.hub, place.person("otto"), place.newcomer())
+    return {
+        "/invitation/SECRET": invitation_link(place.hub, "guest@new.example", ["data user"], "University"),
+        "/reset/SECRET": f"/reset/{reset}",
+        "/subject-card": card_link(place.hub, "visits"),
+    }
+
+
+def half_inside(place, visit):
+    """The browser of somebody who has given a password, and not yet the code."""
+    person = place.newcomer("Pia Sommer")
+    with place.hub.database.writing() as session:
+        totp.enroll(session, place.hub.keys, person.id)
+        secret, _ = sessions.begin(session, place.hub.settings, person, complete=False)
+    page = visit()
+    page.context.add_cookies([{"name": "cloister-session", "value": secret, "url": place.address}])
+    return page
+
+
+@pytest.mark.parametrize("who", PAGES)
+def test_every_page_can_be_used_by_everybody(place, visit, secrets, who):
+    page = half_inside(place, visit) if who == "pia" else visit(None if who == "nobody" else who)
+    problems = {}
+    for path in PAGES[who]:
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size({"width": 1200, "height": 900})
+        answer = page.goto(secrets.get(path, path))
+        assert answer.status == (404 if path == "/no-such-page" else 200), path
+        page.evaluate(OPEN_EVERYTHING)
+        problems[path, "desktop"] = found(page)
+        page.emulate_media(color_scheme="dark")
+        problems[path, "dark"] = found(page, COLOURS)
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size({"width": 390, "height": 844})
+        problems[path, "phone"] = found(page)
+        page.set_viewport_size({"width": 320, "height": 640})
+        across = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+        problems[path, "smallest"] = [] if across[0] <= across[1] else [("it is wider than the screen", across)]
+    assert {place: said for place, said in problems.items() if said} == {}
+
+
+def test_the_menu_of_a_phone_works_with_fingers_and_keys(visit):
+    page = visit("ada", "phone")
+    page.goto("/")
+    links = page.get_by_role("navigation", name="Main").get_by_role("link", name="Datasets")
+    expect(links).to_be_hidden()
+    page.get_by_text("Menu").tap()
+    expect(links).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert found(page) == []
+    links.focus()
+    page.keyboard.press("Escape")
+    expect(links).to_be_hidden()
+    expect(page.locator("details.menu summary")).to_be_focused()
+
+
+def test_dark_is_dark_and_its_charts_too(visit, picture):
+    page = visit("ada", dark=True)
+    page.goto("/jobs/1")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    ink = page.evaluate("getComputedStyle(document.body).color")
+    dark, light = (sum(map(int, re.findall(r"\d+", one)[:3])) for one in (ground, ink))
+    assert dark < 150 < 600 < light
+    chart = page.get_by_role("main").get_by_role("img").first
+    assert "theme=dark" in chart.evaluate("(one) => one.currentSrc")
+    picture(page, "answer-dark")
+    page.goto("/datasets/visits")
+    picture(page, "dataset-dark")
+
+
+def test_pictures_for_the_guides_are_kept(visit, picture):
+    for who, width, paths in (
+        (None, "desktop", {"welcome": "/"}),
+        ("ada", "desktop", {"dataset": "/datasets/visits"}),
+        ("ada", "phone", {"home": "/", "dataset": "/datasets/visits"}),
+        ("hanna", "desktop", {"home": "/", "activity": "/datasets/visits/activity"}),
+    ):
+        page = visit(who, width)
+        for name, path in paths.items():
+            page.goto(path)
+            picture(page, f"{name}-{width}")
+
+
+def test_whatever_goes_wrong_on_a_page_is_noticed(visit):
+    """Else every other test here would prove less than it seems."""
+    page = visit()
+    page.goto("/")
+    page.route("http://elsewhere.example/*", lambda route: route.abort())
+    for script in (
+        "const one = document.createElement('script'); one.textContent = 'window.evil = 1'; document.body.append(one)",
+        "document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">red</p>')",
+        "document.body.insertAdjacentHTML('beforeend', '<img src=\"http://elsewhere.example/a.png\" alt=\"\">')",
+        "fetch('/static/none.js').then(() => 1)",
+        "setTimeout(() => { throw new Error('thrown in a script'); })",
+    ):
+        page.evaluate(script)
+    page.wait_for_timeout(300)
+    said = "\n".join(visit.troubles)
+    assert page.evaluate("window.evil") is None
+    for words in ("script-src 'self'", "style-src 'self'", "elsewhere.example", "404: ", "thrown in a script"):
+        assert words in said
+    visit.forgive("console: ", "another host: ", "404: ", "script: ")
+
+
+def test_no_page_is_forgotten():
+    known = {re.sub(r"\?.*", "", path) for paths in PAGES.values() for path in paths}
+    asked = set()
+    for module in pkgutil.iter_modules(pages.__path__):
+        router = importlib.import_module(f"{pages.__name__}.{module.name}").router
+        asked |= {route.path for route in router.routes if "GET" in route.methods}
+    missing = {
+        path
+        for path in asked - DETOURS - CLOSED
+        if not FILES.search(path) and not any(re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", path), one) for one in known)
+    }
+    assert len(asked) > 30
+    assert missing == set()
