@@ -1,7 +1,7 @@
 """A hub with everybody in it, for the tests that attack it: two owners, their friends and all who should get nothing.
 
-Two sets of things exist, and a third does not: `VISITS` belongs to the hospital, whose policy lets the university in;
-`HIDDEN` belongs to the clinic, and nobody else may know of it; `NOWHERE` names things of the same shape that are not
+Two sets of things exist, and a third does not: `visits` belongs to the hospital, whose policy lets the university in;
+`lakeside` belongs to the clinic, and nobody else may know of it; `nowhere` names things of the same shape that are not
 there. Whoever may not know of a thing must not be able to tell it from one that is not there.
 """
 
@@ -48,7 +48,7 @@ PEOPLE = {
     "auditor": ("Court", ["auditor"]),
     "provider": ("Hospital", ["data provider"]),
     "algorithm": ("Lab", ["algorithm provider"]),
-    "friend": ("Society", ["data user"]),  # may ask for a role in hidden; never visits in these tests
+    "friend": ("Society", ["data user"]),  # may ask for a role in lakeside; never visits in these tests
 }
 VISITORS = tuple(name for name in PEOPLE if name != "friend")
 WARDS = ("cardiology", "maternity", "surgery", "oncology")
@@ -84,9 +84,9 @@ dataset: visits
 purposes: [health-research]
 budget:
   lifetime: {epsilon: 40, delta: 1e-6}
-  per_user: {rho: 3}
-  per_request: {rho: 2}
-  approvals: [{above: {rho: 1}, needs: 1}]
+  per_user: {rho: 3, delta: 1e-7}
+  per_request: {rho: 2, delta: 1e-7}
+  approvals: [{above: {rho: 1, delta: 1e-7}, needs: 1}]
 reviewers: [reviewer@board.example]
 joins: any
 roles:
@@ -103,7 +103,7 @@ roles:
     may: [see schema, query]
 """
 _HIDDEN_POLICY = """\
-dataset: hidden
+dataset: lakeside
 purposes: [health-research]
 budget: {lifetime: {epsilon: 5, delta: 1e-6}}
 roles:
@@ -244,6 +244,7 @@ class Town:
             kept.backup(live)
         for name in ("sealed", "uploads"):
             shutil.copytree(self._kept / name, self.hub.folder / name, dirs_exist_ok=True)
+        self.mark = self.fingerprint()  # the ledger does not go back: a new dataset's account stays
 
     def fingerprint(self):
         """What a refused request must leave as it was: every table but the log, and what counts tries and visits."""
@@ -314,7 +315,7 @@ def build(folder, **settings):
     town = Town(hub, people, web)
     files = {"visits": rows_of_visits(), "salaries": rows_of_salaries()}
     share(town, "owner", "visits", _POLICY, SCHEMA, files)
-    share(town, "other", "hidden", _HIDDEN_POLICY, SCHEMA, files)
+    share(town, "other", "lakeside", _HIDDEN_POLICY, SCHEMA, files)
     _things(town)
     for name in VISITORS:
         town.sign_in(name)
@@ -353,11 +354,11 @@ def send(town, who, dataset, table, raw, file=""):
 
 def _things(town):
     hub, people = town.hub, town.people
-    jobs = {"visits": town.submit("ada").id, "hidden": town.submit("other", "hidden").id}
+    jobs = {"visits": town.submit("ada").id, "lakeside": town.submit("other", "lakeside").id}
     town.submit("ada", sql="SELECT SUM(cost) AS c FROM visits", spend="rho 1.5")  # waits for somebody to agree
     assert set(town.work()) == {"done"}
     made = {}
-    for name, asker, owner, purpose in (("visits", "ada", "provider", ""), ("hidden", "friend", "other", "")):
+    for name, asker, owner in (("visits", "ada", "provider"), ("lakeside", "friend", "other")):
         with hub.database.writing() as session:
             dataset = datasets.find(session, name)
             guest, role = ("dora", "guests") if name == "visits" else ("friend", "friends")
@@ -370,7 +371,7 @@ def _things(town):
             token = session.scalar(sa.select(models.Token.id).where(models.Token.person_id == people[asker].id))
             operator = people["operator"]
             invited = accounts.invite(
-                session, operator, email=f"new-{name}@x.example", organisation=None, roles=["data user"]
+                session, operator, email=f"new-{jobs[name]}@x.example", organisation=None, roles=["data user"]
             )
             reset = links.make(
                 session, operator, links.RESET, person=people["friend"], days=1, detail={"second_factor": False}
@@ -379,8 +380,7 @@ def _things(town):
         made[name] = Things(
             name, jobs[name], asked.id, kept.id, token, told.id, people[asker].id, begun, invited, reset
         )
-        del purpose
-    town.visits, town.hidden = made["visits"], made["hidden"]
+    town.visits, town.hidden = made["visits"], made["lakeside"]
     town.nowhere = Things(
         "nowhere", 987_654, 987_654, 987_654, 987_654, 987_654, 987_654, "0" * 32, "w" * 43, "w" * 43, 987_654, "none"
     )

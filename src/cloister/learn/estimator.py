@@ -15,12 +15,15 @@ and after `fit`: `release_` (loss, receipt, whether it is private), `loss_`, and
 import os
 import secrets
 from collections.abc import Callable
-from typing import Any, TypeVar
+from copy import deepcopy
+from typing import Any, Self, TypeVar
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from cloister.learn.inputs import is_dataset
 from cloister.learn.purse import Purse, purse
+from cloister.learn.shared import Rehearsal, part_of, paying_now, refuse_free_scores
+from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter, measure_steps
@@ -52,7 +55,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             steps: reads rows only inside `meter.release`; returns what follows from released values.
             data: the Cloister dataset the rows are in, if they are in one.
         """
+        refuse_free_scores()
         budget = purse(self.spend)
+        meter = paying_now()
+        if meter is not None:
+            return self._train_within(meter, steps, budget, data)
         source = self._source()
         accounts, unit, version, label = self._payers(budget.loss, data)
         model, receipt = measure_steps(
@@ -75,6 +82,29 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             receipt=receipt,
         )
         return model
+
+    def _train_within(
+        self, meter: Meter | Rehearsal, steps: Callable[[Meter, Purse], T], budget: Purse, data: Any
+    ) -> T:
+        """Train as one of several fits under one charge; the receipt is that of the whole (learn/shared.py)."""
+        if is_dataset(data):
+            raise BadInput("a selection or cross-validation needs rows as arrays or frames.")
+        model = steps(part_of(meter, budget.loss), budget)
+        self.loss_ = budget.loss
+        self.release_ = Release(model, budget.loss, ROW, "a part of a larger work", {}, private=meter.source.private)
+        return model
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy that is not fitted. Ledger and account are shared: a copy of a book would be another book."""
+        told = {
+            name: value if name in ("ledger", "account") else clone(value, safe=False)
+            for name, value in self.get_params(deep=False).items()
+        }
+        copy = type(self)(**told)
+        for name in ("_metadata_request", "_sklearn_output_config"):  # what set_output and routing left behind
+            if hasattr(self, name):
+                setattr(copy, name, deepcopy(getattr(self, name)))
+        return copy
 
     def _request(self) -> str:
         """What was asked, from public parameters alone."""

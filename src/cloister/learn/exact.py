@@ -57,7 +57,7 @@ class ExactRows:
         the result is `step / 2^WEIGHT_BITS`.
         """
         whole = np.trunc(np.clip(weights, -1.0, 1.0) * 2**WEIGHT_BITS)
-        columns = whole.reshape(len(self.cells), -1)
+        columns = whole if whole.ndim > 1 else whole[:, None]  # also where there are no rows
         total = _in_blocks(columns, self.cells)
         return total if weights.ndim > 1 else total[0]
 
