@@ -10,7 +10,8 @@ This is the one door. It offers few names, and the rooms behind it:
     DiscreteLaplace, Laplace, DiscreteGaussian, Gaussian     exact noise for integers and reals
     measure                        one private answer: charge, look, add exact noise
     Release, Receipt               what a private call returns, and its signed proof
-    privacy, attack, data, query, learn     the rooms: the trusted core, audits and attacks, tables, questions, models
+    privacy, attack, data, query, learn, local     the rooms: the trusted core, audits and attacks, tables, questions,
+                                   models, noise on the device
 
 Nothing is loaded before it is asked for, so `import cloister` costs a few milliseconds.
 """
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from cloister.version import __version__
 
 if TYPE_CHECKING:
-    from cloister import attack, data, learn, privacy, query
+    from cloister import attack, data, learn, local, privacy, query
     from cloister.data.schema import Schema
     from cloister.dataset import Dataset, open  # noqa: A004
     from cloister.privacy.ledger import Ledger
@@ -82,10 +83,11 @@ __all__ = [
     "data",
     "query",
     "learn",
+    "local",
     "__version__",
 ]
 
-_ROOMS = {"privacy", "attack", "data", "query", "learn"}
+_ROOMS = {"privacy", "attack", "data", "query", "learn", "local"}
 _HOMES = {
     "open": "dataset",
     "Dataset": "dataset",

@@ -211,7 +211,7 @@ class Town:
 
     def work(self):
         """Be a worker until the queue is empty; how each job ended."""
-        worker, ended = f"town-{random.random()}", []  # noqa: S311
+        worker, ended = f"town-{random.random()}", []
         shelf = Shelf(self.hub, lambda one, version, person: place_of(one.trust).open(self.hub, one, version, person))
         while (job := queue.claim(self.hub.database, worker)) is not None:
             ended.append(run_job(self.hub, job, worker, shelf))
@@ -234,13 +234,19 @@ class Town:
         self._kept.mkdir()
         for name in ("sealed", "uploads"):
             shutil.copytree(self.hub.folder / name, self._kept / name)
-        with closing(sqlite3.connect(self._database())) as live, closing(sqlite3.connect(self._kept / "hub.db")) as kept:
+        with (
+            closing(sqlite3.connect(self._database())) as live,
+            closing(sqlite3.connect(self._kept / "hub.db")) as kept,
+        ):
             live.backup(kept)
         self.mark = self.fingerprint()
 
     def restore(self):
         """Come back to it."""
-        with closing(sqlite3.connect(self._kept / "hub.db")) as kept, closing(sqlite3.connect(self._database())) as live:
+        with (
+            closing(sqlite3.connect(self._kept / "hub.db")) as kept,
+            closing(sqlite3.connect(self._database())) as live,
+        ):
             kept.backup(live)
         for name in ("sealed", "uploads"):
             shutil.copytree(self._kept / name, self.hub.folder / name, dirs_exist_ok=True)
@@ -290,7 +296,9 @@ def rows_of_visits(seed=7, people=300):
 
 def rows_of_salaries(people=300):
     lines = [f"p{person},clerk,{1000 + person}" for person in range(people)]
-    return "\n".join(["patient,staff,pay", *lines, f"{MARKS['person']},{MARKS['staff']},{MARKS['number']}", ""]).encode()
+    return "\n".join(
+        ["patient,staff,pay", *lines, f"{MARKS['person']},{MARKS['staff']},{MARKS['number']}", ""]
+    ).encode()
 
 
 def build(folder, **settings):
@@ -331,9 +339,15 @@ def share(town, owner, name, policy, schema, files):
     hub, person = town.hub, town.people[owner]
     with hub.database.writing() as session:
         dataset = datasets.create(
-            hub, session, person, name=name, title=f"Title of {name}", about=f"About {name}.",
-            policy_text=policy, schema_text=schema,
-        )  # fmt: skip
+            hub,
+            session,
+            person,
+            name=name,
+            title=f"Title of {name}",
+            about=f"About {name}.",
+            policy_text=policy,
+            schema_text=schema,
+        )
     sent = {}
     for table, raw in files.items():
         sent[table] = send(town, owner, dataset, table, raw)

@@ -314,8 +314,8 @@ class Spent(Base):
     person_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
     job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), unique=True)
     loss: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset's account, Loss.to_json()
-    own: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the person's account: more, if the record told them something
-    total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset, this row included: adding all up takes too long
+    own: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the person's account: more, if the record had news
+    total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset, this row included: quicker than adding up
     own_total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the person on the dataset, this row included
     purpose: Mapped[str] = mapped_column(_NAME)
     time: Mapped[float] = mapped_column(default=now)

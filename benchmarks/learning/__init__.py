@@ -1,0 +1,1 @@
+"""What benchmarks/learn.py measures: data, models, peers, tables."""

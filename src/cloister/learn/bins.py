@@ -1,0 +1,203 @@
+"""Public cells: every feature is cut into a few of them, named before any row is read.
+
+A number falls between public cuts, a category is one of a public list (all others share the cell `other`). Counts over
+cells are what trees and additive models learn from. Placing a value needs comparisons only, so where a row falls
+depends on that row alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.inputs import codes, read_box, read_rows
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+
+__all__ = ["Axis", "Columns", "feature_names", "read_axes", "read_columns"]
+
+_MOST = 1024  # cells a feature
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The public cells of one feature.
+
+    Attributes:
+        name: of the feature.
+        cuts: of a number: cell i holds what is at least cuts[i - 1] and below cuts[i].
+        categories: of a category: one cell each, and one more for all others.
+    """
+
+    name: str
+    cuts: NDArray[np.float64]
+    categories: tuple[Any, ...] | None = None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring cells are alike."""
+        return self.categories is None
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return len(self.cuts if self.categories is None else self.categories) + 1
+
+    def place(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """The cell of each value."""
+        if self.categories is None:
+            return np.searchsorted(self.cuts, values, side="right").astype(np.int64)
+        found = codes(_alike(values, self._text), _alike(self.categories, self._text).tolist())
+        return np.where(found < 0, len(self.categories), found)
+
+    @property
+    def _text(self) -> bool:
+        return any(isinstance(one, str) for one in self.categories or ())
+
+    def labels(self) -> list[str]:
+        """What each cell holds, in words."""
+        if self.categories is not None:
+            return [*map(str, self.categories), "other"]
+        ends = [f"{cut:g}" for cut in self.cuts]
+        if not ends:
+            return ["all"]
+        return [f"< {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"≥ {ends[-1]}"]
+
+
+def _alike(values: Any, text: bool) -> NDArray[Any]:
+    """Values that compare: all words, or all numbers (what is neither is no category: NaN)."""
+    if text:
+        return np.asarray(values, dtype=object).astype(str)
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("a column of words has categories that are numbers. Write them alike.") from None
+
+
+def feature_names(rows: Any) -> list[str] | None:
+    """The names of a frame's columns; None for an array."""
+    names = getattr(rows, "columns", None)
+    listed = None if names is None else list(names)
+    return listed if listed and all(isinstance(name, str) for name in listed) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns as they came, read into cells only when a step looks."""
+
+    values: tuple[NDArray[Any], ...]
+    names: tuple[str, ...]
+
+    @property
+    def length(self) -> int:
+        """The private number of rows."""
+        return len(self.values[0])
+
+    def cells(self, axes: Sequence[Axis]) -> NDArray[np.int64]:
+        """The cell of each row and feature."""
+        return np.column_stack([axis.place(column) for axis, column in zip(axes, self.values, strict=True)])
+
+
+def read_columns(rows: Any, categories: Mapping[Any, Sequence[Any]] | None, fill: float | None) -> Columns:
+    """Columns of an array or frame; numbers are finite, or filled.
+
+    Args:
+        rows: the input.
+        categories: which columns, by name or number, are no numbers.
+        fill: what stands for NaN.
+    """
+    named = feature_names(rows)
+    if not categories:
+        table = read_rows(rows, fill)
+        names = named or [f"x{i}" for i in range(table.shape[1])]
+        return Columns(tuple(table.T.copy()), tuple(names))
+    if named is not None:
+        raw = [np.asarray(rows[name]) for name in named]
+    else:
+        table = np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)
+        if table.ndim != 2:
+            raise BadInput("X is a table: rows and columns.")
+        raw = list(table.T)
+    names = named or [f"x{i}" for i in range(len(raw))]
+    chosen = [_listed(categories, name, i) is not None for i, name in enumerate(names)]
+    numbers = [column for column, category in zip(raw, chosen, strict=True) if not category]
+    filled = iter(read_rows(np.column_stack(numbers), fill).T if numbers else ())
+    return Columns(
+        tuple(one if category else next(filled).copy() for one, category in zip(raw, chosen, strict=True)), tuple(names)
+    )
+
+
+def read_axes(
+    names: Sequence[str],
+    bounds: Any,
+    bins: int | Mapping[Any, Any],
+    categories: Mapping[Any, Sequence[Any]] | None,
+    usual: int,
+) -> tuple[Axis, ...]:
+    """The cells that public facts describe.
+
+    Args:
+        names: of the features.
+        bounds: (low, high) for all, (lows, highs), or a dict from name or number to (low, high).
+        bins: how many equal cells lie between the bounds; or a dict from name or number to that, or to the cuts.
+        categories: a dict from name or number to the list of categories.
+        usual: how many cells a feature has that `bins` does not mention.
+    """
+    for given in (bounds, bins, categories):
+        unknown = [key for key in given if not _known(key, names)] if isinstance(given, Mapping) else []
+        if unknown:
+            raise BadSchema(f"there is no feature {unknown[0]!r:.60}. Name columns as in X, or count them from 0.")
+    box = None
+    axes = []
+    for i, name in enumerate(names):
+        listed = _listed(categories, name, i)
+        cells = _listed(bins, name, i) if isinstance(bins, Mapping) else bins
+        cells = usual if cells is None else cells
+        if listed is not None:
+            axes.append(Axis(name, np.zeros(0), _categories(listed, name)))
+        elif not isinstance(cells, int | np.integer) or isinstance(cells, bool):
+            axes.append(Axis(name, _cuts(cells, name)))
+        elif isinstance(bounds, Mapping):
+            axes.append(Axis(name, _equal(_listed(bounds, name, i), int(cells), name)))
+        else:
+            box = box or read_box(bounds, len(names))
+            axes.append(Axis(name, _equal((box.low[i], box.high[i]), int(cells), name)))
+    return tuple(axes)
+
+
+def _known(key: Any, names: Sequence[str]) -> bool:
+    return key in names or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(names))
+
+
+def _listed(given: Any, name: str, place: int) -> Any:
+    if not isinstance(given, Mapping):
+        return None
+    return given[name] if name in given else given.get(place)
+
+
+def _categories(listed: Sequence[Any], name: str) -> tuple[Any, ...]:
+    kept = tuple(dict.fromkeys(listed))
+    if not 1 <= len(kept) < _MOST:
+        raise BadSchema(f"{name} needs a list of 1 to {_MOST - 1} categories.")
+    return tuple(map(str, kept)) if any(isinstance(one, str) for one in kept) else kept
+
+
+def _cuts(given: Any, name: str) -> NDArray[np.float64]:
+    try:
+        cuts = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        cuts = np.zeros((0, 0))
+    if cuts.ndim != 1 or not 1 <= len(cuts) < _MOST or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
+        raise BadBounds(f"the bins of {name} are a number of cells, or cuts in rising order (at most {_MOST - 1}).")
+    return cuts
+
+
+def _equal(bounds: Any, cells: int, name: str) -> NDArray[np.float64]:
+    if bounds is None:
+        raise BadBounds(f"{name} needs public bounds, cuts or categories.")
+    box = read_box(bounds, 1)
+    if not 2 <= cells <= _MOST:
+        raise BadBounds(f"a feature has 2 to {_MOST} cells.")
+    return np.linspace(float(box.low[0]), float(box.high[0]), cells + 1)[1:-1]

@@ -1,0 +1,172 @@
+"""Private boosting one can read, for classes: one shape a feature (the rounds are in learn/additive.py)."""
+
+import os
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+
+from cloister.learn.additive import Additive, Task, boost
+from cloister.learn.binned import BinnedEstimator, BinnedRows
+from cloister.learn.frame import Floats
+from cloister.learn.purse import Purse
+from cloister.learn.residuals import Logistic, Softmax, sigmoid
+from cloister.learn.shapes import Shape, chart, read_shapes
+from cloister.privacy.errors import BadInput
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+
+__all__ = ["Boosting", "GradientBoostingClassifier"]
+
+# Rounds add noise like their square root for Laplace, not at all for Gaussian noise, which averages out.
+_ROUNDS, _ROUNDS_PURE = 40, 8
+_CLIP = 0.6  # of a binary residual
+
+
+class Boosting(BinnedEstimator):
+    """What both share."""
+
+    rounds: int | None
+    shapes_: dict[str, Shape]
+    _usual_bins = 32
+
+    def _check_rounds(self) -> None:
+        given = self.rounds
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1000):
+            raise BadInput("rounds is a whole number from 1 to 1000, or None.")
+
+    def _count(self, budget: Purse) -> int:
+        return self.rounds or (_ROUNDS_PURE if budget.pure else _ROUNDS)
+
+    def _keep(self, rows: Any, data: BinnedRows, model: Additive) -> None:
+        self._model = model
+        self.shapes_ = read_shapes(model)
+        self.intercept_, self.n_iter_ = model.intercept, model.rounds
+        self.feature_importances_ = np.array([shape.importance for shape in self.shapes_.values()])
+        self._keep_names(rows, data)
+
+    def _margins(self, rows: Any) -> Floats:
+        cells = self._cells(rows)
+        return self._model.margins(cells)
+
+    def _check_fitted(self) -> None:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "shapes_")
+
+
+class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[misc]
+    """Boosted shapes for classes.
+
+    Args:
+        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, for which
+            noise is larger.
+        bounds: public (low, high) of all numbers, (lows, highs), or a dict from feature to (low, high).
+        bins: how many cells lie between them; or a dict from feature to that, or to public cuts.
+        categories: a dict from feature to its public categories; others share one cell.
+        classes: the public list of labels; rows with other labels are left out.
+        rounds: how often residuals are summed; None for 40 (8 for a pure spend).
+        fill: what stands for NaN in numbers; without it NaN is refused.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        shapes_: what each feature says, by name; `shape_chart(feature)` draws it. intercept_, n_iter_.
+        feature_importances_: the mean absolute value of each shape over (noisily counted) rows.
+        classes_, n_features_in_, feature_names_in_: as in scikit-learn.
+        release_, loss_: the receipt and what was paid.
+
+    Privacy: the spend, for one row added or removed. Bounds, bins, categories, classes and all parameters are public;
+        the number of rows is not. The noise is discrete Gaussian (discrete Laplace for a pure spend) on sums of
+        integers. Shapes, charts and importances are post-processing. Audited in
+        tests/statistical/test_learn_trees_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        bins: int | Mapping[Any, Any] = 32,
+        categories: Mapping[Any, Sequence[Any]] | None = None,
+        classes: Sequence[Any] | None = None,
+        rounds: int | None = None,
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.bins = bins
+        self.categories = categories
+        self.classes = classes
+        self.rounds = rounds
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Learn from rows.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        self._check_rounds()
+        data = self._rows(X, y, self.classes)
+        assert data.classes is not None
+        task = _classes_task(len(data.classes))
+        model = self._train(lambda meter, budget: boost(meter, budget, data, task, self._count(budget), Fraction(1)))
+        self.classes_ = data.classes
+        self._keep(X, data, model)
+        return self
+
+    def decision_function(self, rows: Any) -> Floats:
+        """The margin for `classes_[1]`; with more than two classes, one for each."""
+        margins = self._margins(rows)
+        return np.asarray(margins[:, 0] if margins.shape[1] == 1 else margins)
+
+    def predict(self, rows: Any) -> NDArray[Any]:
+        """The class of each row."""
+        scores = self.decision_function(rows)
+        place = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[place])
+
+    def predict_proba(self, rows: Any) -> Floats:
+        """The probability of each class.
+
+        With clipped residuals a margin f balances p min(1 - s, c) = (1 - p) min(s, c), where s is the sigmoid of f and
+        c the limit; so that is what p follows from.
+        """
+        scores = self.decision_function(rows)
+        if scores.ndim > 1:
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        right, left = np.minimum(sigmoid(scores), _CLIP), np.minimum(sigmoid(-scores), _CLIP)
+        return np.asarray(np.column_stack([left, right]) / (left + right)[:, None])
+
+    def predict_log_proba(self, rows: Any) -> Floats:
+        """The logarithm of each probability."""
+        return np.asarray(np.log(np.maximum(self.predict_proba(rows), 1e-300)))
+
+    def shape_chart(self, feature: Any) -> Any:
+        """An Altair chart of what one feature adds to the log-odds."""
+        self._check_fitted()
+        outputs = ["margin"] if len(self.classes_) == 2 else [str(one) for one in self.classes_]
+        return chart(self.shapes_, feature, outputs, "added to the log-odds")
+
+
+def _classes_task(classes: int) -> Task:
+    outputs = 1 if classes == 2 else classes
+    residual = Logistic() if classes == 2 else Softmax(classes)
+    return Task(
+        residuals=lambda margins, labels: -residual(margins, labels.astype(np.int64)),
+        outputs=outputs,
+        clip=_CLIP if classes == 2 else 1.0,
+        curvature=0.12,  # of p (1 - p): what it is on average for margins of a few units
+        scatter=1.0,
+        spread=0.7,
+        start=np.zeros(outputs),
+    )

@@ -1,0 +1,137 @@
+"""Columns whose values can be counted: categories, or numbers in equal bins between public bounds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.schema import Column
+from cloister.data.statistics import GroupKey
+from cloister.data.summaries import axis
+from cloister.learn.inputs import read_box
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+
+__all__ = ["CountFeature", "columns_of", "features_of_schema", "read_features"]
+
+
+@dataclass(frozen=True, slots=True)
+class CountFeature:
+    """A column as counts see it.
+
+    Attributes:
+        name: of the column, or its place.
+        values: every category; None for a number in bins.
+        low, high, bins: of a number.
+        column: what the schema says, if it comes from one.
+    """
+
+    name: Any
+    values: tuple[Any, ...] | None = None
+    low: float = 0.0
+    high: float = 1.0
+    bins: int = 0
+    column: Column | None = None
+
+    @property
+    def size(self) -> int:
+        """How many cells it has."""
+        return self.bins if self.values is None else len(self.values)
+
+    def codes(self, given: NDArray[Any]) -> NDArray[np.int64]:
+        """The cell of each value; -1 for one that is missing or unknown."""
+        if self.values is not None:
+            # By name, each different value once; the list of them stays inside the step.
+            different, back = np.unique(given.astype(object).astype(str), return_inverse=True)
+            named = {_plain(str(value)): code for code, value in enumerate(self.values)}
+            found = np.array([named.get(_plain(one), -1) for one in different.tolist()], dtype=np.int64)
+            return found[back] if len(found) else np.zeros(0, dtype=np.int64)
+        numbers = _numbers(given)
+        known = ~np.isnan(numbers)
+        inside = np.clip(np.where(known, numbers, self.low), self.low, self.high)
+        place_of = np.floor((inside - self.low) * (1 / ((self.high - self.low) / self.bins)))
+        return np.where(known, np.clip(place_of, 0, self.bins - 1), -1).astype(np.int64)
+
+    @property
+    def key(self) -> GroupKey:
+        """The same as groups in an engine; NULL is no group."""
+        if self.column is None:
+            raise BadSchema("this feature does not come from a schema.")
+        key = axis(self.column, self.bins or 1).key
+        return GroupKey(key.name, key.sql, tuple(one for one in key.values if one is not None), key.type)
+
+
+def _numbers(given: NDArray[Any]) -> NDArray[np.float64]:
+    """A column of numbers; what does not read as one is missing, so that no cell makes a step fail."""
+    try:
+        return given.astype(np.float64)
+    except (TypeError, ValueError):
+        return np.array([_number(one) for one in given.tolist()], dtype=np.float64)
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _plain(text: str) -> str:
+    """1.0 and 1 are one category: numbers read from a table of floats keep their name."""
+    return text[:-2] if text.endswith(".0") else text
+
+
+def columns_of(rows: Any) -> dict[Any, NDArray[Any]]:
+    """The columns of a frame by name, or of an array by place."""
+    if hasattr(rows, "columns"):
+        return {name: np.asarray(rows[name]) for name in rows.columns}
+    table = np.asarray(rows)
+    if table.ndim != 2 or table.shape[1] < 1:
+        raise BadInput(
+            "Expected 2D array, got another shape. Reshape your data either using array.reshape(-1, 1) or "
+            "array.reshape(1, -1): X is a table of rows and columns."
+        )
+    return {place: table[:, place] for place in range(table.shape[1])}
+
+
+def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int) -> tuple[CountFeature, ...]:
+    """Read what is public of each column."""
+    if isinstance(categories, int) and not isinstance(categories, bool):
+        categories = {name: range(categories) for name in names}
+    elif categories is None or isinstance(categories, Mapping):
+        categories = dict(categories or {})
+    elif len(categories) == len(names):
+        categories = dict(zip(names, categories, strict=True))
+    else:
+        raise BadSchema(f"categories has one list of values for each of the {len(names)} columns, or is a dict.")
+    if set(categories) - set(names):
+        raise BadSchema("categories names a column that is not there.")
+    found = []
+    for name in names:
+        if name in categories:
+            listed = tuple(np.asarray(categories[name], dtype=object).tolist())
+            if not listed or len({_plain(str(one)) for one in listed}) < len(listed):
+                raise BadSchema(f"the categories of column {name} are a list of different values.")
+            found.append(CountFeature(name, listed))
+            continue
+        own = bounds.get(name) if isinstance(bounds, Mapping) else bounds
+        if own is None:
+            raise BadBounds(f"column {name} has neither public categories nor bounds. Give one of them.")
+        box = read_box(own, 1)
+        found.append(CountFeature(name, None, float(box.low[0]), float(box.high[0]), bins))
+    return tuple(found)
+
+
+def features_of_schema(columns: Sequence[Column], bins: int) -> tuple[CountFeature, ...]:
+    """The same from a schema."""
+    found = []
+    for column in columns:
+        cells = axis(column, bins)
+        if any(isinstance(label, tuple) for label in cells.labels):  # the ends of a bin
+            low, high = (float(end) for end in column.bounds or (0, 1))  # type: ignore[arg-type]
+            found.append(CountFeature(column.name, None, low, high, bins, column))
+        else:
+            listed = tuple(one for one in cells.labels if one is not None)
+            found.append(CountFeature(column.name, listed, bins=bins, column=column))
+    return tuple(found)

@@ -1,0 +1,124 @@
+"""The exercise as a report."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloister.learn.exercise.run import DATA, MODEL, PLAIN, SETTINGS, Comparison
+from cloister.learn.exercise.scores import MEASURES
+from cloister.privacy.errors import StoreFailed
+
+__all__ = ["markdown", "write"]
+
+_WARNING = (
+    "**A lesson, not a release: nothing here is private.** It draws the true value, scores models on raw rows and "
+    "tries many epsilons; choosing an epsilon by looking at such pictures is a look at the data too."
+)
+
+
+def markdown(found: Comparison, pictures: dict[str, str] | None = None) -> str:
+    """The report; pictures are the files of charts by name."""
+    parts = [f"# What noise costs: predicting {found.target}", _WARNING, _cost(found)]
+    parts.append(f"{found.rows[0]:,} rows to learn from, {found.rows[1]:,} to test on. {_lines_of(found)}")
+    if found.means:
+        parts += [f"## 1. Noise on a statistic: the mean of {found.statistic}", _means(found)]
+        parts += _picture(pictures, "released-means")
+    parts.append("## 2 to 4. Noise in the model, in the data, in both")
+    for measure, meaning in MEASURES.items():
+        table = _measure(found, measure)
+        if table:
+            parts += [f"### {measure}: {meaning}", table, *_picture(pictures, measure)]
+    if found.by_group:
+        parts += [f"## Groups of {found.group}, at epsilon {found.epsilons[-1]}", _groups(found)]
+    parts += ["## What to see", _lesson()]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(found: Comparison, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write report.md, charts.html, and every chart as PNG and SVG."""
+    from cloister.learn.exercise.charts import charts, html, png, svg
+
+    place = Path(folder)
+    drawn = charts(found)
+    pictures = {name: f"{name}.png" for name in drawn}
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, chart in drawn.items():
+            (place / f"{name}.svg").write_text(svg(chart), encoding="utf-8")
+            (place / f"{name}.png").write_bytes(png(chart))
+        title = f"What noise costs: predicting {found.target} (a lesson, not private)"
+        (place / "charts.html").write_text(html(found, title), encoding="utf-8")
+        (place / "report.md").write_text(markdown(found, pictures), encoding="utf-8")
+    except OSError as error:
+        raise StoreFailed(f"the report could not be written to {place} ({error.strerror}).") from None
+    names = ["report.md", "charts.html", *(f"{name}.{form}" for name in drawn for form in ("png", "svg"))]
+    return [place / name for name in names]
+
+
+def _cost(found: Comparison) -> str:
+    return (
+        f"Had it all been released, the means and private models would have cost **{found.model_cost}** together (one "
+        f"row added or removed), and the noisy tables **{found.table_cost}**. Each private model has the epsilon named "
+        f"at delta {found.delta}."
+    )
+
+
+def _lines_of(found: Comparison) -> str:
+    return f"Always the most common class: {100 * found.majority:.1f} %. A model below that line has learnt nothing."
+
+
+def _means(found: Comparison) -> str:
+    rows = []
+    for amount in found.epsilons:
+        told = np.array([value for one, value in found.means if one == amount])
+        true = found.true_value or 0.0
+        rows.append([amount, f"{told.mean():.4g}", f"{np.sqrt(((told - true) ** 2).mean()):.3g}", f"{len(told)}"])
+    head = ["epsilon", "average release", "typical error of one", "repetitions"]
+    said = f"True value {found.true_value:.4g} (not private). Averaging releases is no trick: each one was paid for."
+    return f"{said}\n\n{_table(head, rows)}"
+
+
+def _measure(found: Comparison, measure: str) -> str:
+    rows = []
+    for estimator in found.estimators:
+        for setting in SETTINGS:
+            cells = [found.mean(measure, estimator, setting, amount) for amount in found.epsilons]
+            if any(cells):
+                rows.append([estimator, setting, *map(_cell, cells)])
+    return _table(["model", "where the noise is", *(f"ε {one}" for one in found.epsilons)], rows) if rows else ""
+
+
+def _cell(told: tuple[float, float] | None) -> str:
+    return "" if told is None else f"{told[0]:.3f}" + (f" ± {2 * told[1]:.3f}" if told[1] else "")
+
+
+def _groups(found: Comparison) -> str:
+    rows = [
+        [one["estimator"], one["setting"], found.groups[one["group"]], f"{one['rows']:,}"]
+        + [f"{one[name]:.3f}" for name in ("accuracy", "predicted", "true")]
+        for one in found.by_group
+        if one["setting"] in (PLAIN, MODEL, DATA)
+    ]
+    head = ["model", "where the noise is", "group", "test rows", "accuracy", "last class predicted", "and true"]
+    return _table(head, rows)
+
+
+def _lesson() -> str:
+    return (
+        "- Noise in the model is paid once for a few numbers; noise in the data is paid for every cell of every row.\n"
+        "- A private model on noisy data is charged twice by habit, but costs no more than the noisy data alone: "
+        "whatever is computed from them is free. Its own noise is wasted.\n"
+        "- Noise on a few columns, or less than a column's range needs, would protect nobody; so every cell has it.\n"
+        "- A gap between groups may grow when small groups drown in noise: look at it before a model is used."
+    )
+
+
+def _picture(pictures: dict[str, str] | None, name: str) -> list[str]:
+    return [f"![{name}]({pictures[name]})"] if pictures and name in pictures else []
+
+
+def _table(head: list[str], rows: list[list[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,143 @@
+"""Features moved to their ranks, by noisy trees of counts."""
+
+import os
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+
+from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.found import find_box, law, wants_bounds
+from cloister.learn.inputs import Box, read_box, read_rows
+from cloister.learn.purse import Purse
+from cloister.learn.scaling import checked_rows
+from cloister.privacy.errors import BadInput
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+from cloister.privacy.meter import Meter
+
+__all__ = ["QuantileTransformer"]
+
+Floats = NDArray[np.float64]
+_BRANCH, _LEVELS = 4, 5
+_LEAVES = _BRANCH**_LEVELS
+_FINDING = Fraction(1, 10)
+
+
+class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """Each feature moved to its rank among all rows, between 0 and 1, or to a normal law.
+
+    Args:
+        spend: what the fit may cost; ranks cannot be had for nothing.
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
+        output_distribution: "uniform" or "normal".
+        fill: what stands for NaN; without it NaN is refused.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        grid_, ranks_: 1,025 points between the bounds of each feature, and the share of rows below them.
+
+    Privacy: the spend, for one row added or removed: a row counts once on each of 5 levels of a tree of counts over
+        1,024 equal bins, for each feature. The levels are then made to agree (Hay et al. 2010), which costs nothing.
+        Audited in tests/statistical/test_learn_moments_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        output_distribution: str = "uniform",
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.output_distribution = output_distribution
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Release the trees."""
+        if self.output_distribution not in ("uniform", "normal"):
+            raise BadInput("output_distribution is 'uniform' or 'normal'.")
+        rows = read_rows(X, self.fill)
+        d = rows.shape[1]
+        given = None if wants_bounds(self.bounds) else read_box(self.bounds, d)
+
+        def steps(meter: Meter, budget: Purse) -> tuple[Box, Floats]:
+            box = given
+            if box is None:
+                box = find_box(meter, lambda: rows, d, budget.part(_FINDING))
+                budget = Purse(budget.part(1 - _FINDING))
+            noise = law(root_above(d * _LEVELS), d * _LEVELS, budget.loss)
+            released = np.asarray(meter.release(lambda: _tree(box.to_unit(rows)), noise), dtype=np.float64)
+            return box, np.array([_ranks(one) for one in released])
+
+        box, self.ranks_ = self._train(steps)
+        self.grid_ = np.linspace(box.low, box.high, _LEAVES + 1).T
+        self.n_features_in_ = d
+        return self
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Ranks of rows, as private as the rows that go in."""
+        rows = checked_rows(self, X, self.fill)
+        ranks = np.column_stack([np.interp(rows[:, j], self.grid_[j], self.ranks_[j]) for j in range(rows.shape[1])])
+        if self.output_distribution == "uniform":
+            return ranks
+        from scipy.special import ndtri
+
+        return np.asarray(ndtri(np.clip(ranks, 1e-7, 1 - 1e-7)))
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+        """From ranks back to values."""
+        ranks = checked_rows(self, X, self.fill)
+        if self.output_distribution == "normal":
+            from scipy.special import ndtr
+
+            ranks = ndtr(ranks)
+        return np.column_stack([np.interp(ranks[:, j], self.ranks_[j], self.grid_[j]) for j in range(ranks.shape[1])])
+
+
+def _tree(unit: Floats) -> NDArray[np.int64]:
+    """For each feature the counts of all nodes, level by level, the leaves last."""
+    places = np.clip(np.floor(unit * _LEAVES), 0, _LEAVES - 1).astype(np.int64)
+    trees = []
+    for column in places.T:
+        leaves = np.bincount(column, minlength=_LEAVES).astype(np.int64)
+        levels = [leaves.reshape(_BRANCH**level, -1).sum(axis=1) for level in range(1, _LEVELS + 1)]
+        trees.append(np.concatenate(levels))
+    return np.array(trees)
+
+
+def _ranks(nodes: Floats) -> Floats:
+    """The share of rows below each of the leaves' ends: the least-squares tree, then made monotone."""
+    ends = np.cumsum([_BRANCH**level for level in range(1, _LEVELS + 1)])
+    levels = np.split(nodes, ends[:-1])
+    # Upwards: a node is best known from itself and from the sum of its children, weighted by how noisy they are.
+    known, variance = [levels[-1]], 1.0
+    for own in reversed(levels[:-1]):
+        below = known[0].reshape(-1, _BRANCH).sum(axis=1)
+        share = 1 / (1 + 1 / (_BRANCH * variance))
+        known.insert(0, share * own + (1 - share) * below)
+        variance = share
+    # Downwards: what a parent is surer of is handed on to its children in equal parts.
+    for level in range(1, _LEVELS):
+        children = known[level].reshape(-1, _BRANCH)
+        children = children + (known[level - 1] - children.sum(axis=1))[:, None] / _BRANCH
+        known[level] = children.ravel()
+    below = np.concatenate([[0.0], np.cumsum(known[-1])])
+    rising = np.maximum.accumulate(below)
+    falling = np.minimum.accumulate(below[::-1])[::-1]
+    total = max(float(below[-1]), 1.0)
+    ranks = np.clip((rising + falling) / 2 / total, 0.0, 1.0)
+    ranks[0], ranks[-1] = 0.0, 1.0
+    # A little of the straight line, so that every rank has one value.
+    return np.asarray((1 - 1e-6) * ranks + 1e-6 * np.linspace(0, 1, len(ranks)))

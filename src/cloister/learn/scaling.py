@@ -1,0 +1,221 @@
+"""Scalers and encoders from public facts. They read no row, so they cost nothing and need no ledger.
+
+scikit-learn's own scalers fit on the data: the smallest and largest value of a column are then somebody's. Here bounds
+and categories are given. `StandardScaler` may also pay for the true mean and deviation.
+"""
+
+import os
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+
+from cloister.learn.count_features import columns_of, read_features
+from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.found import find_box, law, wants_bounds
+from cloister.learn.inputs import Box, read_box, read_rows
+from cloister.learn.purse import Purse
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+from cloister.privacy.meter import Meter
+
+__all__ = ["MinMaxScaler", "OneHotEncoder", "StandardScaler", "checked_rows"]
+
+Floats = NDArray[np.float64]
+_ONE, _EDGE = 2**15, 2**14
+_FINDING = Fraction(1, 10)
+
+
+def checked_rows(estimator: Any, given: Any, fill: float | None = None) -> Floats:
+    """Rows with as many features as the estimator was fitted for."""
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(estimator, "n_features_in_")
+    rows = read_rows(given, fill)
+    if rows.shape[1] != estimator.n_features_in_:
+        raise BadInput(
+            f"X has {rows.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    return rows
+
+
+class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Features moved and scaled so that their public bounds become 0 and 1; what lies beyond is clipped.
+
+    Args:
+        bounds: public (low, high) of all features, or (lows, highs).
+        feature_range: what the bounds become.
+
+    Privacy: costs nothing: no row is read in `fit`.
+    """
+
+    def __init__(self, bounds: Any = None, feature_range: tuple[float, float] = (0.0, 1.0)) -> None:
+        self.bounds = bounds
+        self.feature_range = feature_range
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Take the bounds; of X only the number of columns is used."""
+        low, high = self.feature_range
+        if not low < high:
+            raise BadBounds("feature_range is (low, high).")
+        self.n_features_in_ = read_rows(X).shape[1]
+        box = read_box(self.bounds, self.n_features_in_)
+        self.data_min_, self.data_max_ = box.low, box.high
+        self.scale_ = (high - low) / (box.high - box.low)
+        self.min_ = low - box.low * self.scale_
+        return self
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Scaled rows, as private as those that go in."""
+        rows = checked_rows(self, X)
+        return np.asarray(np.clip(rows, self.data_min_, self.data_max_) * self.scale_ + self.min_)
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+        """Rows in the units of the data."""
+        return np.asarray((checked_rows(self, X) - self.min_) / self.scale_)
+
+
+class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """Features moved and scaled to about mean 0 and deviation 1.
+
+    Args:
+        spend: None takes the mean and deviation of a uniform law between the bounds and costs nothing; with a spend
+            those of the rows are released.
+        bounds: public (low, high) of all features, or (lows, highs); with a spend also "find".
+        fill: what stands for NaN; without it NaN is refused.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Privacy: nothing without a spend: then no row is read in `fit`. Else the spend, for one row added or removed:
+        discrete Gaussian (or Laplace) noise on the number of rows, the sums and the sums of squares.
+        Audited in tests/statistical/test_learn_moments_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Take the bounds, or pay for mean and deviation."""
+        rows = read_rows(X, self.fill)
+        d = rows.shape[1]
+        given = None if wants_bounds(self.bounds) and self.spend is not None else read_box(self.bounds, d)
+        if self.spend is None:
+            assert given is not None
+            self.mean_, self.var_ = (given.low + given.high) / 2, (given.high - given.low) ** 2 / 12
+        else:
+
+            def steps(meter: Meter, budget: Purse) -> tuple[Floats, Floats]:
+                box = given
+                if box is None:
+                    box = find_box(meter, lambda: rows, d, budget.part(_FINDING))
+                    budget = Purse(budget.part(1 - _FINDING))
+                return _mean_and_variance(meter, budget, rows, box)
+
+            self.mean_, self.var_ = self._train(steps)
+        self.scale_ = np.sqrt(self.var_)
+        self.n_features_in_ = d
+        return self
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Scaled rows, as private as those that go in."""
+        return np.asarray((checked_rows(self, X, self.fill) - self.mean_) / self.scale_)
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+        """Rows in the units of the data."""
+        return np.asarray(checked_rows(self, X, self.fill) * self.scale_ + self.mean_)
+
+
+def _mean_and_variance(meter: Meter, budget: Purse, rows: Floats, box: Box) -> tuple[Floats, Floats]:
+    """Two steps: the number of rows with the sums, then the sums of squares."""
+    d, half = rows.shape[1], Fraction(1, 2)
+
+    def cells() -> NDArray[np.int64]:
+        return np.trunc(np.clip(box.to_unit(rows) - 0.5, -0.5, 0.5) * _ONE).astype(np.int64)
+
+    sums = law(root_above(_ONE**2 + d * _EDGE**2), _ONE + d * _EDGE, budget.part(half))
+    first = np.asarray(meter.release(lambda: np.append(cells().sum(axis=0), len(rows) * _ONE), sums), dtype=np.float64)
+    squares = law(_EDGE**2 * root_above(d), _EDGE**2 * d, budget.part(half))
+    second = np.asarray(meter.release(lambda: (cells() ** 2).sum(axis=0), squares), dtype=np.float64)
+    count = max(float(first[-1]) / _ONE, 1.0)
+    mean = np.clip(first[:-1] / _ONE / count, -0.5, 0.5)
+    least = np.minimum(1e-6 + squares.standard_error / _ONE**2 / count, 0.25)
+    variance = np.clip(second / _ONE**2 / count - mean**2, least, 0.25)
+    width = box.high - box.low
+    return (box.low + box.high) / 2 + mean * width, variance * width**2
+
+
+class OneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """One column for each public category, 1 where a row has it; a value that is not listed gives zeros.
+
+    Args:
+        categories: one list of public values for each column, or a dict from column to values.
+
+    Privacy: costs nothing: no row is read in `fit`.
+    """
+
+    def __init__(self, categories: Any = None) -> None:
+        self.categories = categories
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Take the categories; of X only the names of the columns are used."""
+        if self.categories is None:
+            raise BadSchema(
+                "the categories are public and must be given: categories=[['a', 'b'], ['x', 'y']]. Reading them off "
+                "data would tell which occur."
+            )
+        names = list(columns_of(X))
+        self._parts = read_features(names, self.categories, None, 1)
+        self.categories_ = [np.asarray(one.values, dtype=object) for one in self._parts]
+        self.n_features_in_ = len(names)
+        return self
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Indicators, as private as the rows that go in."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "categories_")
+        columns = list(columns_of(X).values())
+        if len(columns) != self.n_features_in_:
+            raise BadInput(
+                f"X has {len(columns)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input."
+            )
+        pairs = zip(self._parts, columns, strict=True)
+        return np.column_stack([(one.codes(given)[:, None] == np.arange(one.size)) for one, given in pairs]).astype(
+            np.float64
+        )
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The category of each row and column; None where there is none."""
+        given, found, start = read_rows(X), [], 0
+        for listed in self.categories_:
+            part = given[:, start : start + len(listed)]
+            start += len(listed)
+            found.append(np.where(part.any(axis=1), listed[part.argmax(axis=1)], None))
+        return np.column_stack(found)
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
+        """`ward_surgery` for the category surgery of the column ward, `x0_surgery` for that of the first column."""
+        names = [one.name if isinstance(one.name, str) else f"x{one.name}" for one in self._parts]
+        names = names if input_features is None else list(input_features)
+        pairs = zip(names, self.categories_, strict=True)
+        return np.array([f"{name}_{value}" for name, listed in pairs for value in listed], dtype=object)

@@ -1,0 +1,96 @@
+"""Cross-validation that pays: every fit is charged, and the scores come with noise.
+
+scikit-learn's own would fit private models and then tell their scores on raw rows for nothing; see learn/shared.py.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.candidates import Work, rehearse, take, total_spend
+from cloister.learn.found import law
+from cloister.learn.purse import Purse, purse
+from cloister.learn.scoring import read_scoring
+from cloister.learn.shared import paying
+from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+from cloister.privacy.meter import Meter
+from cloister.privacy.noise import uniform
+from cloister.privacy.release import Release
+
+__all__ = ["cross_val_score"]
+
+_SCORES = Fraction(1, 10)  # of what one fit costs, unless said otherwise
+
+
+def cross_val_score(
+    model: Any,
+    X: Any,  # noqa: N803
+    y: Any,
+    *,
+    cv: int = 5,
+    scoring: str | None = None,
+    score_spend: Loss | None = None,
+    ledger: Ledger | str | None = None,
+    account: Account | None = None,
+    random_state: Any = None,
+) -> Release:
+    """Scores of a model on rows it was not fitted on, fold by fold, with noise.
+
+    Args:
+        model: an estimator or pipeline of private parts; each fold's fit costs its `spend`.
+        X, y: rows as arrays or frames.
+        cv: how many folds.
+        scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).
+        score_spend: what all scores together cost; a tenth of a fit unless given.
+        ledger, account, random_state: as for an estimator.
+
+    Returns:
+        A release: `value` has a score for each fold, `standard_error` what the noise adds to each, `loss` the total.
+
+    Privacy: `cv` times the model's spend plus `score_spend`, for one row added or removed, all charged before a row is
+        read. Each row falls into a fold by a throw of its own; it takes part in `cv - 1` fits and in one fold's score
+        (a sum and a count, released together with discrete Gaussian or Laplace noise). Tested in
+        tests/unit/test_learn_score.py.
+    """
+    if isinstance(cv, bool) or not isinstance(cv, int) or not 2 <= cv <= 100:
+        raise BadInput("cv is the number of folds: a whole number from 2 to 100.")
+    if len(y) != len(X):
+        raise BadInput("y is one column, as long as X.")
+    fit, score = total_spend(model), read_scoring(scoring, model)
+    scores = Purse(fit.part(_SCORES)) if score_spend is None else purse(score_spend)
+    if scores.pure != fit.pure:
+        raise BadLoss("the fits and the scores must be paid alike: both with a pure epsilon, or both with a rho.")
+    noise = law(root_above(2) * score.most, 2 * score.most, scores.loss)
+    rehearse(model, X, y, fit.loss)
+
+    def steps(meter: Meter, _budget: Purse) -> NDArray[np.float64]:
+        fold = uniform(cv, (len(y),), meter.source)
+        with paying(meter):
+            models = [_fitted(model, X, y, np.flatnonzero(fold != i)) for i in range(cv)]
+
+        def look() -> NDArray[np.int64]:
+            places = [np.flatnonzero(fold == i) for i in range(cv)]
+            points = [score.points(one, take(X, at), take(y, at)) for one, at in zip(models, places, strict=True)]
+            return np.array([points, [len(at) * score.most for at in places]], dtype=np.int64)
+
+        return np.asarray(meter.release(look, noise), dtype=np.float64)
+
+    asked = f"cross-validate {model!r} by {score.name} in {cv} folds"
+    total = fit.loss * cv + scores.loss
+    found, release = Work(total, ledger, account, random_state, asked).carry_out(steps)
+    weights = np.maximum(found[1], score.most)
+    share = np.clip(found[0] / weights, 0.0, 1.0)
+    error = noise.standard_error * np.sqrt(1 + share**2) / weights * score.slope
+    return replace(release, value=score.told(share), standard_error=error)
+
+
+def _fitted(model: Any, rows: Any, labels: Any, places: NDArray[np.int64]) -> Any:
+    from sklearn.base import clone
+
+    return clone(model).fit(take(rows, places), take(labels, places))

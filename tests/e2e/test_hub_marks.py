@@ -1,0 +1,309 @@
+"""Only releases leave: marked values are planted in an owner's rows, everything is driven by everybody else, and then
+every answer, cookie, log line, table, file, e-mail, export, number and copy is searched. No mark may be found.
+
+The owner's own look at values is the exception; it also shows that the search would find a mark.
+"""
+
+import importlib.util
+import io
+import logging
+import re
+import struct
+import sys
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from cloister.hub import kinds
+from cloister.hub.kinds.query import planned
+from cloister.hub.models import Job, Version
+from cloister.hub.operate import metrics
+from cloister.hub.operate.backup import backup
+from cloister.hub.operate.logs import JsonLines
+from cloister.hub.requests import mail
+from cloister.hub.store import datasets, ingest
+from cloister.hub.work.job import owner_detail
+from cloister.privacy.errors import EngineFailed
+from cloister.privacy.loss import rho
+
+pytestmark = pytest.mark.e2e
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
+    if "__file__" not in module.__dict__ or not hasattr(module, "pytestmark" if "test" in name else "build"):
+        spec.loader.exec_module(module)
+    return module
+
+
+hub_town = load("hub_town")
+matrix = load("test_hub_matrix")
+
+SECRETS = {  # of a connection that fails
+    "password": "pw-Vbn-66120",
+    "user": "user-Tgb-41093",
+}
+MARKS = {**hub_town.MARKS, **SECRETS}
+QUESTIONS = (
+    hub_town.COUNT,
+    "SELECT comment, COUNT(*) AS n FROM visits GROUP BY comment",
+    "SELECT staff, COUNT(*) AS n FROM salaries GROUP BY staff",
+    "SELECT COUNT(*) AS n FROM visits WHERE age > 200",
+    "SELECT MIN(age) AS low, MAX(age) AS high, MEDIAN(cost) AS middle FROM visits",
+    "SELECT SUM(cost) AS c, AVG(age) AS a, COUNT(DISTINCT comment) AS k, COUNT(DISTINCT patient) AS p FROM visits",
+    "SELECT LENGTH(comment) AS l, COUNT(*) AS n FROM visits GROUP BY l",
+    "SELECT COUNT(*) AS n FROM visits JOIN salaries USING (patient)",
+    "SELECT CAST(comment AS INTEGER) FROM visits",
+    "SELECT comment FROM visits",
+    "SELECT MODE(comment) FROM visits",
+    "SELECT comment || patient AS c, COUNT(*) FROM visits GROUP BY c",
+    "SELECT SUM(1 / (age - 918)) FROM visits",
+    "SELECT * FROM visits WHERE comment LIKE '%marked%'",
+)
+
+
+def found_in(content):
+    """Which marks are in it: as text, as numbers in binary, as UTF-16, and in hexadecimal."""
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    found = []
+    for name, mark in MARKS.items():
+        forms = [mark.encode(), mark.encode("utf-16-le"), mark.encode().hex().encode()]
+        if name == "number":
+            forms += [struct.pack("<q", int(mark)), struct.pack("<d", float(mark)), b"918,273,645"]
+        if name == "cost":
+            forms += [struct.pack("<d", float(mark)), b"73,310.9771", b"73310.98", b"73,310.98"]
+        if any(form in raw for form in forms):
+            found.append(name)
+    return found
+
+
+class Searched(logging.Handler):
+    """Every log line, as it is written and as it was meant."""
+
+    def __init__(self):
+        super().__init__(logging.DEBUG)
+        self.lines, self._form = [], JsonLines()
+
+    def emit(self, record):
+        self.lines += [self._form.format(record), record.getMessage(), repr(getattr(record, "facts", ""))]
+        if record.exc_info:
+            self.lines.append(repr(record.exc_info[1]))
+
+
+@pytest.fixture(scope="module")
+def logs():
+    handler, root = Searched(), logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    for name in ("cloister", "uvicorn.error"):
+        logging.getLogger(name).setLevel(logging.DEBUG)
+    yield handler.lines
+    root.removeHandler(handler)
+    root.setLevel(before)
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory, logs):
+    place = tmp_path_factory.mktemp("marks")
+    made = hub_town.build(
+        place / "hub", mail_folder=str(place / "mail"), metrics_token="numbers", connect_hosts="localhost"
+    )
+    yield made
+    made.hub.close()
+
+
+@pytest.fixture(scope="module")
+def driven(town):
+    """Everything that can be asked, asked by everybody but the owner; the answers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kinds, "KINDS", {**kinds.KINDS, "careless": Careless()})
+        return _drive(town)
+
+
+def _drive(town):
+    answers = []
+    for question in QUESTIONS:
+        for spend in ("rho 0.01", "rho 0.01 delta 1e-9"):
+            for who in ("ada", "cleo"):
+                body = {"form": {"sql": question, "spend": spend}, "purpose": "health-research"}
+                answers.append(town.call(who, "POST", "/api/datasets/visits/plan", body=body))
+                answers.append(town.call(who, "POST", "/api/datasets/visits/jobs", body=body))
+    for who in ("ada", "cleo"):
+        for table in ("visits", "salaries", ""):
+            body = {"kind": "profile", "form": {"table": table, "spend": "rho 0.01"}, "purpose": "health-research"}
+            answers.append(town.call(who, "POST", "/api/datasets/visits/jobs", body=body))
+    _break_things(town)
+    for how in Careless.WAYS:
+        body = {"kind": "careless", "form": {"way": how, "spend": "rho 0.01"}, "purpose": "health-research"}
+        answers.append(town.call("ada", "POST", "/api/datasets/visits/jobs", body=body))
+        assert answers[-1].status_code == 202, answers[-1].text
+    ended = town.work()
+    assert ended.count("failed") == len(Careless.WAYS)
+    for job in town.rows(sa.select(Job)):
+        for who in ("ada", "cleo", "operator"):
+            if who != job.person.name.lower():
+                answers += [town.ask(who, "GET", f"/jobs/{job.id}"), town.call(who, "GET", f"/api/jobs/{job.id}")]
+                continue
+            for after in (
+                "",
+                "/receipt",
+                "/label",
+                "/answer.csv",
+                "/chart.svg",
+                "/chart.svg?theme=dark&column=comment",
+            ):
+                answers.append(town.ask(who, "GET", f"/jobs/{job.id}{after}"))
+            for after in ("", "?wait=1", "/receipt"):
+                answers.append(town.call(who, "GET", f"/api/jobs/{job.id}{after}"))
+    town.remember()
+    for key in matrix.TABLE:
+        for who in (*sorted(set(hub_town.VISITORS) - {"owner"}), *matrix.STRANGERS):
+            answers.append(matrix.request(town, who, key, "visits"))
+        town.restore()
+    return answers
+
+
+class Careless:
+    """A kind of work whose author let errors speak of rows: after the charge, and in every way that there is."""
+
+    name, title, operation, template = "careless", "Careless", "query", "result_query.html"
+    fields = ()
+    WAYS = ("unforeseen", "engine", "assertion", "value", "unicode")
+
+    def parse(self, form):
+        return {"way": str(form["way"]), "spend": str(form["spend"])}
+
+    def tables(self, schema, parameters):
+        return ("visits",)
+
+    def _plan(self, data, parameters):
+        return data.plan(f"SELECT COUNT(*) AS {parameters['way']} FROM visits", spend=rho("0.01"))
+
+    def plan(self, data, parameters):
+        return planned(data, self._plan(data, parameters))
+
+    def run(self, data, parameters, progress):
+        data.run(self._plan(data, parameters))
+        mark = MARKS["text"]
+        raise {
+            "unforeseen": RuntimeError(f"the row was {MARKS}"),
+            "engine": EngineFailed("the engine failed.", owner_detail=f"could not convert {mark}"),
+            "assertion": AssertionError(mark),
+            "value": ValueError(mark, MARKS["number"]),
+            "unicode": UnicodeDecodeError("utf-8", mark.encode(), 0, 1, mark),
+        }[parameters["way"]]
+
+
+def _break_things(town):
+    """Ways for the owner's data to go wrong: files, connections, and a table that fails while it is read."""
+    hub = town.hub
+    marked = {name: [MARKS[name]] for name in ("person", "group", "text")}
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"patient": marked["person"], "ward": marked["group"], "age": marked["text"]}), sink)
+    parquet = sink.getvalue()
+    rows = hub_town.rows_of_visits(1, 5)
+    for file, raw in (
+        ("visits.parquet", parquet),  # columns are missing
+        ("visits.parquet", parquet[: len(parquet) // 2]),
+        ("visits.parquet", rows),
+        ("visits.csv", ",".join(MARKS.values()).encode() + b"\n1,2,3\n"),  # no header: a row is taken for one
+        ("visits.csv", rows.replace(b"patient,", b"\xff\xfe,")),
+        ("visits.csv.gz", rows),
+    ):
+        with hub.database.reading() as session:
+            dataset = datasets.find(session, "visits")
+        sent = hub_town.send(town, "owner", dataset, "visits", raw, file)
+        _version(town, uploads={"visits": sent})
+        town.ask("owner", "POST", f"/datasets/visits/versions/files/{sent}/cancel")
+    secret = f"postgresql://{MARKS['user']}:{MARKS['password']}@localhost:9/visits"
+    _version(town, address=secret)
+    for bad in (
+        f"{secret}?sslkey=/x",
+        secret.replace("localhost", "elsewhere"),
+        f"sc://localhost/;x={MARKS['password']}",
+    ):
+        answer = town.ask("owner", "POST", "/datasets/visits/versions", data={"address": bad})
+        assert answer.status_code == 422
+        assert not found_in(answer.text)
+
+
+def _version(town, **origin):
+    with town.hub.database.writing() as session:
+        dataset = datasets.find(session, "visits")
+        version = datasets.new_version(town.hub, session, town.people["owner"], dataset, **origin)
+    assert ingest.prepare(town.hub, version.id) == "failed"
+
+
+def test_no_answer_shows_a_marked_value_to_anybody_but_the_owner(driven):
+    assert len(driven) > 1500
+    assert {200, 202, 303, 401, 403, 404, 409, 422} <= {one.status_code for one in driven}
+    for one in driven:
+        assert one.status_code < 500, one.text
+        shown = one.content + repr(one.headers.multi_items()).encode()
+        assert not found_in(shown), (one.request.method, one.request.url, found_in(shown))
+
+
+def test_no_log_line_holds_one(driven, logs):
+    assert len(logs) > 3 * len(driven) / 2
+    assert any("a job failed" in line for line in logs)
+    for line in logs:
+        assert not found_in(line), line
+        assert not re.search("SELECT|FROM visits", line), line  # what others ask is nobody's business either
+
+
+def test_no_table_of_the_hub_holds_one(town, driven):
+    text = hub_town.dump(town.hub)
+    assert "a paper about age" in text.lower()  # so the dump is a dump
+    assert not found_in(text)
+
+
+def test_no_file_of_the_hub_holds_one_sealed_or_not(town, driven):
+    count = 0
+    for path in town.hub.folder.rglob("*"):
+        if path.is_file():
+            count += 1
+            assert not found_in(path.read_bytes()), path
+    assert count > 8
+
+
+def test_no_mail_no_export_no_number_and_no_copy_holds_one(town, driven, tmp_path):
+    assert mail.deliver(town.hub, 10_000) > 3
+    for path in Path(town.hub.settings.mail_folder).iterdir():
+        assert not found_in(path.read_bytes()), path
+    with town.hub.database.reading() as session:
+        assert not found_in(b"".join(town.hub.audit.export(session)))
+    page = town.send("GET", "/metrics", {"authorization": "Bearer numbers"})
+    assert page.status_code == 200
+    assert not found_in(page.content)
+    assert not found_in(metrics.read(town.hub, "Bearer numbers"))
+    backup(town.hub, tmp_path / "copy.tar")
+    assert not found_in((tmp_path / "copy.tar").read_bytes())
+    with tarfile.open(tmp_path / "copy.tar") as archive:
+        assert len(archive.getnames()) > 5
+
+
+def test_the_owner_and_nobody_else_reads_what_went_wrong(town, driven):
+    failed = list(town.rows(sa.select(Job).where(Job.kind == "careless")))
+    assert len(failed) == len(Careless.WAYS)
+    for job in failed:
+        assert found_in(owner_detail(town.hub, job)), job.parameters
+        shown = town.ask("owner", "GET", f"/jobs/{job.id}")
+        assert "text" in found_in(shown.text), job.parameters
+        assert not found_in(job.problem)
+        assert "The charge stands." in job.problem
+    problems = [one.problem for one in town.rows(sa.select(Version).where(Version.state == "failed"))]
+    assert len(problems) == 7
+    assert all(problems)
+
+
+def test_the_owners_look_at_values_finds_what_the_search_did_not(town, driven):
+    answer = town.ask("owner", "POST", "/datasets/visits/schema", data={"action": "look"})
+    assert {"number", "group"} <= set(found_in(answer.text))
+    for who in ("other", "reviewer", "ada", "operator", "auditor", "provider"):
+        answer = town.ask(who, "POST", "/datasets/visits/schema", data={"action": "look"})
+        assert answer.status_code == 404

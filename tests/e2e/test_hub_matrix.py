@@ -1,0 +1,437 @@
+"""Every route × every role × own, foreign and missing things: who gets in, who is told nothing.
+
+The routes are taken from the application, so a new one without a line in the table below fails the first test.
+"""
+
+import importlib.util
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from cloister.hub.models import Job, Spent
+
+pytestmark = pytest.mark.e2e
+
+_spec = importlib.util.spec_from_file_location("hub_town", Path(__file__).with_name("hub_town.py"))
+hub_town = sys.modules.setdefault("hub_town", importlib.util.module_from_spec(_spec))
+if not hasattr(hub_town, "build"):
+    _spec.loader.exec_module(hub_town)
+
+EVERYBODY = frozenset(hub_town.VISITORS)
+NOBODY = frozenset()
+STRANGERS = ("stranger", "half")
+LET_IN = {200, 201, 202, 204, 303, 409, 413, 422}
+POLICY = (
+    "dataset: {}\npurposes: [research]\nbudget: {{lifetime: {{epsilon: 1}}}}\n"
+    "roles: {{a: {{who: anyone, may: [query]}}}}"
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who gets in, for the things of the hospital and those of the clinic; everybody else is answered with `rest`.
+
+    `denied` may know of the thing and is told why not (403); `quiet` knows of it and finds nothing there (404).
+    """
+
+    visits: frozenset = NOBODY
+    hidden: frozenset = NOBODY
+    denied: frozenset = NOBODY
+    hidden_denied: frozenset = NOBODY
+    quiet: frozenset = NOBODY
+    hidden_quiet: frozenset = NOBODY
+    rest: int = 404
+    everybody: bool = False  # strangers too
+    scope: str = ""
+    number: str = ""
+    sent: dict = field(default_factory=dict)
+    also: frozenset = NOBODY  # statuses that are answers of the page itself
+    after: str = ""  # of the address
+
+    def expected(self, who, side):
+        """The status that somebody gets about the things of one side, None: let in."""
+        if self.everybody:
+            return None
+        if who in STRANGERS:
+            return 401
+        if side == "nowhere":
+            return self.rest if self.rest == 403 and who not in self.visits else 404
+        good, known, still = {
+            "visits": (self.visits, self.denied, self.quiet),
+            "hidden": (self.hidden, self.hidden_denied, self.hidden_quiet),
+        }[side]
+        return None if who in good else 403 if who in known else 404 if who in still else self.rest
+
+
+def of(words):
+    return frozenset(words.split())
+
+
+def rule(visits="", hidden="", denied="", **more):
+    return Rule(of(visits), of(hidden), of(denied), **more)
+
+
+def signed(**more):
+    return Rule(EVERYBODY, EVERYBODY, rest=403, **more)
+
+
+def role(words, **more):
+    return Rule(of(words), of(words), rest=403, **more)
+
+
+KNOWN = "owner reviewer ada cleo dora"
+SEES = "owner ada cleo"
+WORKS = "ada cleo"
+owns = rule("owner", "other")
+knows = rule(KNOWN, "other")
+WORK = {"form": {"sql": hub_town.COUNT, "spend": "rho 0.01"}, "purpose": "health-research"}
+TYPED = {"sql": hub_town.COUNT, "spend": "rho 0.01", "purpose": "health-research"}
+TWICE = {"password": "seven blue doors", "again": "seven blue doors", "name": "New"}
+
+
+def but(base, **more):
+    return Rule(**{**base.__dict__, **more})
+
+
+READ, SHARE, DO = {"scope": "read"}, {"scope": "share"}, {"scope": "work"}
+TABLE = {
+    # Programs
+    "GET /api/openapi.json": Rule(everybody=True),
+    "GET /api/me": signed(**READ),
+    "GET /api/audit": role("auditor operator", **READ),
+    "GET /api/audit/verify": role("auditor operator", **READ),
+    "GET /api/audit/export": role("auditor operator", **READ),
+    "GET /api/datasets": signed(**READ),
+    "POST /api/datasets": role("owner other", **SHARE, sent={"name": "fresh", "policy": POLICY.format("fresh")}),
+    "GET /api/datasets/{name}": but(knows, **READ),
+    "DELETE /api/datasets/{name}": but(owns, **SHARE),
+    "POST /api/datasets/{name}/pause": but(owns, **SHARE, sent={"paused": True}),
+    "GET /api/datasets/{name}/schema": rule(SEES, "other", "reviewer dora", **READ),
+    "GET /api/datasets/{name}/mock/{table}": rule(SEES, "other", "reviewer dora", **READ),
+    "GET /api/datasets/{name}/versions": but(owns, **READ),
+    "POST /api/datasets/{name}/versions": but(owns, **SHARE, sent={"uploads": {"visits": "{upload}"}}),
+    "GET /api/datasets/{name}/versions/{number}": but(owns, **READ, number="version"),
+    "POST /api/datasets/{name}/plan": rule(WORKS, "other", "owner reviewer dora", **DO, sent=WORK),
+    "POST /api/datasets/{name}/jobs": rule(WORKS, "other", "owner reviewer dora", **DO, sent=WORK),
+    "GET /api/datasets/{name}/jobs": but(knows, **READ),
+    "GET /api/datasets/{name}/ledger": rule(f"{KNOWN} auditor", "other auditor", **READ),
+    "GET /api/datasets/{name}/policy": but(knows, **READ),
+    "PUT /api/datasets/{name}/policy": but(owns, **SHARE, sent={"text": POLICY.format("{name}")}),
+    "GET /api/datasets/{name}/why": but(knows, **READ),
+    "POST /api/datasets/{name}/uploads": rule(
+        "owner provider", "other", **SHARE, sent={"table": "visits", "file": "v.csv", "size": 900}
+    ),
+    "GET /api/uploads/{upload_id}": rule("owner provider", "other", **READ),
+    "PUT /api/uploads/{upload_id}": rule("owner provider", "other", **SHARE, after="?offset=0"),
+    "DELETE /api/uploads/{upload_id}": rule("owner provider", "other", **SHARE),
+    "GET /api/jobs": signed(**READ),
+    "GET /api/jobs/{number}": rule("ada owner", "other", **READ, number="job"),
+    "GET /api/jobs/{number}/receipt": rule("ada owner", "other", **READ, number="job"),
+    "POST /api/jobs/{number}/cancel": rule("ada", "other", **DO, number="job"),
+    "GET /api/ledger": signed(**READ),
+    "GET /api/ledger/verify": role("auditor", **READ),
+    "GET /api/ledger/copy": role("auditor", **READ),
+    "GET /api/requests": signed(**READ),
+    "POST /api/requests": but(
+        knows, **DO, sent={"dataset": "{name}", "role": "guests", "purpose": "health-research", "text": "A paper."}
+    ),
+    "GET /api/requests/{number}": rule("dora owner reviewer", "other", **READ, number="request"),
+    "POST /api/requests/{number}/decision": rule(
+        "owner reviewer", "other", "dora", **SHARE, number="request", sent={"agreed": False, "reason": "no"}
+    ),
+    "POST /api/requests/{number}/comments": rule(
+        "dora owner reviewer", "other", **DO, number="request", sent={"text": "Why?"}
+    ),
+    "POST /api/requests/{number}/withdraw": rule(
+        "dora", "", "owner reviewer", **DO, number="request", hidden_denied=of("other")
+    ),
+    "POST /api/requests/{number}/revoke": rule(
+        "owner reviewer", "other", "dora", **SHARE, number="request", sent={"text": "no more"}
+    ),
+    "GET /api/notices": signed(**READ),
+    # Anybody
+    "GET /": Rule(everybody=True),
+    "GET /trust": Rule(everybody=True),
+    "GET /health": Rule(everybody=True),
+    "GET /metrics": Rule(everybody=True),
+    "GET /sign-in": Rule(everybody=True),
+    "POST /sign-in": Rule(everybody=True, sent={"email": "ada@university.example", "password": "wrong"}),
+    "GET /second-factor": Rule(everybody=True),
+    "POST /second-factor": Rule(everybody=True, sent={"code": "000000"}),
+    "POST /sign-out": Rule(everybody=True),
+    "GET /sign-up": Rule(everybody=True),
+    "POST /sign-up": Rule(everybody=True, sent=TWICE),
+    "GET /invitation/{secret}": Rule(everybody=True),
+    "POST /invitation/{secret}": Rule(everybody=True, sent=TWICE),
+    "GET /reset/{secret}": Rule(everybody=True),
+    "POST /reset/{secret}": Rule(everybody=True, sent=TWICE),
+    # One's own
+    "GET /account": signed(),
+    "POST /account/password": signed(sent={"current": "x", "new": "a", "again": "b"}),
+    "POST /account/second-factor": signed(sent={"factor_password": hub_town.PASSWORD}),
+    "POST /account/second-factor/confirm": signed(sent={"code": "000000"}),
+    "POST /account/second-factor/cancel": signed(),
+    "POST /account/second-factor/remove": signed(sent={"code": "000000"}, also=frozenset({401})),
+    "POST /account/tokens": signed(sent={"label": "x", "scopes": "read", "days": "3"}),
+    "POST /account/tokens/{number}/revoke": rule("ada", number="token"),
+    "POST /account/sessions/end": signed(),
+    "GET /notices": signed(),
+    "POST /notices/read": signed(),
+    "POST /notices/{number}": rule("ada", number="notice"),
+    "GET /jobs": signed(),
+    "GET /ledger": signed(),
+    "GET /requests": signed(),
+    "GET /datasets": signed(),
+    # Operators and auditors
+    "GET /people": role("operator"),
+    "POST /people/invite": role("operator", sent={"email": "n@x.example", "roles": "data user", "days": "3"}),
+    "POST /people/organisations": role("operator", sent={"organisation_name": "New", "country": "DE"}),
+    "GET /people/{number}": role("operator", number="person"),
+    "POST /people/{number}/roles": role("operator", number="person", sent={"roles": "data user"}),
+    "POST /people/{number}/organisation": role("operator", number="person", sent={"organisation": "1"}),
+    "POST /people/{number}/reset": role("operator", number="person"),
+    "POST /people/{number}/close": role("operator", number="person"),
+    "POST /people/{number}/open": role("operator", number="person"),
+    "GET /audit": role("auditor operator"),
+    "POST /audit/verify": role("auditor operator"),
+    "GET /audit/export": role("auditor operator"),
+    "POST /ledger/verify": role("auditor"),
+    "GET /ledger/copy": role("auditor"),
+    "GET /ledger/head": role("auditor"),
+    # Datasets
+    "GET /datasets/new": role("owner other"),
+    "POST /datasets/new": role("owner other", sent={"name": "fresh", "policy": POLICY.format("fresh")}),
+    "GET /datasets/{name}": knows,
+    "GET /datasets/{name}/mock/{table}": rule(SEES, "other", "reviewer dora"),
+    "POST /datasets/{name}/pause": but(owns, sent={"paused": "yes"}),
+    "POST /datasets/{name}/delete": but(owns, sent={"confirm": "{name}"}),
+    "GET /datasets/{name}/activity": owns,
+    "POST /datasets/{name}/activity/pause": but(owns, sent={"paused": "yes"}),
+    "GET /datasets/{name}/ledger": rule(f"{KNOWN} auditor", "other auditor"),
+    "GET /datasets/{name}/ledger.csv": rule(f"{KNOWN} auditor", "other auditor"),
+    "GET /datasets/{name}/ledger/{side}.svg": rule(
+        "ada owner auditor", "other auditor", quiet=of("reviewer cleo dora")
+    ),
+    "GET /datasets/{name}/policy": knows,
+    "POST /datasets/{name}/policy": but(
+        owns, sent={"text": POLICY.format("{name}"), "after": "1", "action": "publish"}
+    ),
+    "POST /datasets/{name}/policy/form": but(owns, sent={"after": "1", "purposes": "research"}),
+    "GET /datasets/{name}/policy/{number}": but(owns, number="version"),
+    "GET /datasets/{name}/requests": knows,
+    "POST /datasets/{name}/requests": but(
+        knows, sent={"role": "guests", "purpose": "health-research", "text": "A paper."}
+    ),
+    "GET /datasets/{name}/schema": rule(SEES, "other", "reviewer dora"),
+    "POST /datasets/{name}/schema": but(owns, sent={"action": "look"}),
+    "GET /datasets/{name}/subject": rule(f"{KNOWN} auditor", "other auditor"),
+    "GET /datasets/{name}/versions": rule("owner provider", "other"),
+    "POST /datasets/{name}/versions": owns,
+    "POST /datasets/{name}/versions/files": rule("owner provider", "other"),
+    "POST /datasets/{name}/versions/files/{upload_id}/cancel": rule("owner provider", "other"),
+    "POST /datasets/{name}/versions/{number}/retry": but(owns, number="version"),
+    "GET /datasets/{name}/why": knows,
+    "GET /datasets/{name}/query": knows,
+    "GET /datasets/{name}/profile": knows,
+    # Work
+    "GET /work/{kind}/{name}": rule(SEES, "other", "reviewer dora"),
+    "POST /work/{kind}/{name}": rule(WORKS, "other", "owner reviewer dora", sent=TYPED),
+    "POST /work/query/{name}/saved": but(knows, sent={"name": "Mine", "sql": "SELECT 1"}),
+    "POST /work/query/{name}/saved/{number}/forget": rule("ada", number="saved"),
+    "GET /jobs/{number}": rule("ada owner", "other", number="job"),
+    "POST /jobs/{number}/cancel": rule("ada", "other", number="job"),
+    "GET /jobs/{number}/chart.svg": rule("ada", "other", number="job", quiet=of("owner")),
+    "GET /jobs/{number}/receipt": rule("ada owner", "other", number="job"),
+    "GET /jobs/{number}/label": rule("ada", "other", number="job", quiet=of("owner")),
+    "GET /jobs/{number}/answer.csv": rule("ada", "other", number="job", quiet=of("owner")),
+    "GET /requests/{number}": rule("dora owner reviewer", "other", number="request"),
+    "POST /requests/{number}/decide": rule(
+        "owner reviewer", "other", "dora", number="request", sent={"word": "deny", "reason": "no"}
+    ),
+    "POST /requests/{number}/comment": rule("dora owner reviewer", "other", number="request", sent={"text": "Why?"}),
+    "POST /requests/{number}/withdraw": rule("dora", "", "owner reviewer", number="request", hidden_denied=of("other")),
+    "POST /requests/{number}/revoke": rule(
+        "owner reviewer", "other", "dora", number="request", sent={"reason": "no more"}
+    ),
+}
+SIDES = ("visits", "hidden", "nowhere")
+SCOPES = ("read", "work", "share", "read work", "read share", "work share")
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    made = hub_town.build(tmp_path_factory.mktemp("town") / "hub")
+    for who in hub_town.VISITORS:
+        for scopes in (*SCOPES, "read work share"):
+            made.token(who, scopes)
+    made.remember()
+    yield made
+    made.hub.close()
+
+
+def request(town, who, key, side, how="browser", **headers):
+    """Ask as the table says; whatever changed is changed back by `town.restore`."""
+    method, _, pattern = key.partition(" ")
+    line, things = TABLE[key], getattr(town, side)
+    path = things.fill(pattern, getattr(things, line.number) if line.number else 0) + line.after
+    sent = filled(line.sent, things)
+    if how == "program":
+        if method == "PUT" and "uploads" in path:
+            return town.call(who, method, path, content=b"x", **headers)
+        return town.call(who, method, path, body=sent or None, **headers)
+    if path.startswith("/api/"):
+        return town.ask(who, method, path, body=sent or None, accept="application/json", **headers)
+    return town.ask(who, method, path, data=sent or None, **headers)
+
+
+def filled(sent, things):
+    if isinstance(sent, dict):
+        return {name: filled(value, things) for name, value in sent.items()}
+    return sent.replace("{name}", things.name).replace("{upload}", things.upload) if isinstance(sent, str) else sent
+
+
+def plain(answer, things):
+    """An answer's text without what names the thing that was asked for, and without the token of the page."""
+    text = re.sub(r'content="[\w-]{43,}"|value="[\w-]{43,}"', "", answer.text)
+    for one in (things.name, things.upload, things.invitation, things.reset, "visits", "none"):
+        text = text.replace(one, "…")
+    return re.sub(r"\b\d+\b", "0", text)
+
+
+def check(town, who, key, side, how):
+    line, things = TABLE[key], getattr(town, side)
+    method, _, pattern = key.partition(" ")
+    wanted, answer = line.expected(who, side), request(town, who, key, side, how)
+    case = f"{who} ({how}): {key} on {side}: {answer.status_code} {answer.text[:300]!r}"
+    assert answer.status_code < 500, case
+    if not line.everybody and wanted is not None and method != "GET":
+        assert town.fingerprint() == town.mark, case
+    if wanted is None or (side == "nowhere" and "{" not in pattern and wanted == 404):
+        good = LET_IN | line.also | ({401, 403, 404} if line.everybody else set())
+        good |= {404} if side == "nowhere" else set()  # a name in the body
+        assert answer.status_code in good, case
+        assert not answer.headers.get("location", "").startswith("/sign-in?next"), case
+    elif wanted == 401 and method == "GET" and not pattern.startswith("/api/"):
+        assert (answer.status_code, answer.headers["location"][:14]) == (303, "/sign-in?next="), case
+    else:
+        assert answer.status_code == wanted, case
+    if wanted == 404 and side == "hidden" and who not in line.hidden_quiet:
+        missing = request(town, who, key, "nowhere", how)
+        assert plain(answer, things) == plain(missing, town.nowhere), case
+    if who in STRANGERS:
+        no_word(answer, case)
+    if who not in ("other", "auditor", "operator"):
+        assert not re.search("(Title of|About) lakeside", answer.text), case
+    if method != "GET" and (line.everybody or wanted is None):
+        town.restore()
+
+
+def no_word(answer, case):
+    """Nothing of what is inside, for those who are outside."""
+    for word in ("Title of", "About visits", "hospital.example", "cardiology", "guests", "salaries", "lakeside"):
+        assert word not in answer.text, case
+
+
+# The matrix
+
+
+def test_every_route_has_its_line_in_the_table(town):
+    found = {f"{method} {path}" for method, path in hub_town.routes(town.web.app)}
+    assert found == set(TABLE)
+
+
+@pytest.mark.parametrize("key", TABLE, ids=lambda key: key.replace("/", "_"))
+def test_everybody_gets_what_the_table_says(town, key):
+    for side in SIDES if "{" in key or "{name}" in str(TABLE[key].sent) else ("visits",):
+        # Whoever gets in somewhere also asks for what is not there; to the others it is compared with what is.
+        asking = TABLE[key].visits | TABLE[key].hidden if side == "nowhere" else hub_town.VISITORS
+        if TABLE[key].everybody:
+            asking = ("ada", "operator")
+        for who in (*asking, *STRANGERS):
+            check(town, who, key, side, "browser")
+
+
+@pytest.mark.parametrize("key", [key for key in TABLE if " /api/" in key], ids=lambda key: key.replace("/", "_"))
+def test_a_program_gets_the_same_as_a_browser(town, key):
+    for side in ("visits", "hidden"):
+        for who in (*hub_town.VISITORS, "stranger"):
+            check(town, who, key, side, "program")
+
+
+# Scopes
+
+
+@pytest.mark.parametrize("scopes", SCOPES)
+def test_a_token_reaches_no_further_than_its_scopes(town, scopes):
+    for key, line in TABLE.items():
+        if not line.scope:
+            continue
+        method = key.partition(" ")[0]
+        who = sorted(line.visits)[0]
+        enough = line.scope in scopes.split() and (method != "GET" or "read" in scopes.split())
+        answer = request(town, who, key, "visits", "program", scopes=scopes)
+        assert (answer.status_code in LET_IN) is enough, (key, scopes, answer.text)
+        assert (answer.status_code == 403 and "scope" in answer.json()["message"]) is not enough, (key, scopes)
+        if enough and method != "GET":
+            town.restore()
+        else:
+            assert town.fingerprint() == town.mark
+
+
+def test_a_token_opens_no_page(town):
+    for key, line in TABLE.items():
+        _method, _, pattern = key.partition(" ")
+        if pattern.startswith("/api/") or line.everybody:
+            continue
+        who = sorted(line.visits)[0]
+        answer = request(town, who, key, "visits", "program")
+        assert answer.status_code in (303, 401, 403), key  # as for a stranger, whose post has no token of a page
+        assert answer.status_code != 303 or answer.headers["location"].startswith("/sign-in"), key
+        assert town.fingerprint() == town.mark
+
+
+# Other sites
+
+
+def test_nothing_changes_without_the_token_of_our_own_page(town):
+    for key, line in TABLE.items():
+        method = key.partition(" ")[0]
+        if method == "GET":
+            continue
+        who = sorted(line.visits or {"ada"})[0]
+        for tricks in (
+            {"x-csrf": ""},
+            {"x-csrf": town.csrf["ben"]},
+            {"sec-fetch-site": "cross-site"},
+            {"sec-fetch-site": "same-site"},
+        ):
+            answer = request(town, who, key, "visits", **tricks)
+            assert answer.status_code == 403, (key, tricks)
+            assert town.fingerprint() == town.mark, (key, tricks)
+
+
+# The operator
+
+
+def test_being_an_operator_opens_people_and_the_log_and_nothing_else():
+    everywhere = {key for key, line in TABLE.items() if line.everybody or line.visits >= EVERYBODY}
+    opened = {key for key, line in TABLE.items() if "operator" in line.visits | line.hidden} - everywhere
+    assert {re.sub(r"^\w+ (/api)?(/\w+).*", r"\2", key) for key in opened} == {"/people", "/audit"}
+
+
+def test_an_operator_who_tries_everything_reads_no_answer_and_moves_no_ledger(town):
+    before = str(town.hub.ledger.head), len(town.rows(sa.select(Job))), len(town.rows(sa.select(Spent)))
+    for key in TABLE.keys() - {"GET /api/openapi.json"}:
+        for side in ("visits", "hidden"):
+            for how in ("browser", "program"):
+                answer = request(town, "operator", key, side, how)
+                # Answers, questions and schemas; the log holds decisions only.
+                for word in ("cardiology", "SELECT ward", '"rows"', "Title of"):
+                    assert word not in answer.text, (key, side, word)
+    after = str(town.hub.ledger.head), len(town.rows(sa.select(Job))), len(town.rows(sa.select(Spent)))
+    assert after == before
+    town.restore()

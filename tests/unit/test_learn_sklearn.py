@@ -1,0 +1,155 @@
+"""Private estimators keep scikit-learn's contract, except where that contract asks for a look at somebody's row."""
+
+import warnings
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression as Plain
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+import cloister as cl
+from cloister import learn
+
+SPEND = cl.epsilon(10**6, delta="1e-6")  # next to no noise: the checks are about the contract
+PUBLIC = {"bounds": (-10, 10), "classes": [-1, 0, 1, 2]}
+TARGET = {"bounds": (-10, 10), "target_bounds": (-50, 50)}
+
+# What privacy forbids. Each with its reason; docs/promises/learn.md says the same to users.
+NO_ROWS = {"check_estimators_empty_data_messages": "the number of rows is private: none at all must not be an error"}
+CLASSES = {
+    **NO_ROWS,
+    "check_classifiers_classes": "classes are a public list, never read off y",
+    "check_classifiers_train": "classes are a public list, never read off y",
+    "check_decision_proba_consistency": "classes are a public list: four are told here, two occur",
+    "check_classifiers_regression_target": "labels that are not listed are left out; that there are some is private",
+    "check_supervised_y_no_nan": "labels that are not listed are left out, NaN and infinity among them",
+}
+CLUSTERS = {
+    **NO_ROWS,
+    "check_clustering": "which cluster a training row is in is that row's secret: there is no labels_",
+    "check_fit_score_takes_y": "fit_predict would tell the clusters of training rows",
+}
+# Every cell may be a word, so these are nothing to refuse; and categories are one public list for each column.
+WORDS = dict.fromkeys(
+    ("check_complex_data", "check_dtype_object", "check_estimators_nan_inf"),
+    "cells are categories: whatever is not listed is `other`",
+)
+# Not a matter of privacy: a check of scikit-learn's that speaks to its own class of the same name.
+NAMESAKE = dict.fromkeys(
+    ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
+    "scikit-learn's check sets a parameter of its own StandardScaler",
+)
+# Manners that are still owed; a test below fails as soon as one of them is mended and still listed.
+LABELS = {"check_classifier_data_not_an_array", "check_supervised_y_2d", "check_requires_y_none"}
+SPARSE = {"check_estimator_sparse_tag", "check_estimator_sparse_array", "check_estimator_sparse_matrix"}
+OWED = {
+    "LogisticRegression": LABELS,
+    "LinearSVC": LABELS,
+    "DecisionTreeClassifier": LABELS,
+    "RandomForestClassifier": LABELS,
+    "GradientBoostingClassifier": LABELS,
+    "GradientBoostingRegressor": {
+        "check_regressor_data_not_an_array", "check_supervised_y_2d", "check_requires_y_none", "check_dtype_object",
+        "check_supervised_y_no_nan",
+    },
+    "GaussianNB": {"check_estimators_unfitted", "check_supervised_y_2d"},
+    "CategoricalNB": {"check_estimators_unfitted", "check_supervised_y_2d"} | SPARSE,
+    "MixedNB": {"check_estimators_unfitted", "check_supervised_y_2d"} | SPARSE,
+    "LinearRegression": {"check_supervised_y_2d"},
+    "Ridge": {"check_supervised_y_2d"},
+}  # fmt: skip
+
+CHECKED = {
+    "LogisticRegression": (PUBLIC, CLASSES),
+    "LinearSVC": (PUBLIC, CLASSES),
+    "GaussianNB": (PUBLIC, CLASSES),
+    "CategoricalNB": ({"categories": 10, "classes": [-1, 0, 1, 2]}, CLASSES | WORDS),
+    "MixedNB": (PUBLIC, CLASSES | WORDS),
+    "DecisionTreeClassifier": (PUBLIC, CLASSES),
+    "RandomForestClassifier": (PUBLIC | {"n_estimators": 2}, CLASSES),
+    "GradientBoostingClassifier": (PUBLIC, CLASSES),
+    "LinearRegression": (TARGET, NO_ROWS),
+    "Ridge": (TARGET, NO_ROWS),
+    "GradientBoostingRegressor": (TARGET, NO_ROWS),
+    "KMeans": ({"bounds": (-10, 10), "n_clusters": 3}, CLUSTERS),
+    "PCA": ({"bounds": (-10, 10)}, NO_ROWS),
+    "MinMaxScaler": ({"bounds": (-10, 10)}, NO_ROWS),
+    "StandardScaler": ({"bounds": (-10, 10)}, NO_ROWS | NAMESAKE),
+    "QuantileTransformer": ({"bounds": (-10, 10)}, NO_ROWS),
+}
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    with cl.Ledger.in_folder(tmp_path_factory.mktemp("ledger")) as ledger:
+        yield ledger
+
+
+def made(name, book, **more):
+    kind = getattr(learn, name)
+    known = kind().get_params()
+    paid = {"spend": SPEND, "ledger": book, "random_state": 0}
+    return kind(**{**CHECKED[name][0], **{key: paid[key] for key in paid if key in known}, **more})
+
+
+def test_every_estimator_is_checked_but_the_encoder_whose_columns_must_be_told_one_by_one():
+    assert set(CHECKED) == {name for name in learn.__all__ if name[0].isupper()} - {"OneHotEncoder"}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_it_passes_scikit_learns_checks_but_for_what_is_listed(name, tmp_path):
+    forbidden, owed = CHECKED[name][1], OWED.get(name, set())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checks provoke warnings, and look at them themselves
+        found = check_estimator(
+            made(name, str(tmp_path)),  # a folder, since some checks pickle
+            expected_failed_checks=forbidden | dict.fromkeys(owed, "owed"),
+            on_fail=None,
+            on_skip=None,
+        )
+    failed = {one["check_name"]: one["exception"] for one in found if one["status"] == "failed"}
+    assert not failed
+    assert Counter(one["status"] for one in found)["passed"] >= 35
+    failing = {one["check_name"] for one in found if one["status"] == "xfail"}
+    assert owed <= failing, f"mended, remove from the list: {owed - failing}"
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_clone_shares_ledger_and_account_and_forgets_the_fit(name, book):
+    model = made(name, book)
+    if "account" not in model.get_params():
+        assert clone(model).get_params() == model.get_params()
+        return
+    model.account = book.open_account(f"clone of {name}".replace(" ", "-"), cl.rho(1))
+    copy = clone(model)
+    assert copy.ledger is book
+    assert copy.account is model.account
+    assert copy.get_params().keys() == model.get_params().keys()
+    assert not hasattr(copy, "release_")
+
+
+def test_one_line_is_changed_in_a_pipeline(book):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": random.integers(18, 90, 5_000), "sex": random.choice(["f", "m"], 5_000)})
+    labels = (frame.age + 20 * (frame.sex == "m") + random.normal(0, 10, 5_000) > 60).astype(int)
+
+    def line(model):
+        scaled = learn.MinMaxScaler(bounds=(18, 90))
+        words = learn.OneHotEncoder(categories=[["f", "m"]])
+        return make_pipeline(make_column_transformer((scaled, ["age"]), (words, ["sex"])), model)
+
+    plain = line(Plain()).fit(frame, labels)
+    private = line(
+        learn.LogisticRegression(cl.epsilon(1, delta="1e-6"), bounds=(0, 1), classes=[0, 1], ledger=book)
+    ).fit(frame, labels)
+    assert private.score(frame, labels) > plain.score(frame, labels) - 0.02
+    again = clone(private)
+    with pytest.raises(NotFittedError):
+        again.predict(frame)
+    assert again.fit(frame, labels)[-1].release_.private
