@@ -19,7 +19,7 @@ from cloister.privacy.loss import Loss
 
 PEOPLE, DOMAIN, AMOUNTS, RUNS = 1_000_000, 1024, ("0.5", "1", "2", "4"), 20
 FEW = 100_000  # people in each of the 20 runs that measure the error
-ADULT = Path("/work/shared/data/adult/adult.data.gz")
+ADULT = Path(__file__).parents[2] / "shared" / "data" / "adult" / "adult.data.gz"
 PEERS = Path(__file__).parent / "peers" / "local.json"
 
 ORACLES: dict[str, Callable[[int, Loss], local.Oracle]] = {

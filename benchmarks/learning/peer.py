@@ -13,8 +13,8 @@ HERE = Path(__file__).parents[1]
 PLACE = HERE.parent / "build" / "peers" / "diffprivlib"
 
 
-def ask(arrays: dict[str, Any], epsilons: list[float], seeds: int) -> dict[str, Any] | str:
-    """Scores by model and epsilon, or a sentence on what failed."""
+def ask(arrays: dict[str, Any], epsilons: list[float], seeds: int, seconds: int) -> dict[str, Any] | str:
+    """Scores by model and epsilon (None where a fit took longer than that), or a sentence on what failed."""
     python, data = PLACE / "bin" / "python", PLACE.parent / "diffprivlib.npz"
     try:
         if not (PLACE / "made").exists():
@@ -24,7 +24,14 @@ def ask(arrays: dict[str, Any], epsilons: list[float], seeds: int) -> dict[str, 
             subprocess.run(install, check=True, timeout=900, stderr=subprocess.DEVNULL)
             (PLACE / "made").touch()
         np.savez(data, **arrays)
-        told = [python, HERE / "peers" / "ask_diffprivlib.py", data, ",".join(map(str, epsilons)), str(seeds)]
+        told = [
+            python,
+            HERE / "peers" / "ask_diffprivlib.py",
+            data,
+            ",".join(map(str, epsilons)),
+            str(seeds),
+            str(seconds),
+        ]
         out = subprocess.run(told, stdout=subprocess.PIPE, text=True, check=True, timeout=7200, env=os.environ)
         found: dict[str, Any] = json.loads(out.stdout.splitlines()[-1])
         return found

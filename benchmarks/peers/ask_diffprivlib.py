@@ -1,11 +1,13 @@
 """diffprivlib in its own environment: scores of every model it has, printed as JSON.
 
-    python ask_diffprivlib.py arrays.npz EPSILON,... SEEDS
+    python ask_diffprivlib.py arrays.npz EPSILON,... SEEDS SECONDS
 
-Bounds, norms and classes are given, as a careful user would. Its claim is for replaced rows.
+Bounds, norms and classes are given, as a careful user would. Its claim is for replaced rows. A model of which one fit
+takes longer than SECONDS has no scores.
 """
 
 import json
+import signal
 import sys
 import time
 import warnings
@@ -15,16 +17,38 @@ from diffprivlib import models as dp
 from sklearn.metrics import roc_auc_score
 
 
-def main(path, epsilons, seeds):
+class TooLong(Exception):
+    pass
+
+
+def main(path, epsilons, seeds, seconds):
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, stop)
     arrays = dict(np.load(path))
-    found = {name: {} for name in TASKS}
-    for amount in epsilons:
-        for name, task in TASKS.items():
-            start = time.perf_counter()
-            found[name][amount] = [task(arrays, float(amount), seed) for seed in range(seeds)]
-            print(f"{name} {amount}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    found = {}
+    for name, task in TASKS.items():
+        try:
+            found[name] = {amount: scores(task, arrays, amount, seeds, seconds) for amount in epsilons}
+            print(f"  diffprivlib {name}", file=sys.stderr)
+        except TooLong:
+            found[name] = None
+            print(f"  diffprivlib {name}: longer than {seconds} s a fit", file=sys.stderr)
     return found
+
+
+def scores(task, arrays, amount, seeds, seconds):
+    made = []
+    for seed in range(seeds):
+        signal.alarm(seconds)
+        try:
+            made.append(task(arrays, float(amount), seed))
+        finally:
+            signal.alarm(0)
+    return made
+
+
+def stop(*_):
+    raise TooLong
 
 
 def classes(make):
@@ -89,4 +113,4 @@ TASKS = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], sys.argv[2].split(","), int(sys.argv[3]))))
+    print(json.dumps(main(sys.argv[1], sys.argv[2].split(","), int(sys.argv[3]), int(sys.argv[4]))))

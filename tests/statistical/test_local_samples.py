@@ -16,7 +16,7 @@ from cloister.privacy.noise import SeededSource
 pytestmark = pytest.mark.statistical
 
 N = 200_000
-ADULT = Path("/work/shared/data/adult/adult.data.gz")
+ADULT = Path(__file__).parents[3] / "shared" / "data" / "adult" / "adult.data.gz"
 
 
 def small(amount: str) -> dict[str, local.Oracle]:

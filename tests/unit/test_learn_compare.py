@@ -13,7 +13,8 @@ import cloister as cl
 from cloister import learn
 from cloister.cli import main
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.learn.exercise.run import BOTH, DATA, MODEL, PLAIN, _composed
+from cloister.learn.exercise.comparison import BOTH, DATA, MODEL, PLAIN
+from cloister.learn.exercise.run import _composed
 from cloister.learn.exercise.scores import measures, per_group
 from cloister.learn.exercise.table import read_lesson
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema, BadSource, MissingExtra

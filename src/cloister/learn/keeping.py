@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from cloister import learn
+from cloister.learn import _HOMES
 from cloister.learn.estimator import PrivateEstimator
 from cloister.privacy.errors import BadInput, BadName, BadSource, ReceiptRejected, SealBroken, StoreFailed
 from cloister.privacy.ledger import Ledger
@@ -37,7 +37,7 @@ __all__ = ["load", "save"]
 _FORM = b"cloister-model/1\n"
 _PURPOSE = b"cloister model\n"  # signatures of different kinds of text must never be exchangeable
 _MOST_BYTES = 2**30
-_ESTIMATORS = {name: home for name, home in learn._HOMES.items() if name[0].isupper()}
+_ESTIMATORS = {name: home for name, home in _HOMES.items() if name[0].isupper()}
 # Released or public values that models are made of; nothing that holds rows.
 _KINDS = {
     "learn.additive.Additive", "learn.bins.Axis", "learn.boosting_regressor._Target", "learn.calibration.Curve",

@@ -190,7 +190,7 @@ class _NoAliases(yaml.BaseLoader):
             raise BadPolicy("anchors and aliases (& and *) are not offered here. Write it out.")
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise BadPolicy("the page is nested too deeply.")
+            raise BadPolicy("this is not YAML as people write it: it is nested too deeply.")
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node

@@ -2,9 +2,12 @@
 
 In the order of the work:
 
-table     rows with their public facts, and the same rows with noise on every cell
-scores    how good a model is: accuracy, AUC, calibration, gaps between groups, how well members are told
-run       the loops: epsilons, repetitions, plain and private models, original and noisy rows
-charts    pictures of what came out
-report    Markdown, HTML, PNG and SVG
+    files       a CSV or Parquet file, or the demo's hospital
+    table       rows with their public facts, and the same rows with noise on every cell
+    twins       what scikit-learn has for each private classifier
+    scores      how good a model is: accuracy, AUC, calibration, gaps between groups, how well members are told
+    run         the loops: epsilons, repetitions, plain and private models, original and noisy rows
+    comparison  what came out
+    charts      pictures of it
+    report      Markdown, HTML, PNG and SVG
 """

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cloister.learn.exercise.run import PLAIN, SETTINGS, Comparison
+from cloister.learn.exercise.comparison import PLAIN, SETTINGS, Comparison
 from cloister.privacy.errors import MissingExtra
 
 __all__ = ["charts", "html", "png", "svg"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cloister.learn.exercise.run import DATA, MODEL, PLAIN, SETTINGS, Comparison
+from cloister.learn.exercise.comparison import DATA, MODEL, PLAIN, SETTINGS, Comparison
 from cloister.learn.exercise.scores import MEASURES
 from cloister.privacy.errors import StoreFailed
 

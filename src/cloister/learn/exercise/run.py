@@ -6,17 +6,18 @@ epsilons. What all of it would have cost had it been released is added up honest
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from cloister import learn
+import cloister.learn as learn
 from cloister.learn.binned import BinnedEstimator
+from cloister.learn.exercise.comparison import BOTH, DATA, MODEL, PLAIN, Comparison
 from cloister.learn.exercise.scores import likelihoods, measures, per_group
 from cloister.learn.exercise.table import Lesson, read_lesson
+from cloister.learn.exercise.twins import TWINS
 from cloister.privacy import conversion
 from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Ledger
@@ -24,83 +25,10 @@ from cloister.privacy.loss import Loss, epsilon
 from cloister.privacy.mechanisms import DiscreteLaplace, Laplace
 from cloister.privacy.noise import SeededSource
 
-__all__ = ["SETTINGS", "Comparison", "compare"]
+__all__ = ["compare"]
 
-PLAIN, MODEL, DATA, BOTH = SETTINGS = (
-    "plain model, original data",
-    "private model, original data",
-    "plain model, noisy data",
-    "private model, noisy data",
-)
 _EPSILONS = ("0.1", "0.3", "1", "3", "10")
 _USUAL = ("LogisticRegression", "RandomForestClassifier")
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What came out.
-
-    Attributes:
-        target, group, groups: the column that is predicted; the one that groups are compared by, and their names.
-        epsilons, delta: what was tried.
-        statistic, true_value: the column whose mean was released, and its mean.
-        means: (epsilon, released mean), one for every repetition.
-        results: one record for every fit: estimator, setting, epsilon, repetition, and every measure.
-        by_group: one record for every group of every estimator and setting, at the largest epsilon.
-        majority: the share of the most common class among test rows.
-        model_cost: what all means and private models on original data would have cost together.
-        table_cost: the same for all noisy tables; models made of them cost nothing more.
-
-    Privacy: none. The costs say what it would have been.
-    """
-
-    target: str
-    group: str | None
-    groups: tuple[str, ...]
-    rows: tuple[int, int]
-    epsilons: tuple[str, ...]
-    delta: str
-    statistic: str | None
-    true_value: float | None
-    means: list[tuple[str, float]]
-    results: list[dict[str, Any]]
-    by_group: list[dict[str, Any]]
-    majority: float
-    model_cost: Loss
-    table_cost: Loss
-
-    def mean(self, measure: str, estimator: str, setting: str, amount: str | None = None) -> tuple[float, float] | None:
-        """The mean of a measure over repetitions, and its standard error."""
-        found = [
-            one[measure]
-            for one in self.results
-            if (one["estimator"], one["setting"]) == (estimator, setting)
-            and one["epsilon"] in (None, amount)
-            and one[measure] is not None
-        ]
-        if not found:
-            return None
-        return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found))) if len(found) > 1 else 0.0
-
-    @property
-    def estimators(self) -> list[str]:
-        """Those that were compared."""
-        return list(dict.fromkeys(one["estimator"] for one in self.results))
-
-    def markdown(self) -> str:
-        """The report as Markdown."""
-        from cloister.learn.exercise.report import markdown
-
-        return markdown(self)
-
-    def write(self, folder: Any) -> list[Any]:
-        """The report and its charts as files: Markdown, HTML, PNG and SVG."""
-        from cloister.learn.exercise.report import write
-
-        return write(self, folder)
-
-    def __str__(self) -> str:
-        return self.markdown()
 
 
 def compare(
@@ -179,9 +107,9 @@ class _Run:
     def __init__(
         self, lesson: Lesson, names: tuple[str, ...], epsilons: tuple[str, ...], delta: str, fits: int, seed: Any
     ) -> None:
-        known = [name for name in names if name in _TWINS]
+        known = [name for name in names if name in TWINS]
         if len(known) < len(names) or not known:
-            raise BadInput(f"estimators are classifiers: {', '.join(_TWINS)}.")
+            raise BadInput(f"estimators are classifiers: {', '.join(TWINS)}.")
         order = np.argsort(SeededSource(f"split {seed}").floats(lesson.rows), kind="stable")
         cut = 3 * lesson.rows // 4
         self.train, self.test = lesson.take(order[:cut]), lesson.take(order[cut:])
@@ -203,7 +131,7 @@ class _Run:
             yield lambda amount=amount, time=time: self._noisy(amount, time)  # type: ignore[misc]
 
     def _plain(self, name: str) -> None:
-        model = _TWINS[name](0).fit(self._rows, self.train.labels)
+        model = TWINS[name](0).fit(self._rows, self.train.labels)
         self._note(name, PLAIN, None, 0, model)
 
     def _noisy(self, amount: str, time: int) -> None:
@@ -214,7 +142,7 @@ class _Run:
             self.models.append(epsilon(amount, delta=self._delta))
             self._note(name, MODEL, amount, time, self._private(name, amount, time, self._rows, self.train.labels))
             if len(np.unique(told.labels)) > 1:
-                self._note(name, DATA, amount, time, _TWINS[name](time).fit(rows, told.labels))
+                self._note(name, DATA, amount, time, TWINS[name](time).fit(rows, told.labels))
             # Made of what was released already: it costs nothing more, and the model's own noise is wasted.
             self._note(name, BOTH, amount, time, self._private(name, amount, time, rows, told.labels))
 
@@ -266,51 +194,3 @@ def _composed(spent: Sequence[Loss], delta: str) -> Loss:
     rhos = [Loss("rho", conversion.rho_within(one.amount, one.delta)) if one.delta else one.as_rho() for one in spent]
     both = Loss("rho", sum((one.amount for one in rhos), start=Fraction(0)), relation=simple.relation)
     return min(simple, both.as_epsilon(delta=delta), key=lambda one: one.amount)
-
-
-def _logistic(_seed: int) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(max_iter=1000)
-
-
-def _machine(_seed: int) -> Any:
-    from sklearn.svm import LinearSVC
-
-    return LinearSVC()
-
-
-def _bayes(_seed: int) -> Any:
-    from sklearn.naive_bayes import GaussianNB
-
-    return GaussianNB(var_smoothing=1e-3)
-
-
-def _tree(seed: int) -> Any:
-    from sklearn.tree import DecisionTreeClassifier
-
-    return DecisionTreeClassifier(max_depth=6, random_state=seed)
-
-
-def _forest(seed: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(n_estimators=50, max_depth=10, random_state=seed)
-
-
-def _boosting(seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(random_state=seed)
-
-
-# What scikit-learn has for each private classifier.
-_TWINS: dict[str, Callable[[int], Any]] = {
-    "LogisticRegression": _logistic,
-    "RandomForestClassifier": _forest,
-    "DecisionTreeClassifier": _tree,
-    "GradientBoostingClassifier": _boosting,
-    "GaussianNB": _bayes,
-    "MixedNB": _bayes,
-    "LinearSVC": _machine,
-}
