@@ -292,7 +292,7 @@ def test_a_tracker_written_in_sql_finds_noise(staff):
 
 def test_the_same_question_has_the_same_answer_and_costs_once(staff):
     text = "SELECT SUM(pay) AS s FROM staff WHERE dept = 'law'"
-    answers = {staff.sql(text, spend=epsilon("0.5"), source=SeededSource(str(i))).item() for i in range(5)}
+    answers = {staff.sql(text, spend=epsilon("0.5")).item() for _ in range(5)}
     assert len(answers) == 1
     assert staff.account.spent == epsilon("0.5")
 
