@@ -29,7 +29,7 @@ check: $(VENV)/installed-dev ## Format, lint, types, and which room may import w
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/installed-dev ## Every benchmark, then its table in docs/benchmarks.md
 	set -e; for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file; done
