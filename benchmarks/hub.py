@@ -114,7 +114,11 @@ def question(who: int, turn: int) -> str:
     """Another one nearly every time; now and then one that was asked before."""
     age = (who * 7 + turn * 13) % 90
     ward = WARDS[(who + turn) % len(WARDS)]
-    return f"SELECT COUNT(*) AS visits, AVG(stay_days) AS stay FROM visits WHERE ward = '{ward}' AND age >= {age}"
+    cost = (who * 131 + turn * 17) % 5000
+    return (
+        "SELECT COUNT(*) AS visits, AVG(stay_days) AS stay FROM visits "
+        f"WHERE ward = '{ward}' AND age >= {age} AND cost >= {cost}"
+    )
 
 
 async def ask_hub(browser: Browser, who: int, turn: int) -> str:
