@@ -122,6 +122,11 @@ class Dataset:
         return self.schema.unit
 
     @property
+    def whole(self) -> bool:
+        """Whether every table is seen as it is, none through a view."""
+        return not self._through
+
+    @property
     def left(self) -> Loss:
         """What can still be spent."""
         return self.account.left

@@ -23,7 +23,7 @@ from cloister.learn.frame import Floats
 from cloister.learn.purse import Purse
 from cloister.learn.quadratic import Moments, Sensitivity, release_moments
 from cloister.learn.survey import root_above
-from cloister.privacy.errors import BadInput, BadSchema
+from cloister.privacy.errors import BadInput, BadSchema, NotPrivate
 from cloister.privacy.meter import Meter
 
 __all__ = ["Design", "read_design"]
@@ -144,6 +144,8 @@ def read_design(
     data: Any, target: str | None, features: Sequence[str] | None, table: str | None, classes: Sequence[Any] | None
 ) -> Design:
     """Read what a caller named against the schema. Nothing of the rows is looked at."""
+    if not getattr(data, "whole", True):  # the statement below reads the table itself, hidden rows and columns too
+        raise NotPrivate("this model reads whole tables, and some are seen through a view. Use MixedNB or Ridge.")
     private = {name: one for name, one in data.tables.schema.tables.items() if not one.public}
     name = table or (next(iter(private)) if len(private) == 1 else None)
     if name is None or name not in private:
