@@ -23,7 +23,7 @@ tour: $(VENV)/installed ## A tour in the terminal: three answers, two refusals, 
 	$(BIN)/cloister demo
 
 test: $(VENV)/installed-dev ## Every test, doctest and code block of the docs
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
 
 check: $(VENV)/installed-dev ## Format, lint, types, and which room may import which
 	$(BIN)/ruff format --check .

@@ -206,8 +206,9 @@ def chromium():
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(chromium):
+    """A Chromium for one file: while Playwright is open an event loop runs, and tests of others may want their own."""
     expect.set_options(timeout=PATIENCE_S * 1000)
     with sync_playwright() as begun:
         opened = begun.chromium.launch(executable_path=chromium, args=FLAGS)

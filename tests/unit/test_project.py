@@ -1,5 +1,6 @@
 """The project keeps its own word: docs are fresh, versions exact, names and places of machines nowhere."""
 
+import difflib
 import os
 import platform
 import re
@@ -64,8 +65,13 @@ def makefile_targets() -> set[str]:
 
 def test_generated_pages_say_what_the_code_says():
     pages = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
-    stale = [name for name, text in pages.items() if text_of(ROOT / "docs" / name) != text]
-    assert not stale, f"stale: {', '.join(stale)}. Run `make docs` and commit."
+    kept = {name: text_of(ROOT / "docs" / name) for name in pages}
+    changes = [
+        f"{name} {line}"
+        for name, text in pages.items()
+        for line in difflib.unified_diff(kept[name].splitlines(), text.splitlines(), n=0, lineterm="")
+    ]
+    assert pages == kept, "stale: run `make docs` and commit.\n" + "\n".join(changes[:40])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
