@@ -121,13 +121,15 @@ def need_tree(term: Term, text: str) -> Need:
         rounded_near_zero(difference) if leaves.width > 1 and abs(leaves.low) < _TINY else exp.Paren(this=difference)
     )
     if not leaves.whole:
-        above = exp.Mul(this=above, expression=literal(1 / leaves.width))
-    from_zero = above if _kept(term) else greatest_of(above, literal(0.0))
-    inside = exp.Floor(this=least_of(from_zero, literal(float(leaves.count - 1))))
-    known = exp.Case(
-        ifs=[exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null())],
-        default=exp.Cast(this=inside, to=exp.DataType.build("BIGINT")),
-    )
+        above = exp.Mul(this=above, expression=literal(_leaves_per_one(leaves, float(term.high or 0))))
+    if _kept(term):  # within the limits already, and NULL stays NULL: comparing would cost as much as the rest
+        known: exp.Expression = exp.Cast(this=exp.Floor(this=above), to=exp.DataType.build("BIGINT"))
+    else:
+        between = least_of(greatest_of(above, literal(0.0)), literal(float(leaves.count - 1)))
+        known = exp.Case(
+            ifs=[exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null())],
+            default=exp.Cast(this=exp.Floor(this=between), to=exp.DataType.build("BIGINT")),
+        )
     return Need(
         "tree",
         f"distribution of {text}",
@@ -141,8 +143,15 @@ def leaves_of(term: Term, text: str) -> Leaves:
     low, high = _limits(term, text)
     if term.type == "integer" and high - low < _MOST_LEAVES:
         return Leaves(float(math.floor(low)), 1.0, math.floor(high) - math.floor(low) + 1, whole=True)
-    # The width is a power of two times the unit in the last place, so that x = low + i·width is found again exactly.
     return Leaves(low, (high - low) / _LEAVES, _LEAVES, whole=False)
+
+
+def _leaves_per_one(leaves: Leaves, high: float) -> float:
+    """What a distance from the lowest edge is multiplied by, rounded such that the upper limit is in the last leaf."""
+    factor = 1 / leaves.width
+    while (high - leaves.low) * factor >= leaves.count:
+        factor = math.nextafter(factor, 0)
+    return factor
 
 
 def need_vote(term: Term, text: str) -> Need:

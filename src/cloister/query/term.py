@@ -544,15 +544,15 @@ def _bucket(node: exp.WidthBucket, scope: Scope) -> Term:
     # What lies between the ends anyway needs no comparison, which would cost as much as the rest.
     first = 0 if inner.low is None or inner.low < low else 1
     beyond = inner.high is None or inner.high > high
+    compared = first == 0 or beyond or not inner.sure
     place = greatest_of(place, literal(-1.0)) if first == 0 or not inner.sure else place
     place = least_of(place, literal(n)) if beyond or not inner.sure else place
-    inside = _as_long(exp.Floor(this=place))
-    missing = exp.Is(this=_wrap(inner.sql.copy()), expression=exp.Null())
-    sql = exp.Case(
-        ifs=[exp.If(this=missing, true=exp.Null())], default=exp.Add(this=inside, expression=exp.Literal.number(1))
-    )
+    sql: exp.Expression = exp.Add(this=_as_long(exp.Floor(this=place)), expression=exp.Literal.number(1))
+    if compared:  # LEAST and GREATEST pass NULL over
+        missing = exp.Is(this=_wrap(inner.sql.copy()), expression=exp.Null())
+        sql = exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=sql)
     last = n + 1 if inner.high is None or inner.high >= high else n
-    return Term(sql, "integer", first, last, nullable=inner.nullable)
+    return Term(exp.Paren(this=sql), "integer", first, last, nullable=inner.nullable)
 
 
 # What rules share
