@@ -11,6 +11,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -445,6 +446,53 @@ def test_duckdb_reads_its_tables_and_nothing_else(sql, tmp_path):
     with pytest.raises(EngineFailed):
         tables.engine.run(sql.format(other=tmp_path / "other.csv"))
     assert (tmp_path / "other.csv").read_text() == "a\n1\n"
+    tables.close()
+
+
+def same_again(tables):
+    """Another connection reads the same and is closed; the first goes on."""
+    other = tables.again()
+    (name,) = tables.schema.tables
+    rows = [one.engine.run(f"SELECT * FROM {one.engine.place(name)}") for one in (tables, other)]
+    other.close()
+    assert rows[0].equals(rows[1])
+    assert tables.engine.run(f"SELECT * FROM {tables.engine.place(name)}").equals(rows[0])
+    tables.close()
+
+
+def test_every_job_can_have_a_connection_of_its_own(tmp_path, postgres_address, spark):
+    psycopg = pytest.importorskip("psycopg")
+    rows = pa.table({"id": [1, 2], "name": ["a", "b"], "n": [2, 3]})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    with psycopg.connect(postgres_address, autocommit=True) as server:
+        server.execute("CREATE TABLE t (id BIGINT, name TEXT, n BIGINT)")
+        server.execute("INSERT INTO t VALUES (1, 'a', 2), (2, 'b', 3)")
+    try:
+        for source in (
+            tmp_path / "t.parquet",
+            rows,
+            ds.dataset(rows),
+            postgres_address,
+            {"t": spark.createDataFrame(rows)},
+        ):
+            same_again(open_tables(source, Schema.load(THREE)))
+    finally:
+        with psycopg.connect(postgres_address, autocommit=True) as server:
+            server.execute("DROP TABLE t")
+
+
+def test_a_connection_of_its_own_has_the_same_limits_and_cannot_write():
+    tables = open_tables(pa.table({"id": [1], "name": ["a"], "n": [2]}), Schema.load(THREE))
+    other = tables.again()
+    for engine in (tables.engine, other.engine):
+        shown = engine.run(
+            "SELECT current_setting('enable_external_access') AS files, current_setting('TimeZone') AS zone, "
+            "current_setting('lock_configuration') AS locked"
+        ).to_pylist()
+        assert shown == [{"files": False, "zone": "UTC", "locked": True}]
+        with pytest.raises(duckdb.Error, match="read-only"):  # behind the test for a single SELECT
+            engine._read("CREATE TABLE kept (i INTEGER)")
+    other.close()
     tables.close()
 
 

@@ -94,8 +94,14 @@ def test_every_make_target_a_page_names_exists(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_inside_the_project_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text_of(page)):
-        if "://" not in target:
+        if "://" not in target and not target.startswith("screens/"):
             assert (page.parent / target).exists(), target
+
+
+def test_every_screenshot_on_a_page_is_taken_by_a_browser_test():
+    tests = "".join(text_of(path) for path in (ROOT / "tests" / "browser").glob("test_*.py"))
+    for target in re.findall(r"\]\(screens/hub-([a-z-]+)\.png\)", "".join(map(text_of, PAGES))):
+        assert f'"{re.sub("-(desktop|phone)$", "", target)}' in tests, target
 
 
 def test_the_changelog_has_the_version():

@@ -58,6 +58,10 @@ class Tables:
         families, place = self._families[table], self.engine.place(table)
         return view(replace(known, columns=kept), families, place, self.engine.dialect, self.unit_as_text)
 
+    def again(self) -> "Tables":
+        """The same tables over a connection of their own, for one piece of work."""
+        return replace(self, engine=self.engine.again())
+
     def close(self) -> None:
         """Let go of the source."""
         self.engine.close()

@@ -237,7 +237,7 @@ class Request(Base):
     purpose: Mapped[str] = mapped_column(_NAME)
     text: Mapped[str] = mapped_column(Text, default="")
     needs: Mapped[int] = mapped_column(default=1)  # how many different people must agree
-    state: Mapped[str] = mapped_column(String(20), default="open")  # open, granted, denied, expired, revoked
+    state: Mapped[str] = mapped_column(String(20), default="open")  # open, granted, denied, expired, revoked, withdrawn
     created: Mapped[float] = mapped_column(default=now)
     ends: Mapped[float | None]  # when an open one expires, or a granted access ends
     person: Mapped[Person] = relationship(lazy="joined")

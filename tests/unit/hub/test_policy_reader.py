@@ -153,6 +153,7 @@ def test_every_problem_is_told_with_its_line():
         ("per_user: {rho: 0.05}", "per_user: 0.05", "with something under each"),
         ("networks: [10.0.0.0/8,", "networks: [10.0.0.1/8,", "zeros behind the prefix"),
         ("roles: [data user]", "roles: [king]", "king is not known here"),
+        ("  others: {by_request: true, may: [query]}", "  others: {who: all, may: [query]}", "write who: anyone"),
         ("roles: [data user]", "roles: []", "nobody fits"),
         ("from: 2026-01-01", "from: 2028-01-01", "until is before from"),
         ("until: 2027-01-01", "until: next year", "a day like"),

@@ -368,7 +368,7 @@ def test_whoever_asked_may_withdraw_and_nobody_else(hub, world):
         with pytest.raises(Denied):
             requests.withdraw(hub, session, world["owner"], request)
         requests.withdraw(hub, session, world["asker"], request)
-    assert look(hub, request) == ("revoked", "cancelled")
+    assert look(hub, request) == ("withdrawn", "cancelled")
     assert told(hub, world["owner"])[-1].startswith("Asker withdrew request")
 
 
@@ -381,7 +381,7 @@ def test_a_job_that_was_cancelled_meanwhile_cannot_be_granted(hub, world):
         say(hub, world, "owner", request)
     with hub.database.writing() as session:
         requests.close_for(hub, session, session.get(Job, request.job_id))
-    assert look(hub, request) == ("revoked", "cancelled")
+    assert look(hub, request) == ("withdrawn", "cancelled")
 
 
 def test_comments_are_for_those_concerned_and_stay_out_of_notices_and_log(hub, world):

@@ -1,12 +1,21 @@
 """Notices reach their reader on the page and by e-mail, once."""
 
+import base64
 import email
 import email.policy
 import socketserver
+import ssl
 import threading
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 
 import pytest
 import sqlalchemy as sa
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from cloister.hub.database import now
 from cloister.hub.hub import Hub
@@ -24,26 +33,48 @@ class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, host="127.0.0.1", refuses=()):
+    def __init__(self, host="127.0.0.1", refuses=(), tls=None, at_once=False):
         super().__init__((host, 0), Conversation)
-        self.got, self.refuses = [], refuses
+        self.got, self.refuses, self.tls, self.at_once, self.signed_in = [], refuses, tls, at_once, []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def address(self):
+    def address(self, scheme="smtp"):
         host, port = self.server_address
-        return f"smtp://{host}:{port}"
+        return f"{scheme}://{host}:{port}"
+
+    def handle_error(self, request, client_address):
+        """A client that hangs up is what some tests are about."""
 
 
 class Conversation(socketserver.StreamRequestHandler):
     def say(self, line):
         self.wfile.write(line.encode() + b"\r\n")
 
+    def seal(self):
+        self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+        self.setup()
+
+    def finish(self):
+        super().finish()
+        self.request.close()
+
     def handle(self):
+        if self.server.at_once:
+            self.seal()
         self.say("220 here")
         while line := self.rfile.readline().decode().strip():
             word = line.split()[0].upper()
             if word == "EHLO":
-                self.say("250 here")
+                sealed = isinstance(self.request, ssl.SSLSocket)
+                self.say("250 here" if self.server.tls is None else "250-here")
+                if self.server.tls is not None:
+                    self.say("250 AUTH PLAIN" if sealed else "250 STARTTLS")
+            elif word == "STARTTLS":
+                self.say("220 go on")
+                self.seal()
+            elif word == "AUTH":
+                self.server.signed_in.append(base64.b64decode(line.split()[2]).split(b"\0")[1:])
+                self.say("235 welcome")
             elif word == "RCPT" and any(one in line for one in self.server.refuses):
                 self.say("550 nobody of that name")
             elif word == "DATA":
@@ -64,6 +95,41 @@ class Conversation(socketserver.StreamRequestHandler):
 def server():
     made = Server()
     yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate for 127.0.0.1 that signs itself, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail")])
+    here, today = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(today - timedelta(days=1))
+        .not_valid_after(today + timedelta(days=1))
+        .add_extension(here, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = tmp_path / "mail.pem"
+    path.write_bytes(secret + made.public_bytes(Encoding.PEM))
+    return path
+
+
+@pytest.fixture(params=["smtps", "smtp"])
+def sealed_server(request, certificate):
+    """A server that speaks TLS at once, or after STARTTLS; and its scheme."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    made = Server(tls=context, at_once=request.param == "smtps")
+    yield made, request.param
     made.shutdown()
     made.server_close()
 
@@ -177,6 +243,25 @@ def test_no_mail_goes_to_another_machine_without_tls(open_hub):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_mail_and_password_go_through_tls(open_hub, sealed_server, certificate, monkeypatch):
+    server, scheme = sealed_server
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))  # whom OpenSSL trusts
+    hub, ann, _ = open_hub(smtp_url=server.address(scheme).replace("://", "://hub:s%40cret@"))
+    leave(hub, ann, "Hello.")
+    assert deliver(hub) == 1
+    assert [one["To"] for one in server.got] == ["ann@clinic.example"]
+    assert server.signed_in == [[b"hub", b"s@cret"]]
+
+
+def test_no_mail_and_no_password_go_to_a_server_with_a_certificate_of_nobody(open_hub, sealed_server):
+    server, scheme = sealed_server
+    hub, ann, _ = open_hub(smtp_url=server.address(scheme).replace("://", "://hub:secret@"))
+    leave(hub, ann, "Hello.")
+    with pytest.raises(StoreFailed, match="cannot be reached"):
+        deliver(hub)
+    assert (server.got, server.signed_in, unsent(hub)) == ([], [], 1)
 
 
 def test_a_server_that_is_down_is_tried_again(open_hub, server):

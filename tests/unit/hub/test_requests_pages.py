@@ -151,7 +151,7 @@ def test_the_whole_way_over_http(world, visit):
     assert visit("stranger").api.get(f"/api/requests/{number}").json()["state"] == "revoked"
     assert visit("stranger").api.post("/api/requests", json={**body, "role": "kings"}).status_code == 422
     second = visit("stranger").api.post("/api/requests", json=body).json()["id"]
-    assert visit("stranger").api.post(f"/api/requests/{second}/withdraw").json()["state"] == "revoked"
+    assert visit("stranger").api.post(f"/api/requests/{second}/withdraw").json()["state"] == "withdrawn"
 
 
 def test_a_token_without_the_scope_decides_nothing(world, visit):
@@ -160,3 +160,13 @@ def test_a_token_without_the_scope_decides_nothing(world, visit):
         token = tokens.make(session, session.merge(world.owner), "test", ["read", "work"], 1)
     client = TestClient(create_app(world.hub), headers={"Authorization": f"Bearer {token}"})
     assert client.post("/api/requests/1/decision", json={"agreed": True}).status_code == 403
+
+
+def test_whoever_has_no_role_is_told_why_and_may_ask_only_where_there_is_a_role_to_ask_for(world, visit):
+    refused = visit("stranger").get("/work/query/visits")
+    assert refused.status_code == 403
+    assert "/datasets/visits/why?operation=query" in refused.text
+    assert "Ask for access" in visit("stranger").get("/datasets/visits").text
+    seen = "  guests:\n    who: anyone\n    may: [see schema]\n"
+    world.publish(change=[("roles:\n  researchers", f"roles:\n{seen}  researchers")])
+    assert "Ask for access" not in visit("stranger").get("/datasets/visits").text

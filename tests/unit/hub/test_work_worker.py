@@ -127,7 +127,7 @@ def test_a_request_that_nobody_decides_ends_with_its_job(hospital_hub):
 def test_a_cancelled_job_takes_its_request_along(hospital_hub):
     job = hospital_hub.submit("ada", spend="rho 0.04")
     gateway.cancel(hospital_hub.hub, hospital_hub.ada, job.id)
-    assert [one.state for one in hospital_hub.rows(sa.select(Request))] == ["revoked"]
+    assert [one.state for one in hospital_hub.rows(sa.select(Request))] == ["withdrawn"]
     assert hospital_hub.job(job.id).state == "cancelled"
 
 

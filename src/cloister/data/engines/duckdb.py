@@ -11,7 +11,9 @@ import shutil
 import tempfile
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -60,13 +62,14 @@ class DuckDB:
         self._say = tongue("duckdb")
         self._lock = threading.Lock()
         self._names: list[str] = []
+        self._arrow: dict[str, object] = {}
         self._paths: list[str] = []
         self._folders: list[str] = []
         spill = tempfile.mkdtemp(prefix="cloister-")
-        self._clean_up = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
+        self._clean_up: Callable[[], object] = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
         self._connection = duckdb.connect(":memory:")
         self._connection.execute(f"SET temp_directory = {self._say.text(spill)}")
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         if memory_limit is not None:
             self._connection.execute(f"SET memory_limit = {self._say.text(memory_limit)}")
         if threads is not None:
@@ -90,6 +93,7 @@ class DuckDB:
     def add_arrow(self, name: str, table: "pa.Table | pyarrow.dataset.Dataset") -> None:
         """An Arrow table or dataset, read where it lies."""
         self._connection.register(name, table)
+        self._arrow[name] = table
         self._names.append(name)
 
     @failing_quietly("DuckDB")
@@ -150,12 +154,29 @@ class DuckDB:
             if kinds != [StatementType.SELECT]:
                 raise ValueError("only one SELECT is run at a time")
             with ThreadPoolExecutor(1) as pool:
-                answer = pool.submit(lambda: self._connection.sql(sql).to_arrow_table())
+                answer = pool.submit(self._read, sql)
                 try:
                     return answer.result()
                 except KeyboardInterrupt:  # DuckDB itself would only notice when it is done
                     self._connection.interrupt()
                     raise
+
+    def _read(self, sql: str) -> "pa.Table":
+        self._connection.execute("BEGIN TRANSACTION READ ONLY")
+        try:
+            return self._connection.sql(sql).to_arrow_table()
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    @failing_quietly("DuckDB")
+    def again(self) -> "DuckDB":
+        """A connection of its own to the same tables, under the same limits. Close it before this one."""
+        other = copy(self)
+        other._lock, other._clean_up = threading.Lock(), lambda: None
+        other._connection = self._connection.cursor()
+        for name, table in self._arrow.items():  # these belong to a connection, views to all
+            other._connection.register(name, table)
+        return other
 
     def close(self) -> None:
         """Close the connection; registered tables are let go, and what was spilled is removed."""

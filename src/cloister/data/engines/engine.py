@@ -48,6 +48,10 @@ class Engine(Protocol):
         """
         ...
 
+    def again(self) -> "Engine":
+        """A connection of its own to the same tables: nothing that is done in one shows in the other."""
+        ...
+
     def close(self) -> None:
         """Let go of the tables."""
         ...

@@ -91,6 +91,10 @@ class Postgres:
             arrays = [pa.array(column, type=_arrow_type(item)) for item, column in zip(described, columns, strict=True)]
             return pa.Table.from_arrays(arrays, names=[item.name for item in described])
 
+    def again(self) -> "Postgres":
+        """A connection of its own to the same server."""
+        return Postgres(self._address, self._timeout_ms / 1000 or None)
+
     def close(self) -> None:
         """Hang up."""
         self._connection.close()

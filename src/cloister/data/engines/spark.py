@@ -44,6 +44,10 @@ class Spark:
         for name, frame in self._frames.items():
             frame.createOrReplaceTempView(self._views[name])
 
+    def again(self) -> "Spark":
+        """Views of its own on the same DataFrames; the session is the same."""
+        return Spark(self._frames)
+
     def tables(self) -> list[str]:
         """The names of the tables it was given."""
         return list(self._frames)

@@ -52,6 +52,9 @@ def _role(name: str, part: Part, purposes: tuple[str, ...]) -> Role:
 def _who(part: Part) -> Who:
     if part.node.value == "anyone":
         return Who(anyone=True)
+    if isinstance(part.node.value, str):
+        part.say("write who: anyone for every person with an account, or conditions: who: {roles: [data user]}")
+        return Who()
     words = part.words(_WHO)
     hours = _hours(words["hours"]) if "hours" in words else None
     start = words["from"].day() if "from" in words else None

@@ -160,7 +160,7 @@ def withdraw(hub: "Hub", session: Session, person: Person, request: Request) -> 
     if request.person_id != person.id:
         raise Denied("only whoever asked can withdraw a request.")
     _require_open(request)
-    request.state, request.ends = "revoked", None
+    request.state, request.ends = "withdrawn", None
     if request.job is not None:
         turn_away(session, request.job, "its request was withdrawn. Nothing was spent.", state="cancelled")
     hub.audit.write(session, person.id, "request.withdrawn", f"request/{request.id}", **_facts(request))

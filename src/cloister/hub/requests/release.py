@@ -106,5 +106,5 @@ def close_for(hub: "Hub", session: Session, job: Job) -> None:
     """The job was cancelled by whoever asked: its open request is closed with it."""
     wanted = sa.select(Request).where(Request.job_id == job.id, Request.state == "open").with_for_update(of=Request)
     for request in session.scalars(wanted):
-        request.state = "revoked"
+        request.state = "withdrawn"
         hub.audit.write(session, job.person_id, "request.withdrawn", f"request/{request.id}", job=job.id)

@@ -204,5 +204,5 @@ def _session(address: str) -> Any:
         import_module("grpc")
         from pyspark.sql.connect.session import SparkSession
     except ImportError:
-        raise MissingExtra("Spark by address needs Spark Connect. Run: pip install 'pyspark[connect]'") from None
+        raise MissingExtra("Spark by address needs Spark Connect. Run: pip install 'cloister[spark]'") from None
     return SparkSession.builder.remote(address).getOrCreate()

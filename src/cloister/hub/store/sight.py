@@ -44,6 +44,11 @@ class Sight:
     version: Version | None
     schema: Schema | None
 
+    @property
+    def askable(self) -> bool:
+        """Whether the person could ask for a role: the policy has one, and the dataset is not their own."""
+        return not self.mine and self.policy is not None and any(role.by_request for role in self.policy.roles)
+
 
 def look(hub: Hub, session: Session, person: Person, environment: Environment) -> list[Sight]:
     """Every dataset that the person may know of, by title."""

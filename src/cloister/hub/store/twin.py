@@ -47,6 +47,10 @@ class Twin:
         """There is nothing to run it on."""
         raise EngineFailed("this copy of the tables is for plans and has no rows. Work runs in a worker.")
 
+    def again(self) -> "Twin":
+        """There is nothing that one could see of another."""
+        return self
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -83,14 +83,16 @@ def unforeseen(request: Request, number: str) -> Response:
     )
 
 
-def show(request: Request, status: int, message: str, way_out: str = "", code: str = "", **headers: str) -> Response:
-    """A refusal as a page or as JSON."""
+def show(
+    request: Request, status: int, message: str, way_out: str = "", code: str = "", why: str = "", **headers: str
+) -> Response:
+    """A refusal as a page or as JSON; `why` is the address of the page that explains it."""
     if _for_program(request):
         body = {"code": code, "message": message, "way_out": way_out}
         return JSONResponse(body, status, headers)
     title = title_of(status)
     response = page(
-        request, "error.html", status, title=title, number=status, message=message, way_out=way_out, code=code
+        request, "error.html", status, title=title, number=status, message=message, way_out=way_out, code=code, why=why
     )
     response.headers.update(headers)
     return response

@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from cloister.hub.database import now
@@ -114,8 +115,8 @@ def _told(error: Exception) -> tuple[str, str, str]:
 def _run(case: Case, worker: str, shelf: Shelf, book: JobBook, received: Received) -> Done:
     opened = shelf.get(case.dataset, case.version, case.person)
     own = shelf.account(case.dataset, case.person)
-    with opened.lock:
-        data = handed(opened, own, case.verdict.view, book, received, f"job {case.job.id}")
+    with opened.lock, closing(opened.data.tables.again()) as tables:
+        data = handed(opened, own, case.verdict.view, book, received, f"job {case.job.id}", tables)
         return case.kind.run(data, case.job.parameters, _Stages(case.hub, case.job.id, worker))
 
 

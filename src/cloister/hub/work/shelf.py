@@ -121,6 +121,7 @@ def handed(
     book: ClosedBook,
     received: "Received",
     label: str = "",
+    tables: Tables | None = None,
 ) -> Dataset:
     """A dataset as a piece of work gets it.
 
@@ -131,8 +132,10 @@ def handed(
         book: charges this job, or nothing if it is a plan.
         received: what the person has been told before.
         label: of the job; it enters every request's hash.
+        tables: the same tables over a connection of the job's own; those that are kept open unless given.
     """
     data = opened.data.asked_by(Reader(Account(own, book), received, label))
+    data.tables = tables or data.tables
     data.account = Account(opened.rules, book)
     if view is None:
         return data

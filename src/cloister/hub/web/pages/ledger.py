@@ -3,8 +3,6 @@
 Figures are read from the signed entries at every visit. No page changes a ledger.
 """
 
-import csv
-import io
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +18,7 @@ from cloister.hub.models import Dataset
 from cloister.hub.store.datasets import find
 from cloister.hub.web import charts
 from cloister.hub.web.context import Visitor, page, signed_in, with_role
+from cloister.hub.web.spreadsheets import csv_of
 from cloister.hub.work.gateway import may_know
 from cloister.privacy.errors import NotHere
 from cloister.privacy.ledger import Report
@@ -125,15 +124,16 @@ def as_csv(name: str, here: SignedIn) -> Response:
     """Every spend of a dataset, for a spreadsheet."""
     found, statement, _ = _statement(here, name)
     here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}", form="csv")
-    sink = io.StringIO()
-    table = csv.writer(sink)
-    table.writerow(["entry", "time", "person", "purpose", "kind", "job", "measure", "amount", "delta", "state"])
-    for one in reversed(statement.lines):
-        loss = one.loss
-        facts = [one.entry, f"{one.time:.0f}", _cell(one.person), _cell(one.purpose), one.what, one.job_id or ""]
-        table.writerow([*facts, loss.measure, str(loss.amount), str(loss.delta), one.state])
+    names = ["entry", "time", "person", "purpose", "kind", "job", "measure", "amount", "delta", "state"]
+    rows = (
+        (
+            *(one.entry, f"{one.time:.0f}", one.person, one.purpose, one.what, one.job_id or ""),
+            *(one.loss.measure, str(one.loss.amount), str(one.loss.delta), one.state),
+        )
+        for one in reversed(statement.lines)
+    )
     name_of = {"Content-Disposition": f'attachment; filename="cloister-{found.name}-ledger.csv"'}
-    return Response(sink.getvalue(), media_type="text/csv; charset=utf-8", headers=name_of)
+    return Response(csv_of(names, rows), media_type="text/csv; charset=utf-8", headers=name_of)
 
 
 @router.get("/datasets/{name}/ledger/{side}.svg")
@@ -156,8 +156,3 @@ def _statement(here: Visitor, name: str) -> tuple[Dataset, Statement, bool]:
 
 def _side(statement: Statement, side: str) -> tuple[Sum, ...]:
     return {"person": statement.by_person, "purpose": statement.by_purpose, "month": statement.by_month}[side]
-
-
-def _cell(text: str) -> str:
-    """A name in a spreadsheet must not become a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -18,12 +18,13 @@ from cloister.data.schema import Column, Schema
 from cloister.hub.kinds import Kind, Planned, kind_of
 from cloister.hub.models import Dataset, Job, SavedQuery
 from cloister.hub.policy import cost
+from cloister.hub.policy.decide import Verdict
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import offered
 from cloister.hub.store.sight import seen
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
-from cloister.hub.web.problems import status_of, title_of
+from cloister.hub.web.problems import show, status_of, title_of
 from cloister.hub.work import gateway, limits
 from cloister.privacy.errors import BadInput, CloisterError, Denied, HubRefused, NotHere, NotNow, Refused
 from cloister.privacy.loss import Loss
@@ -97,14 +98,14 @@ def work(
     except NotHere:
         raise
     except (BadInput, Refused, HubRefused) as refusal:
-        asked = urlencode({"operation": chosen.operation, "purpose": purpose})
-        why = f"/datasets/{name}/why?{asked}" if isinstance(refusal, Denied) else ""
+        why = _why(chosen, name, purpose) if isinstance(refusal, Denied) else ""
         return _draw(request, here, chosen, name, shown, problem=refusal, why=why)
     return _draw(request, here, chosen, name, shown, planned=planned)
 
 
 @router.get("/datasets/{name}/query")
 @router.get("/datasets/{name}/profile")
+@router.get("/datasets/{name}/train")
 def shorter(request: Request, name: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """The same pages under the dataset's address."""
     with here.hub.database.reading() as session:
@@ -153,6 +154,20 @@ def _saved(session: Session, here: Visitor, number: int) -> SavedQuery:
 # The page.
 
 
+def _why(kind: Kind, name: str, purpose: str) -> str:
+    """The page that explains a verdict."""
+    return f"/datasets/{name}/why?{urlencode({'operation': kind.operation, 'purpose': purpose})}"
+
+
+def _turned_away(request: Request, kind: Kind, name: str, verdict: Verdict, purpose: str) -> Response:
+    try:
+        verdict.require()
+    except Denied as refusal:
+        text = str(refusal).removeprefix(f"{refusal.code}: ")
+        return show(request, status_of(refusal), text, refusal.way_out, refusal.code, why=_why(kind, name, purpose))
+    raise AssertionError("this verdict allows it")
+
+
 def _draw(
     request: Request,
     here: Visitor,
@@ -165,8 +180,8 @@ def _draw(
 ) -> Response:
     with here.hub.database.reading() as session:
         sight = seen(here.hub, session, here.who, name, here.environment)
-        if sight.verdict is not None:
-            sight.verdict.require()
+        if sight.verdict is not None and not sight.verdict.allowed:
+            return _turned_away(request, kind, sight.dataset.name, sight.verdict, values.get("purpose", ""))
         if sight.policy is None or sight.schema is None:
             raise NotNow("there are no tables here that you could work with yet.")
         left = _left(session, here, sight.dataset, sight.policy) if planned is not None else None

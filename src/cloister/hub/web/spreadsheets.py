@@ -1,0 +1,31 @@
+"""CSV for spreadsheets, which run a cell that begins like a formula: such a text is given an apostrophe first."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["csv_of", "csv_of_table"]
+
+_BEGINS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_of(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """Rows under their names. Numbers stay numbers; nothing is written for what is missing."""
+    sink = io.StringIO()
+    writer = csv.writer(sink)
+    writer.writerow([_cell(name) for name in names])
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return sink.getvalue().encode()
+
+
+def csv_of_table(table: "pa.Table") -> bytes:
+    """A table of Arrow."""
+    return csv_of(table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_BEGINS_A_FORMULA) else value
