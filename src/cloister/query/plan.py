@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlglot import exp
@@ -96,7 +96,7 @@ class Measurement:
         value: Any = need.column and need.column.sql()
         if need.value:
             value = (type(need.value).__name__, need.value.sql.sql(), need.value.low, need.value.high)
-        rows = _identity(sums.rows)
+        rows = _identity(_Same(sums.rows))
         return fingerprint(repr((version, rows, need.kind, keys, value, sums.max_rows, sums.copies)))
 
     def shown(self, dialect: str) -> str:
@@ -253,13 +253,29 @@ def _measurements(question: Question, wanted: Sequence[tuple[int, Need]], unit: 
     return found
 
 
-def _identity(rows: exp.Expression) -> str:
+class _Same:
+    """An expression that is equal to itself alone: comparing two of them would take as long as writing them down."""
+
+    __slots__ = ("sql",)
+
+    def __init__(self, sql: exp.Expression) -> None:
+        self.sql = sql
+
+    def __hash__(self) -> int:
+        return id(self.sql)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.sql is other.sql
+
+
+@lru_cache(64)  # the statistics of one question are of the same rows, and each is looked up several times
+def _identity(rows: _Same) -> str:
     """The rows in words of the schema: the same however their views are written."""
 
     def plainly(node: exp.Expression) -> exp.Expression:
         return exp.to_identifier(node.meta["table"], quoted=True) if "table" in node.meta else node
 
-    return rows.transform(plainly).sql()
+    return rows.sql.transform(plainly).sql()
 
 
 def _key(name: str, term: Any, values: Sequence[Any]) -> GroupKey:
