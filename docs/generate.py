@@ -68,14 +68,15 @@ def command_line() -> str:
     return "\n".join(parts)
 
 
-def _help(name: str, command: click.Command) -> Iterator[tuple[str, str]]:
-    ctx = click.Context(command, info_name=name, terminal_width=100, **command.context_settings)
-    yield name, command.get_help(ctx)
+def _help(name: str, command: click.Command, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    # Under its parent, as when it is called: the names of the help option come from there, and click remembers them.
+    ctx = click.Context(command, parent, info_name=name, terminal_width=100, **command.context_settings)
+    yield ctx.command_path, command.get_help(ctx)
     if isinstance(command, click.Group):
         for inner in command.list_commands(ctx):
             found = command.get_command(ctx, inner)
             if found is not None and not found.hidden:
-                yield from _help(f"{name} {inner}", found)
+                yield from _help(inner, found, ctx)
 
 
 # Benchmarks.

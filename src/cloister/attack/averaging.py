@@ -8,7 +8,7 @@ import numpy as np
 
 from cloister.privacy.errors import BadNumber, BadProbability, BadScale
 
-__all__ = ["Average", "average", "noise_left"]
+__all__ = ["Average", "Guess", "average", "guess", "noise_left"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,42 @@ def average(answers: Sequence[float], confidence: float = 0.9) -> Average:
     mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
     reach = float(stdtrit(len(values) - 1, (1 + confidence) / 2)) * error
     return Average(len(values), mean, error, (mean - reach, mean + reach), confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What one person's repeated local reports reveal.
+
+    Attributes:
+        value: the value that most reports support.
+        support: how many of them do.
+        count: how many reports there were.
+        lead: how far it is ahead of the next, in standard deviations of that difference between equals.
+    """
+
+    value: int
+    support: int
+    count: int
+    lead: float
+
+
+def guess(supports: Sequence[int], count: int) -> Guess:
+    """The value behind `count` reports of one person, from how many of them support each value.
+
+    Under every pure protocol the most supported value is the likeliest. With fresh noise in each report its lead
+    grows with the root of their number, whatever the epsilon; a device that repeats one kept report gives
+    nothing to average, and the guess is never better than that report alone.
+
+    >>> guess([61, 58, 90, 55], 200).value
+    2
+    """
+    seen = np.asarray(supports)
+    whole = isinstance(count, int) and not isinstance(count, bool) and count >= 1
+    if not whole or seen.ndim != 1 or len(seen) < 2 or seen.dtype.kind not in "iu" or seen.min() < 0:
+        raise BadNumber("a guess needs one count of reports for each of at least two values.")
+    first, second = np.argsort(-seen, kind="stable")[:2]
+    spread = math.sqrt(max(1, int(seen[first]) + int(seen[second])))
+    return Guess(int(first), int(seen[first]), count, float(seen[first] - seen[second]) / spread)
 
 
 def noise_left(scale: float, count: int) -> float:

@@ -28,9 +28,13 @@ The contract, for whoever adds a mechanism:
 
 Names at this door: the mechanisms RandomisedResponse, DirectEncoding, UnaryEncoding (symmetric, optimised, or any p
 and q), ThresholdEncoding, HistogramEncoding, LocalHashing, HadamardResponse, SubsetSelection, CountMeanSketch,
-HeavyHitters;
-`epsilon` (a replace-one loss); `advise`, `verify`, `combine` (several levels), `poisoning`, and the values Reports,
-Counts, Estimate, Advice, Certificate.
+HeavyHitters; for numbers Duchi, Piecewise, Hybrid, LaplaceNumber, SquareWave (a whole distribution), and for several
+at once DuchiVector, SampledNumbers; for sets ChooseUpTo with OneOfSet, SetBits and PaddedSample; for rankings Ranking
+with PairOrder and ItemAtPlace; Attributes (several questions), Memoised and Wallet (asked again and again), `shuffled`;
+LocalNaiveBayes (learning from reports) with LabelledNumber; `epsilon` (a replace-one loss); `advise`, `verify`,
+`combine` (several levels), `poisoning`, and the values Reports, Counts, Estimate, Advice, Certificate.
+Over the wire: `Question` (levels to choose from), `seal` (reports into envelopes), `Collection` (envelopes into a
+`Finding`), `from_description`; browsers use `client/index.mjs`.
 
 >>> from cloister import local
 >>> from cloister.privacy.noise import SeededSource
@@ -45,23 +49,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cloister.local.advice import Advice, advise
+    from cloister.local.advice import Advice, advise, advise_number
+    from cloister.local.attributes import Attributes
     from cloister.local.certificate import Certificate, verify
+    from cloister.local.choose import ChooseUpTo, Ranking
+    from cloister.local.client.envelope import seal
+    from cloister.local.collector.collection import Collection
     from cloister.local.collector.counts import Counts
     from cloister.local.collector.estimate import Estimate
+    from cloister.local.collector.mean import MeanEstimate
+    from cloister.local.collector.rankings import RankingEstimate
+    from cloister.local.collector.square_wave import DistributionEstimate
+    from cloister.local.description import from_description
+    from cloister.local.finding import Finding
     from cloister.local.liars import Poisoning, poisoning
+    from cloister.local.memory import Wallet
     from cloister.local.mixed import combine
+    from cloister.local.naive_bayes import LocalNaiveBayes
+    from cloister.local.number import NumberMechanism
     from cloister.local.oracle import Oracle, Reports, epsilon
     from cloister.local.oracles.direct import DirectEncoding
+    from cloister.local.oracles.duchi import Duchi
+    from cloister.local.oracles.duchi_vector import DuchiVector
     from cloister.local.oracles.hadamard import HadamardResponse
     from cloister.local.oracles.hashing import LocalHashing
     from cloister.local.oracles.heavy import HeavyHitters
     from cloister.local.oracles.histogram import HistogramEncoding
+    from cloister.local.oracles.hybrid import Hybrid
+    from cloister.local.oracles.labelled import LabelledNumber
+    from cloister.local.oracles.laplace import LaplaceNumber
+    from cloister.local.oracles.memoised import Memoised
+    from cloister.local.oracles.padded import PaddedSample
+    from cloister.local.oracles.piecewise import Piecewise
+    from cloister.local.oracles.rankings import ItemAtPlace, PairOrder
     from cloister.local.oracles.response import RandomisedResponse
+    from cloister.local.oracles.sampled import SampledNumbers
+    from cloister.local.oracles.sets import OneOfSet, SetBits
     from cloister.local.oracles.sketch import CountMeanSketch
+    from cloister.local.oracles.square_wave import SquareWave
     from cloister.local.oracles.subset import SubsetSelection
     from cloister.local.oracles.threshold import ThresholdEncoding
     from cloister.local.oracles.unary import UnaryEncoding
+    from cloister.local.question import Question
+    from cloister.local.shuffle import Shuffled, shuffled, shuffled_levels
 
 __all__ = [
     "epsilon",
@@ -75,14 +105,46 @@ __all__ = [
     "SubsetSelection",
     "CountMeanSketch",
     "HeavyHitters",
+    "LaplaceNumber",
+    "Duchi",
+    "Piecewise",
+    "Hybrid",
+    "SquareWave",
+    "DuchiVector",
+    "SampledNumbers",
+    "ChooseUpTo",
+    "OneOfSet",
+    "SetBits",
+    "PaddedSample",
+    "Ranking",
+    "PairOrder",
+    "ItemAtPlace",
+    "Attributes",
+    "LabelledNumber",
+    "LocalNaiveBayes",
+    "Memoised",
+    "Wallet",
+    "shuffled",
+    "shuffled_levels",
     "advise",
+    "advise_number",
     "verify",
     "combine",
     "poisoning",
+    "from_description",
+    "Question",
+    "seal",
+    "Collection",
+    "Finding",
     "Oracle",
     "Reports",
     "Counts",
     "Estimate",
+    "NumberMechanism",
+    "MeanEstimate",
+    "DistributionEstimate",
+    "RankingEstimate",
+    "Shuffled",
     "Advice",
     "Certificate",
     "Poisoning",
@@ -102,14 +164,46 @@ _HOMES = {
     "SubsetSelection": "oracles.subset",
     "CountMeanSketch": "oracles.sketch",
     "HeavyHitters": "oracles.heavy",
+    "LaplaceNumber": "oracles.laplace",
+    "Duchi": "oracles.duchi",
+    "Piecewise": "oracles.piecewise",
+    "Hybrid": "oracles.hybrid",
+    "SquareWave": "oracles.square_wave",
+    "DuchiVector": "oracles.duchi_vector",
+    "SampledNumbers": "oracles.sampled",
+    "ChooseUpTo": "choose",
+    "OneOfSet": "oracles.sets",
+    "SetBits": "oracles.sets",
+    "PaddedSample": "oracles.padded",
+    "Ranking": "choose",
+    "PairOrder": "oracles.rankings",
+    "ItemAtPlace": "oracles.rankings",
+    "RankingEstimate": "collector.rankings",
+    "Attributes": "attributes",
+    "LabelledNumber": "oracles.labelled",
+    "LocalNaiveBayes": "naive_bayes",
+    "Memoised": "oracles.memoised",
+    "Wallet": "memory",
+    "shuffled": "shuffle",
+    "shuffled_levels": "shuffle",
+    "Shuffled": "shuffle",
     "Advice": "advice",
     "advise": "advice",
+    "advise_number": "advice",
+    "NumberMechanism": "number",
+    "MeanEstimate": "collector.mean",
+    "DistributionEstimate": "collector.square_wave",
     "Certificate": "certificate",
     "verify": "certificate",
     "combine": "mixed",
     "Poisoning": "liars",
     "poisoning": "liars",
     "Counts": "collector.counts",
+    "Collection": "collector.collection",
+    "Finding": "finding",
+    "Question": "question",
+    "from_description": "description",
+    "seal": "client.envelope",
     "Estimate": "collector.estimate",
 }
 

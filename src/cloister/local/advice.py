@@ -2,13 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from cloister.local.number import Bounds, NumberMechanism, read_pair
 from cloister.local.oracle import Oracle, read_domain, read_loss
 from cloister.local.oracles.direct import DirectEncoding
+from cloister.local.oracles.duchi import Duchi
+from cloister.local.oracles.duchi_vector import DuchiVector, read_pairs
 from cloister.local.oracles.hadamard import HadamardResponse
 from cloister.local.oracles.hashing import LocalHashing
 from cloister.local.oracles.histogram import HistogramEncoding
+from cloister.local.oracles.hybrid import Hybrid
+from cloister.local.oracles.laplace import LaplaceNumber
+from cloister.local.oracles.piecewise import Piecewise
 from cloister.local.oracles.response import RandomisedResponse
+from cloister.local.oracles.sampled import SampledNumbers
 from cloister.local.oracles.sketch import CountMeanSketch
 from cloister.local.oracles.subset import SubsetSelection
 from cloister.local.oracles.threshold import ThresholdEncoding
@@ -17,7 +25,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.checks import count
 
-__all__ = ["Advice", "Candidate", "advise"]
+__all__ = ["Advice", "Candidate", "advise", "advise_number"]
 
 # Mechanisms within this factor of the least error count as equal, and the shortest report wins.
 _EQUAL = 1.015
@@ -32,6 +40,13 @@ _MAKERS: dict[str, Callable[[int, Loss], Oracle]] = {
     "HR": HadamardResponse.for_loss,
     "SS": SubsetSelection.for_loss,
     "CMS": CountMeanSketch.for_loss,
+}
+
+_ONE_NUMBER: dict[str, Callable[[Bounds, Loss], NumberMechanism]] = {
+    "Lap": LaplaceNumber.for_loss,
+    "SR": Duchi.for_loss,
+    "PM": Piecewise.for_loss,
+    "HM": Hybrid.for_loss,
 }
 
 
@@ -97,10 +112,50 @@ def advise(domain: int, epsilon: Loss, n: int, most_bits: int | None = None) -> 
     read_domain(domain, "advise")
     read_loss(epsilon, "advise")
     count(n, "n")
-    table = sorted(_candidates(domain, epsilon, n), key=lambda line: line.mse)
+    return _best(_candidates(domain, epsilon, n), n, most_bits)
+
+
+def advise_number(bounds: Bounds | list[Bounds], epsilon: Loss, n: int, most_bits: int | None = None) -> Advice:
+    """The mechanism of least worst-case error for the mean of a number, or of several numbers.
+
+    Args:
+        bounds: low and high, public; a list of such pairs for several numbers that one report tells together.
+        epsilon: what one report may cost, replace-one.
+        n: how many people will answer.
+        most_bits: mechanisms with longer answers are not advised, if given; the table still shows them.
+
+    Privacy: looks at public facts alone.
+
+    >>> from cloister import local
+    >>> [local.advise_number((0, 100), local.epsilon(e), 1000).best.name for e in ("0.5", "2")]
+    ['duchi', 'hybrid']
+    """
+    read_loss(epsilon, "advise")
+    count(n, "n")
+    makers: dict[str, Callable[[], NumberMechanism]]
+    if isinstance(bounds, list):
+        read_pairs(bounds)
+        makers = {"SR+": lambda: DuchiVector.for_loss(bounds, epsilon)}
+        for label, one in _ONE_NUMBER.items():
+            makers[f"{label}/k"] = partial(SampledNumbers.for_loss, bounds, epsilon, one)
+    else:
+        read_pair(bounds)
+        makers = {label: partial(one, bounds, epsilon) for label, one in _ONE_NUMBER.items()}
+    found = []
+    for label, maker in makers.items():
+        try:
+            made = maker()
+        except BadInput:
+            continue  # an epsilon or a number of coordinates that it cannot serve
+        found.append(Candidate(label, made, made.mse(n), made.bits, made.formula))
+    return _best(found, n, most_bits)
+
+
+def _best(candidates: list[Candidate], n: int, most_bits: int | None) -> Advice:
+    table = sorted(candidates, key=lambda line: line.mse)
     short = [line for line in table if most_bits is None or line.bits <= most_bits]
     if not short:
-        raise BadInput(f"no mechanism for {domain:,} values answers in {most_bits} bits. Allow more.")
+        raise BadInput(f"no mechanism answers such a question in {most_bits} bits. Allow more.")
     near = [line for line in short if line.mse <= _EQUAL * short[0].mse]
     return Advice(min(near, key=lambda line: line.bits).mechanism, tuple(table), n)
 

@@ -67,7 +67,7 @@ def verify(mechanism: Listed) -> Certificate:
     claim = mechanism.loss
     facts: Any = mechanism
     if _can_be_listed(mechanism):
-        return _listed(claim, [mechanism.law(value) for value in range(mechanism.domain)])
+        return _listed(claim, [mechanism.law(value) for value in _inputs(mechanism)])
     if hasattr(mechanism, "log_ratio"):
         exact = facts.log_ratio()
         holds = exact <= claim.amount
@@ -78,14 +78,24 @@ def verify(mechanism: Listed) -> Certificate:
 
 
 def _can_be_listed(mechanism: Any) -> bool:
-    if not hasattr(mechanism, "law"):
+    if not hasattr(mechanism, "law") or not getattr(mechanism, "listable", True):  # noise has no rational law
         return False
     try:
-        return bool(mechanism.domain * mechanism.outputs <= _LISTED)
+        return bool(mechanism.outputs <= _LISTED and _answers(mechanism) * mechanism.outputs <= _LISTED)
     except AttributeError:  # a twin from a textbook, small by nature
         return True
-    except NotImplementedError:
+    except (NotImplementedError, OverflowError):
         return False
+
+
+def _answers(mechanism: Any) -> int:
+    """How many different answers there are: of sets and rankings more than values."""
+    return int(getattr(mechanism, "answers", mechanism.domain))
+
+
+def _inputs(mechanism: Any) -> Sequence[int]:
+    """All answers as numbers; sets list their own."""
+    return getattr(mechanism, "inputs", None) or range(_answers(mechanism))
 
 
 def _listed(claim: Loss, laws: list[Sequence[Fraction]]) -> Certificate:

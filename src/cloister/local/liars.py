@@ -1,14 +1,20 @@
 """How far can liars move an estimate? A bound on what m fake reporters can do, whatever they send."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 
+from cloister.local.number import NumberMechanism
 from cloister.local.oracle import Oracle
 from cloister.local.oracles.direct import DirectEncoding
 from cloister.local.oracles.hadamard import HadamardResponse
 from cloister.local.oracles.heavy import HeavyHitters
 from cloister.local.oracles.histogram import HistogramEncoding
+from cloister.local.oracles.rankings import ItemAtPlace, PairOrder
 from cloister.local.oracles.response import RandomisedResponse
+from cloister.local.oracles.sampled import SampledNumbers
+from cloister.local.oracles.sets import OneOfSet
 from cloister.local.oracles.sketch import CountMeanSketch
+from cloister.local.oracles.square_wave import SquareWave
 from cloister.local.oracles.subset import SubsetSelection
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.checks import count
@@ -28,6 +34,7 @@ class Poisoning:
         targets: how many values are pushed together.
         together: how far the sum of those values' raw shares can be pushed up.
         honest: the same reach for as many liars who lie about their value only, and let the device add its noise.
+        what: whether a share or a mean is pushed.
     """
 
     fakes: int
@@ -37,8 +44,14 @@ class Poisoning:
     targets: int
     together: float
     honest: float
+    what: str = "share"
 
     def __str__(self) -> str:
+        if self.what == "mean":
+            return (
+                f"{self.fakes:,} fake among {self.n:,} reports push a mean up by at most {self.up:.3g} or down by "
+                f"{self.down:.3g}; by false values alone they move it by {self.honest:.3g}."
+            )
         return (
             f"{self.fakes:,} fake among {self.n:,} reports push a share up by at most {self.up:.3g} or down by "
             f"{self.down:.3g}, and {self.targets} shares together up by {self.together:.3g}; by false values alone "
@@ -60,13 +73,26 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
     count(targets, "targets")
     if isinstance(fakes, bool) or not isinstance(fakes, int) or not 0 <= fakes <= n:
         raise BadInput("fakes must be a whole number of reports, at most all of them.")
+    if isinstance(mechanism, NumberMechanism):
+        return _means(mechanism, fakes, n)
     if targets > mechanism.domain:
         raise BadInput("there are more targets than values.")
     low, high = _reach(mechanism)
     most = _supported(mechanism, targets)
-    share = fakes / n
+    share = _share(mechanism, fakes, n)
     pushed = most * high + (targets - most) * low
-    return Poisoning(fakes, n, share * high, share * (1 - low), targets, share * max(pushed, high), share)
+    return Poisoning(fakes, n, share * high, share * (1 - low), targets, share * max(pushed, high), fakes / n)
+
+
+def _share(mechanism: Oracle, fakes: int, n: int) -> float:
+    """The share of fakes among the reports that one entry is estimated from.
+
+    Of a ranking, honest devices tell one pair or place of many, and all fakes may claim the same one.
+    """
+    if not isinstance(mechanism, PairOrder | ItemAtPlace) or not fakes:
+        return fakes / n
+    parts = mechanism.pairs if isinstance(mechanism, PairOrder) else mechanism.domain
+    return fakes / ((n - fakes) / parts + fakes)
 
 
 def _reach(mechanism: Oracle) -> tuple[float, float]:
@@ -89,8 +115,24 @@ def _reach(mechanism: Oracle) -> tuple[float, float]:
 
 def _supported(mechanism: Oracle, targets: int) -> int:
     """How many of the targets one report can support at once."""
-    if isinstance(mechanism, DirectEncoding | RandomisedResponse):
+    if isinstance(mechanism, DirectEncoding | RandomisedResponse | OneOfSet | PairOrder | ItemAtPlace):
         return 1
     if isinstance(mechanism, SubsetSelection):
         return min(targets, mechanism.size)
     return targets  # bits of all of them, or a hash or codeword that fits all
+
+
+def _means(mechanism: NumberMechanism, fakes: int, n: int) -> Poisoning:
+    """The same bound for a mean, in the units of the values; of several coordinates, for the one with most reach."""
+    if isinstance(mechanism, SquareWave):
+        raise BadInput("a rebuilt distribution is no sum of reports, so no such bound is known for a square wave.")
+    reaches = [
+        abs((place - part.mean[0]) / part.mean[1]) for part in mechanism.parts for place in (0, part.outputs - 1)
+    ]
+    half = max((high - low) / 2 for low, high in mechanism.ends)
+    # The liars may all tell the same coordinate: those who tell it honestly are only `picked` in `size`.
+    share = Fraction(fakes, n)
+    if isinstance(mechanism, SampledNumbers) and fakes:
+        share = fakes / (fakes + Fraction((n - fakes) * mechanism.picked, mechanism.size))
+    moved = float(share * half * (max(reaches) + 1))
+    return Poisoning(fakes, n, moved, moved, 1, moved, float(Fraction(fakes, n) * 2 * half), "mean")

@@ -1,24 +1,33 @@
 """People who chose different levels, one estimate."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast, overload
 
 import numpy as np
 
 from cloister.local.collector.estimate import Estimate, interval
+from cloister.local.collector.mean import MeanEstimate, pooled
+from cloister.local.oracle import Floats
 from cloister.privacy.errors import BadInput
 from cloister.privacy.number import Number
 
 __all__ = ["combine", "selection"]
 
 
+Weights = Literal["variance", "people"]
+
+
+@overload
+def combine(estimates: Sequence[Estimate], weights: Weights = ..., confidence: Number = ...) -> Estimate: ...
+@overload
+def combine(estimates: Sequence[MeanEstimate], weights: Weights = ..., confidence: Number = ...) -> MeanEstimate: ...
 def combine(
-    estimates: Sequence[Estimate], weights: Literal["variance", "people"] = "variance", confidence: Number = "0.95"
-) -> Estimate:
+    estimates: Sequence[Estimate] | Sequence[MeanEstimate], weights: Weights = "variance", confidence: Number = "0.95"
+) -> Estimate | MeanEstimate:
     """One raw estimate from groups that answered at different levels (or with different mechanisms).
 
     Args:
-        estimates: raw, over the same domain, one for each level.
+        estimates: raw, over the same domain, one for each level; or raw means of numbers with the same bounds.
         weights: `"variance"`: by the inverse of each level's variance for a rare value, the least error, and unbiased
             if levels were chosen independently of the answers. `"people"`: by how many chose each level, unbiased
             for all who answered however they chose, at a larger error. `selection` says whether the two may differ.
@@ -30,14 +39,11 @@ def combine(
     Privacy: post-processing. Publish the number of people at each level only in aggregate: who hides an answer may have
         a reason (spec ERR-17).
     """
-    groups = _checked(estimates)
-    if weights == "variance":
-        share = np.array([1 / _variance(group) for group in groups])
-    elif weights == "people":
-        share = np.array([float(group.n) for group in groups])
-    else:
-        raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
-    share /= share.sum()
+    if estimates and all(isinstance(one, MeanEstimate) for one in estimates):
+        means = _checked_means(cast(Sequence[MeanEstimate], estimates))
+        return pooled(means, _weighed(means, weights), confidence)
+    groups = _checked(cast(Sequence[Estimate], estimates))
+    share = _weighed(groups, weights)
     shares = np.einsum("g,gv->v", share, np.stack([group.frequencies for group in groups]))
     error = np.sqrt(np.einsum("g,gv->v", share**2, np.stack([group.standard_error**2 for group in groups])))
     return Estimate(
@@ -49,36 +55,64 @@ def combine(
         n=sum(group.n for group in groups),
         refused=sum(group.refused for group in groups),
         private=all(group.private for group in groups),
+        most=groups[0].most,
     )
 
 
-def selection(estimates: Sequence[Estimate]) -> float:
+def selection(estimates: Sequence[Estimate] | Sequence[MeanEstimate]) -> float:
     """How likely levels would differ as much if nobody's answer had moved their choice: a small number is a warning.
 
-    A chi-squared test that all levels have the same shares, on what the noise leaves to see.
+    A chi-squared test that all levels have the same shares (or means), on what the noise leaves to see.
     """
     from scipy.special import chdtrc  # here, because scipy takes longer to import than this room
 
-    groups = _checked(estimates)
-    means = np.stack([group.frequencies for group in groups])
-    precision = np.stack([1 / group.standard_error**2 for group in groups])
+    groups: Sequence[Estimate] | Sequence[MeanEstimate]
+    if estimates and all(isinstance(one, MeanEstimate) for one in estimates):
+        numbers = groups = _checked_means(cast(Sequence[MeanEstimate], estimates))
+        means = np.stack([np.atleast_1d(group.mean) for group in numbers])
+        # Groups differ by who is in them too, of which the noise's error alone knows nothing.
+        precision = np.stack([1 / np.atleast_1d(group.population_error) ** 2 for group in numbers])
+    else:
+        shares = groups = _checked(cast(Sequence[Estimate], estimates))
+        means = np.stack([group.frequencies for group in shares])
+        precision = np.stack([1 / group.standard_error**2 for group in shares])
     centre = (means * precision).sum(axis=0) / precision.sum(axis=0)
     distance = float((precision * (means - centre) ** 2).sum())
     return float(chdtrc((len(groups) - 1) * means.shape[1], distance))
 
 
-def _variance(group: Estimate) -> float:
+def _weighed(groups: Sequence[Estimate] | Sequence[MeanEstimate], weights: Weights) -> Floats:
+    """Public weights that add up to 1."""
+    if weights == "variance":
+        share = np.array([1 / _variance(group) for group in groups])
+    elif weights == "people":
+        share = np.array([float(group.n) for group in groups])
+    else:
+        raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
+    return np.asarray(share / share.sum())
+
+
+def _variance(group: Estimate | MeanEstimate) -> float:
     assert group.mechanism is not None
     return group.mechanism.mse(group.n)
 
 
 def _checked(estimates: Sequence[Estimate]) -> list[Estimate]:
     groups = list(estimates)
-    if not groups or any(not group.raw or group.mechanism is None for group in groups):
+    if not groups or any(not isinstance(one, Estimate) or not one.raw or one.mechanism is None for one in groups):
         raise BadInput("combine raw estimates, one for each level; project the result.")
-    if len({(len(group.frequencies), group.values is None) for group in groups}) > 1:
+    if len({(len(group.frequencies), group.values is None, group.most) for group in groups}) > 1:
         raise BadInput("estimates of different domains cannot be combined.")
     named = groups[0].values
     if named is not None and any(not np.array_equal(named, group.values) for group in groups):  # type: ignore[arg-type]
         raise BadInput("estimates of different values cannot be combined.")
+    return groups
+
+
+def _checked_means(estimates: Sequence[MeanEstimate]) -> list[MeanEstimate]:
+    groups = list(estimates)
+    if any(not group.raw or group.mechanism is None for group in groups):
+        raise BadInput("combine raw means, one for each level.")
+    if len({group.mechanism.ends for group in groups if group.mechanism}) > 1:
+        raise BadInput("means of numbers with different bounds cannot be combined.")
     return groups

@@ -7,10 +7,14 @@ from numpy.typing import NDArray
 
 from cloister.privacy.noise.source import Source, words
 
-__all__ = ["Bytes", "Words", "below", "bit_coins", "coins", "tossed", "uniform"]
+__all__ = ["Bytes", "Words", "below", "bit_coins", "bit_rows", "coins", "tossed", "uniform"]
 
 Words = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
+
+# So many random bytes are drawn at a time for several people's bits. More would not stay in the cache, and the
+# allocator would fetch every piece from the system anew, which takes longer than to fill it.
+_DRAW = 96 << 10
 
 
 def tossed(count: int, source: Source) -> Words:
@@ -57,3 +61,16 @@ def bit_coins(probability: Fraction, count: int, source: Source) -> Bytes:
         fresh = words(count, np.uint8, source)
         (np.bitwise_or if numerator >> place & 1 else np.bitwise_and)(bits, fresh, out=bits)
     return bits
+
+
+def bit_rows(probability: Fraction, rows: Bytes, source: Source) -> Bytes:
+    """Fill each row with such bits, a few people at a time; of probability 0 all are 0. In place."""
+    if not probability:
+        rows[:] = 0
+        return rows
+    width = rows.shape[1]
+    step = max(1, _DRAW // width)
+    for start in range(0, len(rows), step):
+        some = rows[start : start + step]
+        some[:] = bit_coins(probability, len(some) * width, source).reshape(-1, width)
+    return rows

@@ -12,7 +12,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.randomised_response import answers_of
 from cloister.privacy.noise.source import SYSTEM, Source
 
-__all__ = ["PIECE", "perturb", "perturbed", "pieces"]
+__all__ = ["PIECE", "checked", "perturb", "perturbed", "pieces", "register"]
 
 # So many people are perturbed at a time, to stay in the processor's cache.
 PIECE = 1 << 13
@@ -22,6 +22,12 @@ PIECE = 1 << 13
 def perturbed(mechanism: Oracle, values: NDArray[np.int64], source: Source) -> NDArray[Any]:
     """The reports' data, one row a person. Each mechanism registers its own."""
     raise BadInput(f"no client is known for a {type(mechanism).__name__}.")
+
+
+@singledispatch
+def checked(mechanism: Oracle, values: Any) -> NDArray[np.int64]:
+    """People's answers, one row each, or a refusal that shows none. Sets and rankings register their own."""
+    return np.atleast_1d(answers_of(values, mechanism.domain)).ravel()
 
 
 def perturb(mechanism: Oracle, values: Any, source: Source | None = None) -> Reports:
@@ -35,10 +41,9 @@ def perturb(mechanism: Oracle, values: Any, source: Source | None = None) -> Rep
     Privacy: costs each person the mechanism's loss, against whoever sees the report. A refused value is not shown in
         the error, and nothing is sent.
     """
-    _register()
+    register()
     drawn_from = source or SYSTEM
-    answers = np.atleast_1d(answers_of(values, mechanism.domain)).ravel()
-    return Reports(mechanism, perturbed(mechanism, answers, drawn_from), drawn_from.private)
+    return Reports(mechanism, perturbed(mechanism, checked(mechanism, values), drawn_from), drawn_from.private)
 
 
 def pieces(count: int) -> list[slice]:
@@ -46,6 +51,24 @@ def pieces(count: int) -> list[slice]:
     return [slice(start, min(start + PIECE, count)) for start in range(0, count, PIECE)]
 
 
-def _register() -> None:
-    for name in ("direct", "hadamard", "hashing", "histogram", "sketch", "subset", "unary"):
+def register() -> None:
+    """Load every mechanism's own file."""
+    for name in (
+        "direct",
+        "duchi",
+        "hadamard",
+        "hashing",
+        "histogram",
+        "hybrid",
+        "laplace",
+        "memoised",
+        "number",
+        "piecewise",
+        "rankings",
+        "sets",
+        "sketch",
+        "subset",
+        "unary",
+        "vectors",
+    ):
         import_module(f"cloister.local.client.{name}")

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.local.client.coins import Bytes, bit_coins, coins
+from cloister.local.client.coins import Bytes, bit_rows, coins
 from cloister.local.client.perturb import perturbed, pieces
 from cloister.local.dyadic import threshold
 from cloister.local.oracles.threshold import ThresholdEncoding
@@ -21,8 +21,7 @@ def unary(mechanism: UnaryEncoding | ThresholdEncoding, values: NDArray[np.int64
     for piece in pieces(len(values)):
         own = values[piece]
         true_bits = coins(threshold(mechanism.p), len(own), source)
-        bits = bit_coins(mechanism.q, len(own) * width, source).reshape(-1, width)
-        rows[piece] = put(bits, own, true_bits, mechanism.domain)
+        put(bit_rows(mechanism.q, rows[piece], source), own, true_bits, mechanism.domain)
     return rows
 
 

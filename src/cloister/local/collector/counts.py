@@ -122,5 +122,19 @@ def _batches(stream: Iterable[Any]) -> Iterator[list[Any]]:
 
 def register() -> None:
     """Load every mechanism's own file."""
-    for name in ("direct", "hadamard", "hashing", "heavy", "histogram", "sketch", "unary"):
+    for name in (
+        "direct",
+        "hadamard",
+        "hashing",
+        "heavy",
+        "histogram",
+        "labelled",
+        "mean",
+        "memoised",
+        "rankings",
+        "sets",
+        "sketch",
+        "square_wave",
+        "unary",
+    ):
         import_module(f"cloister.local.collector.{name}")

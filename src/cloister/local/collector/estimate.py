@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cloister.local.collector.counts import Counts, frequencies, likelihood, register
-from cloister.local.collector.projection import Likelihood, em, norm_sub, simplex
+from cloister.local.collector.projection import Likelihood, capped, em, norm_sub, simplex
 from cloister.local.oracle import Floats, Oracle
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
@@ -37,6 +37,7 @@ class Estimate:
         projection: which one it was.
         values: the values that the shares belong to; None for the whole domain in order.
         private: False if randomness was seeded.
+        most: how many options each person may choose, if the shares are of sets: they need not add up to 1 then.
     """
 
     mechanism: Oracle | None
@@ -50,6 +51,7 @@ class Estimate:
     projection: Projection | None = None
     values: NDArray[np.int64] | None = None
     private: bool = True
+    most: int | None = None
     _likelihood: Callable[[], Likelihood | None] | None = field(default=None, repr=False)
 
     @property
@@ -59,6 +61,8 @@ class Estimate:
 
     def projected(self, method: Projection = "norm-sub") -> "Estimate":
         """Shares that are not negative and add up to 1, marked `raw=False`. They are biased, and err less.
+
+        Shares of sets are each at most 1 and together at most `most` instead.
 
         Args:
             method: `"norm-sub"`, the nearest such shares (Wang et al. 2020); `"simplex"`, the nearest when each
@@ -74,6 +78,10 @@ class Estimate:
         return replace(self, frequencies=shares, interval=ends, raw=False, projection=method)
 
     def _projected(self, method: Projection) -> Floats:
+        if self.most is not None:
+            if method != "norm-sub":
+                raise BadInput("shares of sets are projected with 'norm-sub'.")
+            return capped(self.frequencies, self.most)
         if method == "norm-sub":
             return norm_sub(self.frequencies)
         if method == "simplex":
@@ -122,6 +130,7 @@ def estimate(
         refused=counts.refused,
         values=named,
         private=counts.private,
+        most=getattr(mechanism, "most", None),
         _likelihood=lambda: likelihood(mechanism, counts.table, counts.n),
     )
 

@@ -1,4 +1,4 @@
-"""Three ways to shares that can be: not negative, adding up to 1."""
+"""Three ways to shares that can be: not negative, adding up to 1. And one for shares of sets."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from cloister.local.oracle import Floats
 
-__all__ = ["Likelihood", "em", "norm_sub", "pairs", "simplex"]
+__all__ = ["Likelihood", "capped", "em", "norm_sub", "pairs", "simplex"]
 
 
 class Likelihood(NamedTuple):
@@ -63,6 +63,25 @@ def em(likelihood: Likelihood, start: Floats, rounds: int = 3000, tolerance: flo
             break
         before = reached
     return np.asarray(shares)
+
+
+def capped(shares: Floats, most: int) -> Floats:
+    """The nearest shares that can be: each in [0, 1], together at most `most`.
+
+    They are min(max(share - t, 0), 1) for the least t >= 0 with which they add up to at most `most`; the sum falls with
+    t, so halving finds it.
+    """
+    held = np.clip(shares, 0.0, 1.0)
+    if held.sum() <= most:
+        return np.asarray(held)
+    low, high = 0.0, float(shares.max())
+    for _ in range(100):
+        middle = (low + high) / 2
+        if np.clip(shares - middle, 0.0, 1.0).sum() > most:
+            low = middle
+        else:
+            high = middle
+    return np.asarray(np.clip(shares - high, 0.0, 1.0))
 
 
 def pairs(counts: Floats, people: int, p: float, q: float) -> Likelihood:

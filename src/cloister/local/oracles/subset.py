@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from typing import ClassVar
 
@@ -87,3 +88,32 @@ class SubsetSelection(Oracle):
     def largest_ratio(self) -> Fraction:
         """A set with the value against one without."""
         return self.p * (self.domain - self.size) / ((1 - self.p) * self.size)
+
+    @property
+    def start(self) -> Fraction:
+        """The probability of the coins that a device mends to a set: it decides how much there is to mend, no more."""
+        return _start(self.domain, self.size)
+
+    def describe(self) -> dict[str, str | int]:
+        """Public and exact, with the coins that a client in another language starts from."""
+        return {**Oracle.describe(self), "start": str(self.start)}
+
+
+@lru_cache(maxsize=256)
+def _start(domain: int, size: int) -> Fraction:
+    """The coins' probability with the least expected mending: too few are cheap to add, too many dear to remove.
+
+    In floats: it decides the cost and nothing else.
+    """
+    rounds = max(3, domain.bit_length() - 2)
+    share = size / domain
+
+    def cost(numerator: int) -> float:
+        r = numerator / (1 << rounds)
+        gap, spread = size - domain * r, math.sqrt(domain * r * (1 - r)) + 1e-9
+        z = gap / spread
+        density, under = math.exp(-z * z / 2) / math.sqrt(2 * math.pi), 0.5 * math.erfc(-z / math.sqrt(2))
+        add = gap * under + spread * density
+        return add / (1 - share) + (add - gap) / share
+
+    return Fraction(min(range(1 << rounds), key=cost), 1 << rounds)

@@ -1,0 +1,1 @@
+"""Tables for naive Bayes from local reports."""

@@ -1,0 +1,156 @@
+"""`cloister local`: choose mechanisms, perturb answers, collect reports, estimate shares."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["local"]
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_NEW = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
+def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
+    return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
+
+
+def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    low, colon, high = text.partition(":")
+    if not (low and colon and high):
+        raise click.BadParameter("write LOW:HIGH, such as 17:90.", ctx, param)
+    return low, high
+
+
+@contextmanager
+def _progress(paths: Sequence[Path], label: str) -> Iterator[Callable[[int], object]]:
+    """A bar over the bytes of files, told of each that was read; without a terminal there is nobody to see one."""
+    if not sys.stderr.isatty():
+        yield lambda _read: None
+        return
+    with click.progressbar(length=sum(path.stat().st_size for path in paths), label=label, file=sys.stderr) as bar:
+        yield bar.update
+
+
+@click.group()
+def local() -> None:
+    """Collect answers that nobody but the respondent ever sees: noise is added on each device."""
+
+
+@local.command()
+@click.argument("question")
+@click.option("--yes-no", is_flag=True, help="A question with the answers no and yes.")
+@click.option("--choices", metavar="ONE,TWO", callback=_words, help="The answers to choose one from.")
+@click.option("--domain", type=int, help="Answers are numbers below this.")
+@click.option("--up-to", type=int, help="So many of the answers may be chosen together.")
+@click.option("--between", metavar="LOW:HIGH", callback=_ends, help="A number between these; its mean is estimated.")
+@click.option("--levels", default="0.5,1,2", show_default=True, callback=_words, help="Epsilons to choose from.")
+@click.option("--people", default=1000, show_default=True, help="How many will answer.")
+@click.option("--most-bits", type=int, help="Of an answer.")
+@click.option("--output", type=_NEW, help="Add the question to this JSON file, for `perturb`, `collect` and browsers.")
+def advise(question: str, levels: list[str], people: int, output: Path | None, **asked: Any) -> None:
+    """Show which mechanism errs least at each level of a QUESTION, and write it down."""
+    from cloister.local.console import advised
+    from cloister.local.question import read_questions, write_questions
+
+    made, shown = advised(question, levels, people, **asked)
+    click.echo(shown)
+    if output is not None:
+        others = read_questions(output) if output.exists() else ()
+        write_questions([*(one for one in others if one.id != made.id), made], output)
+        click.echo(f"wrote {output}")
+
+
+@local.command()
+@click.argument("questions", type=_FILE)
+@click.argument("answers", type=_FILE)
+@click.option("--level", help="For those whose row names none in a column QUESTION.level.")
+@click.option("--output", type=_NEW, required=True, help="JSON lines: one envelope a report.")
+def perturb(questions: Path, answers: Path, level: str | None, output: Path) -> None:
+    """Do what devices do: turn ANSWERS (CSV or JSON lines, a column a question) into reports.
+
+    Run it where the answers are. Each run costs every person the levels of the questions they answer, again.
+    """
+    from cloister.local.answers import envelopes, read_rows
+    from cloister.local.question import read_questions
+
+    written = 0
+    asked = read_questions(questions)
+    beside = output.with_name(f".{output.name}.{os.getpid()}")  # a refused row leaves no half of a file behind
+    try:
+        with _progress([answers], "perturbing") as read, beside.open("wb") as file:
+            for one in envelopes(asked, read_rows(answers, read), level):
+                file.write(one + b"\n")
+                written += 1
+        beside.replace(output)
+    finally:
+        beside.unlink(missing_ok=True)
+    click.echo(f"wrote {written:,} reports to {output}")
+
+
+@local.command()
+@click.argument("questions", type=_FILE)
+@click.argument("reports", type=_FILE, nargs=-1, required=True)
+@click.option("--counts", type=_NEW, required=True, help="Counts so far; the file is made, or added to.")
+def collect(questions: Path, reports: tuple[Path, ...], counts: Path) -> None:
+    """Count REPORTS (JSON lines) on QUESTIONS. What is malformed, replayed or not asked is refused and counted."""
+    from cloister.local.collector import file
+    from cloister.local.collector.collection import Collection
+    from cloister.local.console import same_questions
+    from cloister.local.question import read_questions
+
+    asked = read_questions(questions)
+    collection = same_questions(file.load(counts), asked) if counts.exists() else Collection(asked)
+    before, refused = collection.n, collection.refused.total()
+    with _progress(reports, "collecting") as read:
+        for path in reports:
+            with path.open("rb") as lines:
+                collection.collect(_told(lines, read))
+    file.save(collection, counts)
+    click.echo(f"counted {collection.n - before:,} reports, refused {collection.refused.total() - refused:,}")
+    for reason, times in sorted(collection.refused.items()):
+        click.echo(f"  {reason}: {times:,} in all")
+
+
+def _told(lines: Any, read: Callable[[int], object]) -> Iterator[bytes]:
+    """Lines, none longer than a megabyte: a longer one arrives in pieces, each of which is refused."""
+    while line := lines.readline(1 << 20):
+        read(len(line))
+        yield line
+
+
+@local.command()
+@click.argument("counts", type=_FILE)
+@click.option("--question", "only", help="Only this one.")
+@click.option("--confidence", default="0.95", show_default=True, help="Of each interval.")
+@click.option(
+    "--weights",
+    type=click.Choice(["variance", "people"]),
+    default="variance",
+    show_default=True,
+    help="Of levels: for the least error, or for all who answered however they chose.",
+)
+@click.option("--fakes", type=int, help="Bound what so many made-up reports can do.  [default: one in a hundred]")
+@click.option("--chart", type=_NEW, help="Draw estimates with intervals: .svg, .png or .html.")
+@click.option("--teaching", type=_FILE, help="The table of true answers, to show beside the estimates. A lesson.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+def estimate(
+    counts: Path, only: str | None, chart: Path | None, teaching: Path | None, as_json: bool, **how: Any
+) -> None:
+    """Estimate shares with intervals from COUNTS, all levels together."""
+    from cloister.local.chart import draw
+    from cloister.local.collector import file
+    from cloister.local.console import findings, true_shares, written
+
+    found = findings(file.load(counts), only, **how)
+    truths = true_shares(found, teaching) if teaching else {}
+    click.echo(written(found, truths, as_json))
+    if chart is not None:
+        draw(found, chart, truths)
+        click.echo(f"wrote {chart}", err=as_json)

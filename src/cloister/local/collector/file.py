@@ -1,0 +1,84 @@
+"""A collection on disk: counts and ids, no report. Written whole or not at all."""
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.collector.collection import Collection
+from cloister.local.collector.counts import Counts
+from cloister.local.envelope import ID_BYTES, VERSION
+from cloister.local.question import Question
+from cloister.privacy.errors import BadSource
+
+__all__ = ["load", "save"]
+
+_KINDS = {"<i8", "<u8", "<f8", "<i4", "<u4"}
+
+
+def save(collection: Collection, path: Path | str) -> None:
+    """Write questions, counts, refusals and the ids of counted reports; the ids are sorted, so no order is kept."""
+    counted = {name: collection.counts(name) for name in collection.questions}
+    told = {
+        "version": VERSION,
+        "questions": [question.describe() for question in collection.questions.values()],
+        "counts": {name: {level: _told(one) for level, one in levels.items()} for name, levels in counted.items()},
+        "refused": dict(sorted(collection.refused.items())),
+        "ids": _text(b"".join(sorted(collection._ids))),
+    }
+    place = Path(path)
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    beside.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    beside.replace(place)
+
+
+def load(path: Path | str) -> Collection:
+    """A collection that `save` wrote."""
+    try:
+        told = json.loads(Path(path).read_text(encoding="utf-8"))
+        if told["version"] != VERSION:
+            raise ValueError
+        found = Collection(Question.read(one) for one in told["questions"])
+        for name, levels in told["counts"].items():
+            for level, one in levels.items():
+                found._counts[name, level] = _counts(found._counts[name, level], one)
+        found.refused.update({reason: int(count) for reason, count in told["refused"].items()})
+        ids = base64.b64decode(told["ids"], validate=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise BadSource(f"{path} is no file of counts. Write one with `cloister local collect`.") from None
+    found._ids = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
+    if found.n != sum(one.n for one in found._counts.values()):
+        raise BadSource(f"{path} has as many ids as reports no longer: it was changed. Restore it.")
+    return found
+
+
+def _told(counts: Counts) -> dict[str, Any]:
+    facts = {"n": counts.n, "refused": counts.refused, "private": counts.private}
+    if counts.table.dtype == object:  # sums that may outgrow 64 bits
+        return {**facts, "kind": "integers", "shape": list(counts.table.shape), "table": counts.table.ravel().tolist()}
+    table = np.ascontiguousarray(counts.table, dtype=counts.table.dtype.newbyteorder("<"))
+    assert table.dtype.str in _KINDS
+    return {**facts, "kind": table.dtype.str, "shape": list(table.shape), "table": _text(table.tobytes())}
+
+
+def _counts(empty: Counts, told: dict[str, Any]) -> Counts:
+    data: NDArray[Any]
+    if told["kind"] == "integers":
+        data = np.array([int(one) for one in told["table"]], dtype=object)
+    elif told["kind"] in _KINDS:
+        data = np.frombuffer(base64.b64decode(told["table"], validate=True), dtype=told["kind"])
+    else:
+        raise ValueError
+    table = data.reshape(told["shape"]).astype(empty.table.dtype)
+    if not empty.kept and table.shape != empty.table.shape:
+        raise ValueError
+    n, refused = int(told["n"]), int(told["refused"])
+    return Counts(empty.mechanism, table, n, refused, told["private"] is True, empty.kept)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,32 @@
+"""Labelled numbers, at the collector: add the vectors up."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.collector.counts import frequencies, tally, valid
+from cloister.local.collector.direct import chosen
+from cloister.local.oracle import Floats
+from cloister.local.oracles.labelled import STEPS, LabelledNumber
+
+__all__: list[str] = []
+
+
+@valid.register
+def _valid(mechanism: LabelledNumber, data: NDArray[Any]) -> NDArray[np.bool_]:
+    """No component beyond the limit: without it one liar could move a sum at will."""
+    limit = mechanism.limit
+    return np.asarray(((data >= -limit) & (data <= limit)).all(axis=1))
+
+
+@tally.register
+def _sums(mechanism: LabelledNumber, data: NDArray[Any]) -> NDArray[np.int64]:
+    return np.asarray(data.sum(axis=0, dtype=np.int64))
+
+
+@frequencies.register
+def _means(
+    mechanism: LabelledNumber, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    return chosen(table / (people * STEPS), values)

@@ -1,0 +1,232 @@
+"""Means with their errors, from sums of reports and of their squares.
+
+A report's expectation is a straight line in the value (`Part`), so the mean of the reports, moved back along that line,
+is unbiased for the mean of the values. The expectation of its square is a parabola, which gives the mean of the squared
+values, and with it the error that the noise really had, without knowing any value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import inf, sqrt
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.collector.counts import Counts, register, tally, valid
+from cloister.local.collector.unary import columns, no_spare_bits
+from cloister.local.number import NumberMechanism, Part
+from cloister.local.oracle import Floats
+from cloister.local.oracles.duchi_vector import DuchiVector
+from cloister.local.oracles.sampled import SampledNumbers
+from cloister.privacy.errors import BadInput, NotPrivate
+from cloister.privacy.mechanisms.checks import confidence_left
+from cloister.privacy.number import Number
+
+__all__ = ["MeanEstimate", "estimate", "mean_interval", "sums"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanEstimate:
+    """The estimated mean of a number among those who answered; arrays, one entry a coordinate, if there are several.
+
+    Attributes:
+        mechanism: what the reports were made with; None when several were combined.
+        mean: in the units of the values.
+        standard_error: due to the noise alone (and, if each device told only some coordinates, to who told which).
+        interval: lower and upper end, with `confidence`; of each coordinate on its own.
+        confidence: of each interval.
+        n: reports counted.
+        refused: reports refused.
+        population_error: the standard error if those who answered are a random sample of the people meant.
+        raw: True for the unbiased mean, which may lie outside the bounds; False after `projected`.
+        private: False if randomness was seeded.
+    """
+
+    mechanism: NumberMechanism | None
+    mean: Any
+    standard_error: Any
+    interval: tuple[Any, Any]
+    confidence: float
+    n: int
+    refused: int = 0
+    population_error: Any = None
+    raw: bool = True
+    private: bool = True
+
+    def projected(self) -> "MeanEstimate":
+        """Cut to the public bounds, marked `raw=False`. It is biased near the bounds, and errs less."""
+        if not self.raw or self.mechanism is None:
+            raise BadInput("only the raw mean of one mechanism is cut to its bounds, once.")
+        low, high = (np.array([float(pair[place]) for pair in self.mechanism.ends]) for place in (0, 1))
+        if np.ndim(self.mean) == 0:
+            low, high = low[0], high[0]
+        mean, below, above = (np.clip(one, low, high) for one in (self.mean, *self.interval))
+        if np.ndim(mean) == 0:
+            mean, below, above = float(mean), float(below), float(above)
+        return replace(self, mean=mean, interval=(below, above), raw=False)
+
+    def require_private(self) -> "MeanEstimate":
+        """This estimate, unless its noise was seeded and protected nobody."""
+        if not self.private:
+            raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
+        return self
+
+
+# Counting: for each coordinate and each run of reports, how many, their sum and the sum of their squares. Exact.
+
+
+@tally.register
+def _one(mechanism: NumberMechanism, data: NDArray[Any]) -> NDArray[Any]:
+    return sums(mechanism.parts, data)[None]
+
+
+@valid.register
+def _valid_signs(mechanism: DuchiVector, data: NDArray[Any]) -> NDArray[np.bool_]:
+    return no_spare_bits(data, mechanism.size)
+
+
+@tally.register
+def _signs(mechanism: DuchiVector, data: NDArray[Any]) -> NDArray[Any]:
+    ones = columns(data, mechanism.size).tolist()
+    return np.array([[[len(data), one, one]] for one in ones], dtype=object)
+
+
+@valid.register
+def _valid_told(mechanism: SampledNumbers, data: NDArray[Any]) -> NDArray[np.bool_]:
+    """Coordinates in rising order, and inner reports that are well formed."""
+    places, reports = _told(mechanism, data)
+    good = (places < mechanism.size).all(axis=1) & (np.diff(places, axis=1) > 0).all(axis=1)
+    return np.asarray(good & (reports < np.uint64(mechanism.inner.outputs)).all(axis=1))
+
+
+@tally.register
+def _some(mechanism: SampledNumbers, data: NDArray[Any]) -> NDArray[Any]:
+    places, reports = _told(mechanism, data)
+    flat, order = reports.ravel(), np.argsort(places.ravel(), kind="stable")
+    runs = np.split(flat[order], np.searchsorted(places.ravel()[order], np.arange(1, mechanism.size)))
+    return np.stack([sums(mechanism.parts, run) for run in runs])
+
+
+def _told(mechanism: SampledNumbers, data: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    each = 2 + mechanism.inner.width
+    padded = np.zeros((len(data) * mechanism.picked, 8), dtype=np.uint8)
+    parts = np.ascontiguousarray(data, dtype=np.uint8).reshape(-1, each)
+    padded[:, : each - 2] = parts[:, 2:]
+    shape = len(data), mechanism.picked
+    places = np.ascontiguousarray(parts[:, :2]).view("<u2").astype(np.int64)
+    return places.reshape(shape), padded.view("<u8").reshape(shape)
+
+
+def sums(parts: Sequence[Part], data: NDArray[Any]) -> NDArray[Any]:
+    """One row a part: how many reports are in it, the sum of their places and that of the squares, as Python ints."""
+    rows = []
+    for part in parts:
+        place = (
+            data if len(parts) == 1 else data[(data >= part.start) & (data < part.start + part.outputs)] - part.start
+        )
+        # Halves of 16 bits: their products add up within 64 bits for four billion reports.
+        high, low = place >> np.uint64(16), place & np.uint64(0xFFFF)
+        cross, total = int((high * low).sum()), (int(high.sum()) << 16) + int(low.sum())
+        rows.append([len(place), total, (int((high * high).sum()) << 32) + (cross << 17) + int((low * low).sum())])
+    return np.array(rows, dtype=object)
+
+
+# Estimating.
+
+
+def estimate(mechanism: NumberMechanism, counts: Counts, confidence: Number = "0.95") -> MeanEstimate:
+    """The unbiased mean with its standard error and interval.
+
+    Args:
+        mechanism: the public facts.
+        counts: of reports of that mechanism.
+        confidence: of the interval; of each alone, for several coordinates.
+    """
+    register()
+    if not isinstance(counts, Counts) or counts.mechanism != mechanism:
+        raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
+    if not counts.n:
+        raise BadInput("no report was counted, so there is nothing to estimate.")
+    found = np.array([_moved_back(mechanism.parts, row.tolist(), counts.n) for row in counts.table])
+    half, centre = (np.array([float(high + sign * low) / 2 for low, high in mechanism.ends]) for sign in (-1, 1))
+    mean, error, population = centre + half * found[:, 0], half * found[:, 1], half * found[:, 2]
+    alone = len(mechanism.ends) == 1
+    mean, error, population = ((float(one[0]) if alone else one) for one in (mean, error, population))
+    return MeanEstimate(
+        mechanism=mechanism,
+        mean=mean,
+        standard_error=error,
+        interval=mean_interval(mean, error, confidence),
+        confidence=float(1 - confidence_left(confidence)),
+        n=counts.n,
+        refused=counts.refused,
+        population_error=population,
+        private=counts.private,
+    )
+
+
+def mean_interval(mean: Any, error: Any, confidence: Number) -> tuple[Any, Any]:
+    """Ends of a normal interval: a mean of many independent reports."""
+    reach = NormalDist().inv_cdf(1 - float(confidence_left(confidence)) / 2) * error
+    return mean - reach, mean + reach
+
+
+def _moved_back(parts: Sequence[Part], rows: list[list[int]], people: int) -> tuple[float, float, float]:
+    """The estimate of the mean t in [-1, 1], its standard error, and the error for a population.
+
+    Each run's sum is moved back along its own line, which keeps the whole unbiased whichever runs people fell into.
+    """
+    told = sum(row[0] for row in rows)
+    if not told:
+        return 0.0, inf, inf
+    total, second = Fraction(0), Fraction(0)
+    for part, (count, ones, squares) in zip(parts, rows, strict=True):
+        a, b = part.mean
+        total += (ones - count * a) / b
+        second += (squares - 2 * a * ones + count * a * a) / b**2
+    mean = float(total / told)
+    spread = max(float(second / told) - mean * mean, 0.0) * told / max(told - 1, 1)
+    inner = max(min(mean, 1.0), -1.0)
+    square = max(min(_mean_square(parts, rows, inner), 1.0), inner * inner)
+    noise = 0.0
+    for part, row in zip(parts, rows, strict=True):
+        v0, v1, v2 = (float(one) for one in part.variance)
+        noise += row[0] / told * (v0 + v1 * inner + v2 * square)
+    # Those who told this coordinate are a draw without replacement from all who answered.
+    drawn = (1 - told / people) * (square - inner * inner)
+    return mean, sqrt((noise + drawn) / told), sqrt(max(spread, noise) / told)
+
+
+def _mean_square(parts: Sequence[Part], rows: list[list[int]], mean: float) -> float:
+    """The mean of t², from the parabola of each run that has one.
+
+    A bit's square is the bit and tells nothing; then the least that the mean allows, which makes the error the largest.
+    """
+    weights, found = 0.0, 0.0
+    for part, (count, _, squares) in zip(parts, rows, strict=True):
+        c0, c1, c2 = (float(one) for one in part.square)
+        if c2 and count:
+            weights += count
+            found += count * (squares / count - c0 - c1 * mean) / c2
+    return found / weights if weights else mean * mean
+
+
+def pooled(estimates: Sequence[MeanEstimate], weights: Floats, confidence: Number) -> MeanEstimate:
+    """A weighted mean of means; the weights are public and add up to 1."""
+    mean = sum(weight * one.mean for weight, one in zip(weights, estimates, strict=True))
+    error = np.sqrt(sum((weight * one.standard_error) ** 2 for weight, one in zip(weights, estimates, strict=True)))
+    wider = np.sqrt(sum((weight * one.population_error) ** 2 for weight, one in zip(weights, estimates, strict=True)))
+    return MeanEstimate(
+        mechanism=None,
+        mean=mean,
+        standard_error=error,
+        interval=mean_interval(mean, error, confidence),
+        confidence=float(1 - confidence_left(confidence)),
+        n=sum(one.n for one in estimates),
+        refused=sum(one.refused for one in estimates),
+        population_error=wider,
+        private=all(one.private for one in estimates),
+    )

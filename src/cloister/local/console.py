@@ -1,0 +1,113 @@
+"""What `cloister local` says: advice for a question, findings as tables or JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cloister.local.advice import advise
+from cloister.local.answers import read_rows, truth
+from cloister.local.choose import ChooseUpTo
+from cloister.local.collector.collection import Collection
+from cloister.local.finding import Finding
+from cloister.local.oracle import Floats, epsilon
+from cloister.local.oracles.piecewise import Piecewise
+from cloister.local.question import Question
+from cloister.privacy.errors import BadInput
+from cloister.privacy.number import show
+
+__all__ = ["advised", "findings", "same_questions", "true_shares", "written"]
+
+
+def advised(
+    name: str,
+    levels: Sequence[str],
+    people: int,
+    yes_no: bool = False,
+    choices: Sequence[str] | None = None,
+    domain: int | None = None,
+    between: tuple[str, str] | None = None,
+    up_to: int | None = None,
+    most_bits: int | None = None,
+) -> tuple[Question, str]:
+    """A question with the best mechanism at each level, and the tables that show why."""
+    if [yes_no, choices is not None, domain is not None, between is not None].count(True) != 1:
+        raise BadInput(
+            "say what the answers are, in one way: --yes-no, --choices ONE,TWO, --domain 100 or --between 17:90."
+        )
+    if between is not None:
+        return _number(name, between, levels, people)
+    names = ["no", "yes"] if yes_no else choices
+    size = len(names) if names is not None else domain
+    assert size is not None
+    losses = [epsilon(level) for level in levels]
+    if up_to is None:
+        found = [advise(size, loss, people, most_bits) for loss in losses]
+    else:
+        found = [ChooseUpTo(size, up_to).advise(loss, people, most_bits) for loss in losses]
+    tables = [f"epsilon {show(one.best.epsilon)}, {people:,} people\n{one}" for one in found]
+    return Question(name, [one.best for one in found], names), "\n".join(tables)
+
+
+def _number(name: str, between: tuple[str, str], levels: Sequence[str], people: int) -> tuple[Question, str]:
+    """The mean of a number: the piecewise mechanism, which a browser can draw from."""
+    made = [Piecewise.for_loss(between, epsilon(level)) for level in levels]
+    lines = [
+        f"epsilon {show(one.epsilon)}, {people:,} people: piecewise, standard error of the mean at most "
+        f"{one.mse(people) ** 0.5:.3g}, {one.bits} bits"
+        for one in made
+    ]
+    return Question(name, made), "\n".join(lines)
+
+
+def same_questions(collection: Collection, asked: Sequence[Question]) -> Collection:
+    """The collection, if it is one of these questions."""
+    if collection.questions != {question.id: question for question in asked}:
+        raise BadInput("the counts are of other questions. Give them a new file.")
+    return collection
+
+
+def findings(collection: Collection, only: str | None, **how: Any) -> list[Finding]:
+    """What was found about one question, or about every one that somebody answered."""
+    asked = [only] if only else [name for name in collection.questions if collection.counts(name)]
+    if not asked:
+        raise BadInput("no report was counted, so there is nothing to estimate.")
+    return [collection.estimate(name, **how) for name in asked]
+
+
+def true_shares(found: Sequence[Finding], path: Path) -> dict[str, Floats]:
+    """The truth for each question of a table of true answers. For lessons."""
+    rows = list(read_rows(path))
+    return {one.question.id: truth(one.question, rows) for one in found}
+
+
+def written(found: Sequence[Finding], truths: Mapping[str, Floats], as_json: bool) -> str:
+    """Findings as tables, or as JSON."""
+    if not as_json:
+        parts = [f"{one}{_beside(one, truths.get(one.question.id))}" for one in found]
+        return "\n\n".join(parts)
+    told = []
+    for one in found:
+        facts: dict[str, Any] = {
+            "question": one.question.id,
+            "n": one.raw.n,
+            "confidence": one.raw.confidence,
+            "private": one.raw.private,
+            "weights": dict(one.weights),
+            "selection": one.selection,
+            "poisoning": {"fakes": one.poisoning.fakes, "up": one.poisoning.up, "down": one.poisoning.down},
+            "shares": one.rows(),
+        }
+        if one.question.id in truths:
+            facts["truth (a lesson, not private)"] = truths[one.question.id].tolist()
+        told.append(facts)
+    return json.dumps(told, indent=2)
+
+
+def _beside(finding: Finding, known: Floats | None) -> str:
+    if known is None:
+        return ""
+    rows = finding.rows()
+    inside = sum(row["low"] <= share <= row["high"] for row, share in zip(rows, known, strict=True))
+    shares = ", ".join(f"{row['value']} {share:.4f}" for row, share in zip(rows, known, strict=True))
+    return f"\n  truth (a lesson, not private): {shares}; {inside} of {len(known)} lie in their intervals."

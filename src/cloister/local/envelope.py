@@ -1,0 +1,80 @@
+"""What goes over the wire: canonical JSON around a report's bytes. Both halves, in every language, spell it alike.
+
+    {"id":"…","level":"1","mechanism":{…},"private":true,"question":"smoker","report":"AQ","version":1}
+
+    id         16 random bytes, new for every report: the same report twice is counted once, and nothing else is linked
+    level      the epsilon of this report, as `describe()` writes it
+    mechanism  `describe()`: exact public facts, with the bits per answer
+    private    false if the randomness was seeded, which protects nobody
+    question   its id: letters, digits, dots, dashes, underscores
+    report     the report's `width` bytes, in base64url without padding
+    version    1
+
+Keys are sorted, there are no spaces, all is ASCII: one content has one spelling, and two envelopes for one question and
+level differ in `id` and `report` alone. Whoever writes a client in another language finds tests/vectors/local.json.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cloister.privacy.errors import BadName
+
+__all__ = ["ID_BYTES", "VERSION", "canonical", "check_question", "pack", "text_of", "unpack"]
+
+VERSION = 1
+ID_BYTES = 16
+_QUESTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def canonical(content: Any) -> bytes:
+    r"""JSON with sorted keys, no spaces and ASCII only.
+
+    >>> canonical({"b": 1, "a": "ä"})
+    b'{"a":"\\u00e4","b":1}'
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.encode("ascii")
+
+
+def check_question(name: object) -> str:
+    """The id of a question, if it is one."""
+    if not isinstance(name, str) or not _QUESTION.fullmatch(name):
+        raise BadName("a question's id has 1 to 64 letters, digits, dots, dashes and underscores, such as 'smoker'.")
+    return name
+
+
+def pack(data: bytes) -> str:
+    """Base64 for addresses, without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def unpack(text: object) -> bytes | None:
+    """The bytes of `pack`ed text; None if it is anything else, another spelling of the same bytes included."""
+    if not isinstance(text, str) or not text.isascii() or len(text) % 4 == 1:
+        return None
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (ValueError, binascii.Error):
+        return None
+    return data if pack(data) == text else None
+
+
+def text_of(question: str, description: Mapping[str, Any], private: bool) -> tuple[bytes, bytes, bytes]:
+    """The fixed parts of an envelope: before the id, between id and report, after the report."""
+    hole = "\0"  # of these the id's is the first in the text, and the report's the last
+    content = {
+        "id": hole,
+        "level": description["loss"],
+        "mechanism": dict(description),
+        "private": private,
+        "question": question,
+        "report": hole,
+        "version": VERSION,
+    }
+    before, mark, rest = canonical(content).partition(b"\\u0000")
+    between, _, after = rest.rpartition(mark)
+    return before, between, after

@@ -1,0 +1,126 @@
+"""The square wave: reports from which a whole distribution is rebuilt, not its mean alone."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from cloister.local.number import Bounds, NumberMechanism, Part, read_pair, read_steps
+from cloister.local.oracle import read_loss
+from cloister.local.oracles.piecewise import check_window, fitting, window_law, window_part
+from cloister.local.tiling import inside, outside
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.checks import count
+from cloister.privacy.number import Number, exp_down
+
+if TYPE_CHECKING:
+    from cloister.local.collector.counts import Counts
+    from cloister.local.collector.square_wave import DistributionEstimate
+
+__all__ = ["SquareWave"]
+
+# Reports are cut finer than values, such that a window begins and ends where it should.
+_REACH = 256
+# Numbers that are not whole get so many steps: more could not be told apart by a hundred thousand people.
+_STEPS = 256
+# Whole bounds so far apart are taken to mean whole numbers.
+_WHOLE = range(4, 1025)
+
+
+@dataclass(frozen=True, slots=True)
+class SquareWave(NumberMechanism):
+    """A window that moves with the number, as in Piecewise, but wider. Li et al. 2020 (SW), on integers.
+
+    Its width is the one that lets reports tell most about values: 2b = (ε e^ε - e^ε + 1) / (e^ε (e^ε - 1 - ε)) of the
+    range. Devices do what they do for Piecewise, with the same fields and the same word. The collector rebuilds the
+    shares of all grid points by expectation and maximisation, with smoothing (EMS) unless told otherwise.
+
+    Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_numbers.py.
+
+    >>> from cloister.local import epsilon
+    >>> age = SquareWave.for_loss((17, 90), epsilon(1))
+    >>> age.steps, age.shift, age.window, age.bits
+    (73, 3, 112, 9)
+    """
+
+    name: ClassVar[str] = "square-wave"
+    formula: ClassVar[str] = "no closed form: the estimate carries a bootstrap error for every share"
+
+    low: Fraction
+    high: Fraction
+    steps: int
+    shift: int
+    window: int
+    q: Fraction
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        check_window(self)
+
+    @classmethod
+    def for_loss(cls, bounds: Bounds, loss: Loss, steps: int | None = None, shift: int | None = None) -> "SquareWave":
+        """With the window that tells most; q is rounded up to a multiple of 2^-64.
+
+        Args:
+            bounds: low and high, public; values beyond them are clipped.
+            loss: what one report may cost, replace-one.
+            steps: of the grid whose points get shares; whole numbers between whole bounds that are 4 to 1,024
+                apart, else 256 steps.
+            shift: reports from one window to the next; about 256 outside a window unless given.
+        """
+        amount = read_loss(loss, cls.name)
+        low, high = read_pair(bounds)
+        if steps is None:
+            width = high - low
+            steps = int(width) if low.denominator == width.denominator == 1 and width in _WHOLE else _STEPS
+        read_steps(steps, cls.name, 1 << 14)
+        shift = max(1, _REACH // steps) if shift is None else count(shift, "shift")
+        power = exp_down(amount)
+        share = (amount * power - power + 1) / (power * (power - 1 - amount))
+        window = fitting(share, steps * shift)
+        return cls(low, high, steps, shift, window, outside(window, steps * shift, amount), loss)
+
+    @property
+    def reach(self) -> int:
+        """How many reports lie outside a window."""
+        return self.steps * self.shift
+
+    @property
+    def p(self) -> Fraction:  # type: ignore[override]  # follows from q
+        """The probability of each report in the window."""
+        return inside(self.window, self.reach, self.q)
+
+    @property
+    def outputs(self) -> int:
+        """How many different reports there are."""
+        return self.reach + self.window
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """One run, as for Piecewise: variances of means follow from it."""
+        return (window_part(self.window, self.reach, self.p, self.q),)
+
+    def law(self, value: int) -> tuple[Fraction, ...]:
+        """The probability of every report on this grid point."""
+        return window_law(value * self.shift, self.window, self.outputs, self.p, self.q)
+
+    def largest_ratio(self) -> Fraction:
+        """A report in one point's window and outside another's."""
+        return self.p / self.q
+
+    def describe(self) -> dict[str, str | int]:
+        """Public and exact, with p."""
+        return {**NumberMechanism.describe(self), "p": str(self.p)}
+
+    def estimate(  # type: ignore[override]  # a distribution, not a mean
+        self, counts: "Counts", confidence: Number = "0.95", method: Literal["ems", "em"] = "ems"
+    ) -> "DistributionEstimate":
+        """The shares of all grid points, each with a bootstrap error and interval.
+
+        Args:
+            counts: what `aggregate` returned, or a sum of such.
+            confidence: of each interval alone.
+            method: `"ems"` smooths neighbouring shares in every round; `"em"` does not, for spiky distributions.
+        """
+        from cloister.local.collector import square_wave
+
+        return square_wave.estimate(self, counts, confidence, method)

@@ -1,0 +1,190 @@
+"""Writes local.json: reports and envelopes that every client of the wire format must make from the same random bytes.
+
+    python tests/vectors/make_local.py
+
+A case says which value was perturbed by which mechanism, which random bytes were read, and what came out, in hex. A
+client that reads the same bytes in the same order makes the same report; one that must refuse a description or a value
+finds such cases under `refused`.
+"""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from cloister import local
+from cloister.local.client import envelope
+from cloister.local.oracles.padded import PaddedSample
+from cloister.local.oracles.sets import OneOfSet, SetBits
+from cloister.privacy.noise import SeededSource
+
+PLACE = Path(__file__).with_name("local.json")
+
+
+class Recorder:
+    """A source that remembers what was read: given bytes first, then those of a seed."""
+
+    private = False
+
+    def __init__(self, seed: str, first: bytes = b"") -> None:
+        self.first, self.rest, self.read = first, SeededSource(seed), b""
+
+    def bytes(self, count: int) -> bytes:
+        taken, self.first = self.first[:count], self.first[count:]
+        taken += self.rest.bytes(count - len(taken))
+        self.read += taken
+        return taken
+
+
+def mechanisms() -> dict[str, tuple[Any, list[Any]]]:
+    """Mechanisms by their labels, each with values to perturb."""
+    loss = local.epsilon
+    return {
+        "yes or no": (local.RandomisedResponse.for_loss(loss(1)), [0, 1]),
+        "yes or no, two coins": (local.RandomisedResponse.coins("0.6", "0.3"), [0, 1]),
+        "direct encoding": (local.DirectEncoding.for_loss(14, loss("0.5")), [0, 6, 13]),
+        "direct encoding, two bytes": (local.DirectEncoding.for_loss(1000, loss(4)), [0, 999]),
+        "unary encoding, symmetric": (local.UnaryEncoding.symmetric(11, loss(2)), [0, 7, 8, 10]),
+        "unary encoding, optimised": (local.UnaryEncoding.optimised(24, loss(1)), [0, 23]),
+        "threshold encoding": (local.ThresholdEncoding.for_loss(9, loss(1)), [0, 8]),
+        "local hashing": (local.LocalHashing.for_loss(1024, loss(1)), [0, 1, 1023]),
+        "Hadamard response, one block": (local.HadamardResponse.for_loss(13, loss("0.5"), blocks=1), [0, 5, 12]),
+        "Hadamard response, four blocks": (local.HadamardResponse.for_loss(13, loss(3), blocks=4), [0, 5, 12]),
+        "subset selection": (local.SubsetSelection.for_loss(20, loss(1)), [0, 7, 19]),
+        "subset selection, three of ten": (local.SubsetSelection.for_loss(10, loss(2), size=3), [0, 9]),
+        "subset selection, two of three": (local.SubsetSelection.for_loss(3, loss(2), size=2), [0, 1, 2]),
+        "piecewise": (local.Piecewise.for_loss((17, 90), loss(1), steps=7300, shift=4), [17, 40.4, 90, 1e9, -3]),
+        "piecewise, coarse": (
+            local.Piecewise.for_loss(("-5/2", 5), loss("0.5"), steps=10, shift=3),
+            [-2.5, -2.125, 0.1, 4.99],
+        ),
+        "one of a set": (OneOfSet.for_loss(10, 3, loss(1)), [[], [4], [0, 9], [7, 1, 3]]),
+        "bits of a set": (
+            SetBits(11, 3, Fraction(1532416777483845365, 2**63), Fraction(11, 128), loss(1)),
+            [[], [10], [0, 9], [7, 1, 3]],
+        ),
+        "padded sample": (PaddedSample.for_loss(30, 2, loss(2)), [[], [4], [0, 29]]),
+        "memoised": (local.Memoised.direct(5, lifetime=loss(2), report=loss(1)), [0, 4]),
+        "memoised bits": (local.Memoised.unary(9, lifetime=loss(2), report=loss(1)), [0, 8]),
+        "square wave": (local.SquareWave.for_loss((0, 1), loss(1), steps=64, shift=8), [0, 0.33, 1]),
+    }
+
+
+def words(mechanism: Any, value: Any) -> list[int]:
+    """First words at which something changes."""
+    limits = list(getattr(mechanism, "thresholds", ()))[:2]
+    if hasattr(mechanism, "window"):
+        p, q = int(mechanism.p * 2**64), int(mechanism.q * 2**64)
+        first = int(mechanism.points(value)[0]) * mechanism.shift
+        limits = [mechanism.window * p, mechanism.window * p + q * first]
+    elif not limits and not hasattr(mechanism, "inner"):
+        limits = [int(mechanism.q * 2**64), int(mechanism.p * 2**64)]
+    return [0, 2**64 - 1, *(word for limit in limits for word in (limit - 1, limit) if word < 2**64)]
+
+
+def cases(label: str, mechanism: Any, values: list[Any]) -> list[dict[str, Any]]:
+    """Cases at the edges, and cases with a seed's bytes."""
+    made = []
+    for value in values:
+        for number, first in enumerate([*(word.to_bytes(8, "little") for word in words(mechanism, value)), b"", b""]):
+            source = Recorder(f"{label} {value} {number}", first)
+            given = [value] if isinstance(value, list) else value  # a list of sets, with one set
+            report = mechanism.encode(mechanism.perturb(given, source))[0].tobytes()
+            made.append({"value": value, "random": source.read.hex(), "report": report.hex()})
+    return made
+
+
+def questions() -> list[Any]:
+    """Questions as a survey asks them."""
+    levels = [local.epsilon(amount) for amount in ("0.5", 1, 2)]
+    return [
+        local.Question("smoker", [local.RandomisedResponse.for_loss(one) for one in levels], ["no", "yes"]),
+        local.Question("job", [local.advise(5, one, 1000).best for one in levels], ["a", "b", "c", "d", "é"]),
+        local.Question("pets", [OneOfSet.for_loss(4, 2, one) for one in levels], ["cat", "dog", "fish", "other"]),
+        local.Question("age", [local.Piecewise.for_loss((17, 90), one, steps=7300, shift=4) for one in levels]),
+    ]
+
+
+def envelopes() -> list[dict[str, Any]]:
+    """Whole envelopes: first the report's bytes are read, then 16 for the id."""
+    made = []
+    for question in questions():
+        for level in question.offered:
+            source = Recorder(f"{question.id} {level}")
+            value: Any = [1, 3] if question.kind == "set" else 1
+            reports = question.at(level).perturb([value] if question.kind == "set" else value, source)
+            text = envelope.seal(question.id, reports, source)[0].decode()
+            told = {"question": question.describe(), "level": level, "value": value}
+            made.append({**told, "random": source.read.hex(), "envelope": text})
+    return made
+
+
+def refused() -> list[dict[str, Any]]:
+    """Descriptions that cost more than they say or say what cannot be, and values that are none."""
+    direct = local.DirectEncoding.for_loss(14, local.epsilon(1)).describe()
+    unary = local.UnaryEncoding.optimised(8, local.epsilon(1)).describe()
+    chosen = SetBits.for_loss(10, 3, local.epsilon(1)).describe()
+    padded = PaddedSample.for_loss(30, 2, local.epsilon(1)).describe()
+    memoised = local.Memoised.unary(9, lifetime=local.epsilon(2), report=local.epsilon(1)).describe()
+    number = local.Piecewise.for_loss((0, 1), local.epsilon(1), steps=1000, shift=2).describe()
+    wrong = [
+        ("costs more than its level", {**direct, "loss": "99/100"}),
+        ("costs more than its level", {**unary, "q": "1/4"}),
+        ("costs more than its level", {**number, "loss": "1/2"}),
+        ("costs more than its level", {**chosen, "loss": "9/10"}),
+        ("costs more than its level", {**padded, "loss": "1/2", "inner.loss": "1/2"}),
+        ("another level than inside", {**padded, "loss": "1/2"}),
+        ("a lifetime costs more than it says", {**memoised, "lifetime": "19/10"}),
+        ("a report costs more than it says", {**memoised, "loss": "9/10"}),
+        ("a probability that no device can toss", {**unary, "q": "1/3"}),
+        ("probabilities that do not add up", {**number, "window": 7}),
+        ("another length", {**direct, "bits": 5}),
+        ("another width", {**direct, "width": 2}),
+        ("a field too many", {**direct, "note": "trust me"}),
+        ("a field too few", {name: one for name, one in direct.items() if name != "q"}),
+        ("no such mechanism", {**direct, "mechanism": "identity"}),
+        ("no epsilon", {**direct, "loss": "0"}),
+        ("an epsilon beyond all measure", {**direct, "loss": "31"}),
+    ]
+    made = [{"why": why, "mechanism": told, "value": [] if "most" in told else 0} for why, told in wrong]
+    for value in (14, -1, 0.5, "3", None, {}, True):
+        made.append({"why": "no value of the domain", "mechanism": direct, "value": value})
+    for value in ([10], [1, 1], [0, 1, 2, 3], [-1], [0.5], ["1"], 3, None, "0"):
+        made.append({"why": "no set of options", "mechanism": chosen, "value": value})
+    for value in ("3", None, {}, True):
+        made.append({"why": "no number", "mechanism": number, "value": value})
+    return made
+
+
+def content() -> dict[str, Any]:
+    """All of the file."""
+    listed = mechanisms().items()
+    reports = [
+        {"label": label, "mechanism": made.describe(), "cases": cases(label, made, values)}
+        for label, (made, values) in listed
+    ]
+    return {"version": 1, "reports": reports, "envelopes": envelopes(), "refused": refused()}
+
+
+def text() -> str:
+    """One case a line, so that a change is seen where it is."""
+    told = content()
+    reports = [
+        json.dumps({"label": one["label"], "mechanism": one["mechanism"]})[:-1]
+        + ', "cases": '
+        + _list(one["cases"], 4)
+        + "}"
+        for one in told["reports"]
+    ]
+    parts = {"version": "1", "reports": "[\n  " + ",\n  ".join(reports) + "\n ]"}
+    parts |= {name: _list(told[name], 2) for name in ("envelopes", "refused")}
+    return "{\n" + ",\n".join(f' "{name}": {part}' for name, part in parts.items()) + "\n}\n"
+
+
+def _list(rows: list[Any], indent: int) -> str:
+    space = "\n" + " " * indent
+    return "[" + space + f",{space}".join(json.dumps(row) for row in rows) + f"\n{' ' * (indent - 1)}]"
+
+
+if __name__ == "__main__":
+    PLACE.write_text(text(), encoding="utf-8")
