@@ -10,7 +10,7 @@ from cloister.local.collector.counts import Counts
 from cloister.local.collector.estimate import Estimate, Projection
 from cloister.local.collector.mean import MeanEstimate
 from cloister.local.liars import Poisoning, poisoning
-from cloister.local.mixed import combine
+from cloister.local.mixed import combine, selection
 from cloister.local.question import Question
 from cloister.local.shuffle import Shuffled, shuffled_levels
 from cloister.privacy.errors import BadInput
@@ -138,7 +138,7 @@ def find(
         raw=combine(groups, weights, confidence) if len(groups) > 1 else groups[0],
         levels=each,
         weights=dict(zip(each, share, strict=True)),
-        selection=_selection(groups),
+        selection=selection(groups) if len(groups) > 1 else None,
         poisoning=_poisoning(groups, share, max(1, people // 100) if fakes is None else fakes),
     )
 
@@ -149,27 +149,6 @@ def _weights(groups: list[Any], weights: str) -> list[float]:
         raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
     sizes = [float(one.n) if weights == "people" else 1 / one.mechanism.mse(one.n) for one in groups]
     return [size / sum(sizes) for size in sizes]
-
-
-def _selection(groups: list[Any]) -> float | None:
-    """How likely a share (or the mean) would differ between levels as much by noise, and by who happened to be where.
-
-    A chi-squared test for each value, and the least of them times their number: shares of one question are correlated.
-    """
-    if len(groups) == 1:
-        return None
-    from scipy.special import chdtrc  # here, because scipy takes longer to import than this room
-
-    if isinstance(groups[0], MeanEstimate):
-        found = np.array([[one.mean] for one in groups])
-        spread = np.array([[one.population_error] for one in groups]) ** 2
-    else:
-        found = np.stack([one.frequencies for one in groups])
-        likely = np.clip(found.mean(axis=0), 0.0, 1.0)
-        spread = np.stack([one.standard_error**2 + likely * (1 - likely) / one.n for one in groups])
-    centre = (found / spread).sum(axis=0) / (1 / spread).sum(axis=0)
-    distance = ((found - centre) ** 2 / spread).sum(axis=0)
-    return float(min(1.0, found.shape[1] * chdtrc(len(groups) - 1, distance).min()))
 
 
 def _poisoning(groups: list[Any], share: list[float], fakes: int) -> Poisoning:

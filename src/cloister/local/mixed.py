@@ -62,23 +62,23 @@ def combine(
 def selection(estimates: Sequence[Estimate] | Sequence[MeanEstimate]) -> float:
     """How likely levels would differ as much if nobody's answer had moved their choice: a small number is a warning.
 
-    A chi-squared test that all levels have the same shares (or means), on what the noise leaves to see.
+    A chi-squared test for each share (or mean), on what noise and the chance of who is in a group leave to see; and the
+    least of them times their number, because the shares of one question are correlated.
     """
     from scipy.special import chdtrc  # here, because scipy takes longer to import than this room
 
-    groups: Sequence[Estimate] | Sequence[MeanEstimate]
     if estimates and all(isinstance(one, MeanEstimate) for one in estimates):
-        numbers = groups = _checked_means(cast(Sequence[MeanEstimate], estimates))
-        means = np.stack([np.atleast_1d(group.mean) for group in numbers])
-        # Groups differ by who is in them too, of which the noise's error alone knows nothing.
-        precision = np.stack([1 / np.atleast_1d(group.population_error) ** 2 for group in numbers])
+        numbers = _checked_means(cast(Sequence[MeanEstimate], estimates))
+        found = np.stack([np.atleast_1d(group.mean) for group in numbers])
+        spread = np.stack([np.atleast_1d(group.population_error) ** 2 for group in numbers])
     else:
-        shares = groups = _checked(cast(Sequence[Estimate], estimates))
-        means = np.stack([group.frequencies for group in shares])
-        precision = np.stack([1 / group.standard_error**2 for group in shares])
-    centre = (means * precision).sum(axis=0) / precision.sum(axis=0)
-    distance = float((precision * (means - centre) ** 2).sum())
-    return float(chdtrc((len(groups) - 1) * means.shape[1], distance))
+        shares = _checked(cast(Sequence[Estimate], estimates))
+        found = np.stack([group.frequencies for group in shares])
+        likely = np.clip(found.mean(axis=0), 0.0, 1.0)
+        spread = np.stack([group.standard_error**2 + likely * (1 - likely) / group.n for group in shares])
+    centre = (found / spread).sum(axis=0) / (1 / spread).sum(axis=0)
+    distance = ((found - centre) ** 2 / spread).sum(axis=0)
+    return float(min(1.0, found.shape[1] * chdtrc(len(found) - 1, distance).min()))
 
 
 def _weighed(groups: Sequence[Estimate] | Sequence[MeanEstimate], weights: Weights) -> Floats:
