@@ -7,7 +7,7 @@ answer = ds.run(plan)    # a Release: a table with error bars
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,8 @@ from typing import Any, Self
 from sqlglot import exp
 
 from cloister.data.literals import literal
-from cloister.data.schema import Schema
+from cloister.data.relation import Relation
+from cloister.data.schema import Column, Schema
 from cloister.data.schema import Table as TableFacts
 from cloister.data.tables import Tables, open_tables
 from cloister.privacy.canonical import fingerprint
@@ -120,11 +121,6 @@ class Dataset:
     def unit(self) -> Unit:
         """Whom we protect."""
         return self.schema.unit
-
-    @property
-    def whole(self) -> bool:
-        """Whether every table is seen as it is, none through a view."""
-        return not self._through
 
     @property
     def left(self) -> Loss:
@@ -310,6 +306,34 @@ class Dataset:
             raise BadSchema(f"there is no table {table!r:.60}. Look at the schema.")
         return dict(rows.columns)
 
+    def relation(self, table: str | None, columns: Sequence[str]) -> Relation:
+        """The rows of a private table as they are seen here, through a view if there is one: what models learn from.
+
+        Args:
+            table: its name; the only private one unless given.
+            columns: those that are needed. Rows with NULL in one of them that may not be NULL are left out.
+
+        Nothing is read.
+        """
+        private = [one.name for one in self.schema.tables.values() if not one.public]
+        name = private[0] if table is None and len(private) == 1 else table
+        if name is None or name not in private:
+            raise BadSchema("say which private table to learn from: table='visits'.")
+        found = self._table(name, frozenset(one.lower() for one in columns))
+        assert found is not None
+        unknown = [one for one in columns if one not in found.columns or found.columns[one].unit]
+        if unknown:
+            raise BadSchema(f"there is no column {name}.{unknown[0]:.60} to learn from. Look at the schema.")
+        alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+        rows = exp.select().from_(exp.Subquery(this=found.sql.copy(), alias=alias))
+        seen = {one: _seen(one, found.columns[one]) for one in columns}
+        most = None
+        if not found.by_row:
+            rows = rows.select(exp.column(UNIT, quoted=True))
+            most = min(self.unit.max_rows, found.most or self.unit.max_rows)
+        kept = frozenset(one for one in columns if found.columns[one].clipped)
+        return Relation(self.tables.engine, rows, seen, most, found.copies, name, kept, self._secret)
+
     def where(self, condition: str) -> Builder:
         """The same questions, built in Python: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
         return self.table().where(condition)
@@ -463,6 +487,17 @@ def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
         shown.append(exp.column(UNIT, quoted=True))
     view = exp.Subquery(this=rows.sql, alias=exp.TableAlias(this=exp.to_identifier("_view", quoted=True)))
     return replace(rows, sql=exp.select(*shown).from_(view), columns=columns)
+
+
+def _seen(name: str, term: Term) -> Column:
+    """What is public of a column as it is seen: after a view, and after what was found about it."""
+    if term.type in ("text", "integer") and term.values is not None:
+        return Column(name, term.type, categories=tuple(term.values), nullable=term.nullable)  # type: ignore[arg-type]
+    bounds: Any = None
+    if term.type in ("integer", "real") and term.low is not None and term.high is not None and term.low < term.high:
+        kind = int if term.type == "integer" else float
+        bounds = kind(term.low), kind(term.high)
+    return Column(name, term.type, bounds, nullable=term.nullable)  # type: ignore[arg-type]
 
 
 def _term(column: Any) -> Term:

@@ -13,9 +13,10 @@ import pytest
 
 import cloister as cl
 from cloister.attack import audit
+from cloister.learn.categorical_naive_bayes import CategoricalNB
 from cloister.learn.estimator import PrivateEstimator
 from cloister.learn.linear import LinearRegression
-from cloister.learn.mixed_naive_bayes import CategoricalNB, MixedNB
+from cloister.learn.mixed_naive_bayes import MixedNB
 from cloister.learn.naive_bayes import GaussianNB
 from cloister.learn.pca import PCA
 from cloister.learn.purse import purse

@@ -196,12 +196,6 @@ def test_it_clones_and_stands_in_a_pipeline(tmp_path: Path, kind) -> None:
     assert line.fit(x, y).predict(x).shape == (1000,)
 
 
-def test_tables_in_engines_are_refused_with_the_way_out(tmp_path: Path) -> None:
-    dataset = type("Dataset", (), {"tables": (), "account": None})()
-    with pytest.raises(BadInput, match="Naive Bayes"):
-        model(DecisionTreeClassifier, tmp_path).fit(dataset, None)
-
-
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_scores_move_by_at_most_the_sensitivity_and_one_way(classes: int) -> None:
     chance = np.random.default_rng(classes)

@@ -12,8 +12,9 @@ from sklearn.pipeline import make_pipeline
 
 import cloister as cl
 from cloister.learn.least_squares import solve
-from cloister.learn.linear import LinearRegression, Ridge
+from cloister.learn.linear import LinearRegression
 from cloister.learn.moments import Moments, Reach, exact_product, symmetric
+from cloister.learn.ridge import Ridge
 from cloister.learn.scaling import MinMaxScaler
 from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadProbability
 

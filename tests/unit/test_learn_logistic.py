@@ -17,8 +17,7 @@ from cloister.learn.logistic import LogisticRegression
 from cloister.learn.quadratic import Moments, discriminant, taylor
 from cloister.learn.residuals import Hinge, Logistic, Softmax
 from cloister.learn.survey import _totals
-from cloister.learn.textbook_logistic import least, objective_terms
-from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema, LookFailed, OverBudget, TextbookOnly
+from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema, LookFailed, OverBudget
 from cloister.privacy.ledger import Ledger
 
 SPEND = cl.epsilon(1, delta="1e-6")
@@ -392,50 +391,6 @@ def test_shapes_that_do_not_fit_are_refused(tmp_path):
         model(tmp_path).fit(rows, labels).predict(rows[:, :3])
 
 
-# Textbook
-
-
-@pytest.mark.parametrize("method", ["output", "objective", "input"])
-def test_textbook_methods_teach_and_no_ledger_takes_them(tmp_path, method):
-    rows, labels = made(3_000)
-    with pytest.raises(TextbookOnly):
-        model(tmp_path, method=method).fit(rows, labels)
-    with pytest.raises(TextbookOnly):
-        model(None, method=method, random_state=None).fit(rows, labels)
-    with pytest.raises(BadInput):
-        model(None, method=method, classes=[0, 1, 2]).fit(rows, labels)
-    fitted = model(None, cl.epsilon(1000), method=method).fit(rows, labels)
-    assert not fitted.release_.private
-    assert fitted.release_.receipt is None
-    assert fitted.score(rows, labels) > 0.75
-    assert fitted.loss_.relation == ("replace-one" if method == "input" else "add/remove")
-
-
-def test_a_row_moves_the_ridge_minimiser_by_at_most_one_over_the_ridge():
-    random = np.random.default_rng(4)
-    for ridge in (0.1, 1.0, 10.0):
-        rows = random.normal(size=(30, 3))
-        rows /= np.maximum(1, np.linalg.norm(rows, axis=1))[:, None]
-        labels = np.where(random.random(30) < 0.5, 1.0, -1.0)
-        zero = np.zeros(3)
-        moved = least(rows, labels, ridge, zero) - least(rows[1:], labels[1:], ridge, zero)
-        assert np.linalg.norm(moved) <= 1 / ridge
-
-
-def test_the_textbooks_minimiser_is_scikit_learns():
-    rows, labels = made(500, 3)
-    plain = Plain(C=1 / 2.0, fit_intercept=False, tol=1e-10).fit(rows, labels)
-    assert least(rows, 2.0 * labels - 1, 2.0, np.zeros(3)) == pytest.approx(plain.coef_[0], abs=1e-4)
-
-
-def test_objective_perturbation_pays_for_its_jacobian():
-    ridge, left = objective_terms(1.0, 1.0)
-    assert (ridge, left) == (1.0, pytest.approx(1 - np.log(1.25)))
-    ridge, left = objective_terms(0.1, 1.0)
-    assert left == 0.05
-    assert np.log1p(0.25 / ridge) + left == pytest.approx(0.1)
-
-
 # One shot
 
 
@@ -524,7 +479,7 @@ def test_a_pure_spend_works_in_an_engine(tmp_path):
 
 @pytest.mark.parametrize("spend", [cl.rho(1), cl.epsilon(1)], ids=str)
 def test_a_patient_moves_the_statistics_of_a_dataset_by_no_more_than_stated(tmp_path, monkeypatch, spend):
-    from cloister.learn import design
+    from cloister.learn import engine_moments as design
 
     seen = []
 
@@ -550,11 +505,11 @@ def test_a_patient_moves_the_statistics_of_a_dataset_by_no_more_than_stated(tmp_
     assert sum(map(abs, products)) <= reach.products_l1
 
 
-def test_a_dataset_is_refused_where_rows_would_leave_it(visits):
+def test_what_a_schema_does_not_allow_is_refused(visits):
     before = visits.account.spent
-    with pytest.raises(BadInput, match="quadratic"):
-        LogisticRegression(SPEND, method="gradient").fit(visits, target="readmitted")
-    with pytest.raises(BadInput, match="target"):
+    with pytest.raises(BadInput, match="arrays"):
+        LogisticRegression(SPEND, method="objective").fit(visits, target="readmitted")
+    with pytest.raises(BadSchema, match="no column"):
         LogisticRegression(SPEND).fit(visits, target="nothing")
     with pytest.raises(BadInput, match="features"):
         LogisticRegression(SPEND).fit(visits, target="readmitted", features=["readmitted"])

@@ -15,8 +15,9 @@ from sklearn.pipeline import make_pipeline
 
 import cloister as cl
 from cloister.learn.calibration import BINS, HALF, Curve, _fit, histogram
+from cloister.learn.categorical_naive_bayes import CategoricalNB
 from cloister.learn.count_features import CountFeature
-from cloister.learn.mixed_naive_bayes import CategoricalNB, MixedNB
+from cloister.learn.mixed_naive_bayes import MixedNB
 from cloister.learn.naive_bayes import GaussianNB
 from cloister.learn.scaling import MinMaxScaler
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema

@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import cloister as cl
-from cloister.learn.pca import PCA, _directions
+from cloister.learn.components import main_directions
+from cloister.learn.pca import PCA
 from cloister.learn.subspace import _bingham, sample_subspace
 from cloister.privacy.errors import BadBounds, BadInput, TextbookOnly
 from cloister.privacy.noise import SeededSource
@@ -55,7 +56,7 @@ def test_variance_is_told_without_what_the_noise_adds() -> None:
         scatter = upper + np.triu(upper, 1).T
         scatter[0, 0] += 400
         raw.append(np.linalg.eigvalsh(scatter)[-1])
-        found.append(_directions(scatter, 10.0, 101.0, np.zeros(d), 1.0, 3).variance)
+        found.append(main_directions(scatter, 10.0, 101.0, np.zeros(d), 1.0, 3).variance)
     assert np.mean(raw) > 420
     assert np.mean(found, axis=0)[0] == pytest.approx(4.0, rel=0.02)
     assert np.mean(found, axis=0)[2] < 1.5

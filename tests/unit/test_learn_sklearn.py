@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,44 +27,30 @@ CLASSES = {
     **NO_ROWS,
     "check_classifiers_classes": "classes are a public list, never read off y",
     "check_classifiers_train": "classes are a public list, never read off y",
-    "check_decision_proba_consistency": "classes are a public list: four are told here, two occur",
     "check_classifiers_regression_target": "labels that are not listed are left out; that there are some is private",
     "check_supervised_y_no_nan": "labels that are not listed are left out, NaN and infinity among them",
 }
+SCORES = {**CLASSES, "check_decision_proba_consistency": "classes are a public list: four are told here, two occur"}
 CLUSTERS = {
     **NO_ROWS,
     "check_clustering": "which cluster a training row is in is that row's secret: there is no labels_",
     "check_fit_score_takes_y": "fit_predict would tell the clusters of training rows",
 }
-# Every cell may be a word, so these are nothing to refuse; and categories are one public list for each column.
-WORDS = dict.fromkeys(
-    ("check_dtype_object", "check_estimators_nan_inf"),
-    "cells are categories: whatever is not listed is `other`",
-)
 # Not a matter of privacy: a check of scikit-learn's that speaks to its own class of the same name.
 NAMESAKE = dict.fromkeys(
     ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
     "scikit-learn's check sets a parameter of its own StandardScaler",
 )
-# Manners that are still owed; a test below fails as soon as one of them is mended and still listed.
-LABELS = {"check_classifier_data_not_an_array", "check_supervised_y_2d", "check_requires_y_none"}
-SPARSE = {"check_estimator_sparse_tag", "check_estimator_sparse_array", "check_estimator_sparse_matrix"}
-OWED = {
-    "LogisticRegression": LABELS,
-    "LinearSVC": LABELS,
-    "CategoricalNB": SPARSE,
-    "MixedNB": SPARSE | {"check_dtype_object", "check_estimators_nan_inf"},  # its numbers take NaN without a fill
-}
 
 CHECKED = {
-    "LogisticRegression": (PUBLIC, CLASSES),
+    "LogisticRegression": (PUBLIC, SCORES),
     "LinearSVC": (PUBLIC, CLASSES),
     "GaussianNB": (PUBLIC, CLASSES),
-    "CategoricalNB": ({"categories": 10, "classes": [-1, 0, 1, 2]}, CLASSES | WORDS),
+    "CategoricalNB": ({"categories": 10, "classes": [-1, 0, 1, 2]}, CLASSES),
     "MixedNB": (PUBLIC, CLASSES),
     "DecisionTreeClassifier": (PUBLIC, CLASSES),
     "RandomForestClassifier": (PUBLIC | {"n_estimators": 2}, CLASSES),
-    "GradientBoostingClassifier": (PUBLIC, CLASSES),
+    "GradientBoostingClassifier": (PUBLIC, SCORES),
     "LinearRegression": (TARGET, NO_ROWS),
     "Ridge": (TARGET, NO_ROWS),
     "GradientBoostingRegressor": (TARGET, NO_ROWS),
@@ -94,20 +81,27 @@ def test_every_estimator_is_checked_but_the_encoder_whose_columns_must_be_told_o
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_it_passes_scikit_learns_checks_but_for_what_is_listed(name, tmp_path):
-    forbidden, owed = CHECKED[name][1], OWED.get(name, set())
+    forbidden = CHECKED[name][1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks provoke warnings, and look at them themselves
         found = check_estimator(
             made(name, str(tmp_path)),  # a folder, since some checks pickle
-            expected_failed_checks=forbidden | dict.fromkeys(owed, "owed"),
+            expected_failed_checks=forbidden,
             on_fail=None,
             on_skip=None,
         )
     failed = {one["check_name"]: one["exception"] for one in found if one["status"] == "failed"}
     assert not failed
     assert Counter(one["status"] for one in found)["passed"] >= 35
-    failing = {one["check_name"] for one in found if one["status"] == "xfail"}
-    assert owed <= failing, f"mended, remove from the list: {owed - failing}"
+    passing = {one["check_name"] for one in found} - {one["check_name"] for one in found if one["status"] == "xfail"}
+    assert not set(forbidden) & passing, "a check that passes is no longer forbidden: take it off the list"
+
+
+def test_users_are_told_every_check_that_privacy_forbids():
+    told = (Path(__file__).parents[2] / "docs/promises/learn.md").read_text()
+    for name, (_, forbidden) in CHECKED.items():
+        for check in forbidden:
+            assert f"`{check}`" in told, (name, check)
 
 
 @pytest.mark.parametrize("name", CHECKED)

@@ -8,7 +8,6 @@ from sklearn.svm import LinearSVC as Plain
 import cloister as cl
 from cloister.learn.residuals import Hinge
 from cloister.learn.svm import LinearSVC
-from cloister.privacy.errors import BadInput
 
 SPEND = cl.epsilon(1, delta="1e-6")
 
@@ -74,11 +73,3 @@ def test_it_is_a_scikit_learn_estimator_with_a_receipt(tmp_path):
 def test_no_data_makes_a_fit_fail(tmp_path, rows, labels):
     fitted = model(tmp_path).fit(rows, labels)
     assert np.isfinite(fitted.decision_function(np.zeros((2, rows.shape[1])))).all()
-
-
-def test_a_dataset_is_sent_to_an_estimator_that_takes_it():
-    class Dataset:
-        tables = account = None
-
-    with pytest.raises(BadInput, match="LogisticRegression is fitted inside an engine"):
-        LinearSVC(SPEND).fit(Dataset())

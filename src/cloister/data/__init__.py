@@ -11,6 +11,7 @@ Read in the order of the work:
     tables      a source and its schema, opened together
     statistics  bounded integer sums by group, computed where the rows live
     summaries   counts, histograms, marginals, sums and cross products by column names
+    relation    a table as somebody may see it, for models: sums over it, or its rows, so many of each unit
 """
 
 from importlib import import_module

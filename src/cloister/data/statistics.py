@@ -187,13 +187,23 @@ class Sums:
     @lru_cache(maxsize=256)  # noqa: B019
     def sql(self, dialect: str) -> str:
         """The statement."""
+        names = [tongue(dialect).name(f"k{i}") for i in range(len(self.keys))]
+        return self._statement(dialect, names, f" GROUP BY {', '.join(names)}" if names else "")
+
+    def sets_sql(self, dialect: str, sets: Sequence[Sequence[int]]) -> str:
+        """The same for several choices of keys at once, each by their places: people are weighed once for all."""
+        names = [tongue(dialect).name(f"k{i}") for i in range(len(self.keys))]
+        listed = ", ".join(f"({', '.join(names[i] for i in one)})" for one in sets)
+        which = [f"GROUPING({name}) AS {tongue(dialect).name(f'g{i}')}" for i, name in enumerate(names)]
+        return self._statement(dialect, [*names, *which], f" GROUP BY GROUPING SETS ({listed})")
+
+    def _statement(self, dialect: str, shown: Sequence[str], grouped: str) -> str:
         say = tongue(dialect)
         keys = [exp.alias_(key.sql, f"k{i}", quoted=True) for i, key in enumerate(self.keys)]
         values = [exp.alias_(value.sql, f"v{i}", quoted=True) for i, value in enumerate(self.values)]
         rows = self.rows.select(*keys, *values)
         if not rows.expressions:  # a bare number of rows
             rows = rows.select(exp.alias_(exp.Literal.number(1), "_row", quoted=True))
-        names = [say.name(f"k{i}") for i in range(len(self.keys))]
         weight, source = self._weight(say)
         sums = [f"{_total(weight, dialect)} AS {say.name('n')}"]
         for i in range(len(self.values)):
@@ -204,8 +214,7 @@ class Sums:
         parts = [f"{say.name('_rows')} AS {kept}({rows.sql(dialect, identify=True)})"]
         if self.max_rows is not None:
             parts.append(f"{say.name('_heavy')} AS ({_heavy(self.max_rows, say)})")
-        grouped = f" GROUP BY {', '.join(names)}" if names else ""
-        return f"WITH {', '.join(parts)} SELECT {', '.join([*names, *sums])} FROM {source}{grouped}"  # noqa: S608
+        return f"WITH {', '.join(parts)} SELECT {', '.join([*shown, *sums])} FROM {source}{grouped}"  # noqa: S608
 
     def _weight(self, say: Tongue) -> tuple[str | None, str]:
         """What a row counts, and where rows stand beside it."""
@@ -223,8 +232,28 @@ class Sums:
 
         Privacy: reads rows. The caller has charged for it.
         """
-        names = ("n", *(f"s{i}" for i in range(len(self.values))))
-        return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, names)
+        return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, self._names)
+
+    def run_sets(self, engine: Engine, sets: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
+        """The same for each choice of keys, from one statement.
+
+        Privacy: reads rows. The caller has charged for it. A unit moves the numbers of each choice by as much as one.
+        """
+        table = engine.run(self.sets_sql(engine.dialect, sets))
+        told = np.array([integers(table.column(f"g{i}")) for i in range(len(self.keys))])
+        answers = []
+        for one in sets:
+            left_out = np.array([[0 if i in one else 1] for i in range(len(self.keys))])
+            some = table.filter(pa.array((told == left_out).all(axis=0)))
+            keys = tuple(self.keys[i] for i in one)
+            columns = [*(some.column(f"k{i}") for i in one), *(some.column(name) for name in self._names)]
+            named = pa.table(columns, names=[*(f"k{i}" for i in range(len(one))), *self._names])
+            answers.append(_spread(named, keys, math.prod(len(key.values) for key in keys), self._names))
+        return answers
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("n", *(f"s{i}" for i in range(len(self.values))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cloister.data.literals import as_double, literal
+from cloister.data.literals import as_double, literal, rounded_near_zero
 from cloister.data.schema import UNIT, Column
 from cloister.data.statistics import GroupKey, Sums, Value, grid_value
 from cloister.data.tables import Tables
@@ -26,6 +26,7 @@ __all__ = ["Axis", "Summary", "axis", "counts", "cross_products", "histogram", "
 
 _STEP_BITS = 30
 _MOST_VALUES = 4096
+_TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def axis(column: Column, bins: int) -> Axis:
     if column.type not in ("integer", "real") or column.bounds is None or not 1 <= bins <= _MOST_VALUES:
         raise BadSchema(f"{column.name} has no public values to count by. Give it categories or bounds in the schema.")
     low, width = float(column.bounds[0]), _width(column) / bins  # type: ignore[arg-type]
-    moved = exp.Paren(this=exp.Sub(this=as_double(sql), expression=literal(low)))
+    moved = _away(as_double(sql), low, width)
     place = exp.Floor(this=exp.Mul(this=moved, expression=literal(1 / width)))
     last = exp.GT(this=place, expression=literal(float(bins - 1)))
     number = exp.Cast(
@@ -157,10 +158,14 @@ def _scaled(column: Column) -> exp.Expression:
         raise BadSchema(f"{column.name} is not a number with public bounds. Give them in the schema.")
     low, high = (float(end) for end in column.bounds)  # type: ignore[arg-type]
     half = (high - low) / 2
-    moved = exp.Paren(
-        this=exp.Sub(this=as_double(exp.column(column.name, quoted=True)), expression=literal(low + half))
-    )
+    moved = _away(as_double(exp.column(column.name, quoted=True)), low + half, half)
     return exp.Paren(this=exp.Mul(this=moved, expression=literal(1 / half)))
+
+
+def _away(sql: exp.Expression, point: float, width: float) -> exp.Expression:
+    """How far a number is from a point. It will be divided by the width, which must not underflow (see literals)."""
+    difference = exp.Sub(this=sql, expression=literal(point))
+    return rounded_near_zero(difference) if width > 1 and abs(point) < _TINY else exp.Paren(this=difference)
 
 
 def _grid(sql: exp.Expression) -> Value:

@@ -12,7 +12,10 @@ exact.py (rows as integers, summed exactly, plus noise) → the estimator's own 
     structure   KMeans, PCA
     features    MinMaxScaler, StandardScaler, OneHotEncoder (from public facts), QuantileTransformer (pays)
     around them select (a search that pays for its choice), cross_val_score (with noise on the scores),
-                save and load (signed files), compare (the textbook's exercise; a lesson, not private)
+                save and load (signed files), prepare (columns of a schema as a model's features),
+                compare (the textbook's exercise; a lesson, not private)
+
+The textbook's methods are there by name, corrected (method="output", "objective", "input"…; textbook.py): for lessons.
 
 Nothing is loaded before it is asked for.
 """
@@ -23,16 +26,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cloister.learn.boosting import GradientBoostingClassifier
     from cloister.learn.boosting_regressor import GradientBoostingRegressor
+    from cloister.learn.categorical_naive_bayes import CategoricalNB
     from cloister.learn.exercise.run import compare
+    from cloister.learn.feeding import prepare
     from cloister.learn.forest import RandomForestClassifier
     from cloister.learn.keeping import load, save
     from cloister.learn.kmeans import KMeans
-    from cloister.learn.linear import LinearRegression, Ridge
+    from cloister.learn.linear import LinearRegression
     from cloister.learn.logistic import LogisticRegression
-    from cloister.learn.mixed_naive_bayes import CategoricalNB, MixedNB
+    from cloister.learn.mixed_naive_bayes import MixedNB
     from cloister.learn.naive_bayes import GaussianNB
     from cloister.learn.pca import PCA
     from cloister.learn.quantiles import QuantileTransformer
+    from cloister.learn.ridge import Ridge
     from cloister.learn.scaling import MinMaxScaler, OneHotEncoder, StandardScaler
     from cloister.learn.selection import select
     from cloister.learn.svm import LinearSVC
@@ -61,6 +67,7 @@ __all__ = [
     "cross_val_score",
     "save",
     "load",
+    "prepare",
     "compare",
 ]
 
@@ -69,13 +76,13 @@ _HOMES = {
     "LogisticRegression": "logistic",
     "LinearSVC": "svm",
     "GaussianNB": "naive_bayes",
-    "CategoricalNB": "mixed_naive_bayes",
+    "CategoricalNB": "categorical_naive_bayes",
     "MixedNB": "mixed_naive_bayes",
     "DecisionTreeClassifier": "tree",
     "RandomForestClassifier": "forest",
     "GradientBoostingClassifier": "boosting",
     "LinearRegression": "linear",
-    "Ridge": "linear",
+    "Ridge": "ridge",
     "GradientBoostingRegressor": "boosting_regressor",
     "KMeans": "kmeans",
     "PCA": "pca",
@@ -87,6 +94,7 @@ _HOMES = {
     "cross_val_score": "validation",
     "save": "keeping",
     "load": "keeping",
+    "prepare": "feeding",
     "compare": "exercise.run",
 }
 

@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from cloister.learn.additive import Additive, Task, boost
 from cloister.learn.binned import BinnedEstimator, BinnedRows
 from cloister.learn.frame import Floats
+from cloister.learn.inputs import is_dataset
 from cloister.learn.purse import Purse
 from cloister.learn.residuals import Logistic, Softmax, sigmoid
 from cloister.learn.shapes import Shape, chart, read_shapes
@@ -78,9 +79,9 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
         classes_, n_features_in_, feature_names_in_: as in scikit-learn.
         release_, loss_: the receipt and what was paid.
 
-    Privacy: the spend, for one row added or removed. Bounds, bins, categories, classes and all parameters are public;
-        the number of rows is not. The noise is discrete Gaussian (discrete Laplace for a pure spend) on sums of
-        integers. Shapes, charts and importances are post-processing. Audited in
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, bins, categories, classes
+        and all parameters are public; the number of rows is not. The noise is discrete Gaussian (discrete Laplace for a
+        pure spend) on sums of integers. Shapes, charts and importances are post-processing. Audited in
         tests/statistical/test_learn_trees_audit.py.
     """
 
@@ -109,16 +110,36 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
         self.account = account
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Learn from rows.
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/fetched.py).
+            y: labels; None for a dataset.
+            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+                columns to predict from (all others unless given), and the table if there are several. Bounds and
+                categories come from the schema.
 
         Privacy: charges the spend before it reads a row.
         """
         self._check_rounds()
-        data = self._rows(X, y, self.classes)
+        if is_dataset(X):
+            data: BinnedRows = self._table_cells(X, target, features, table, self.classes)
+        else:
+            data = self._rows(X, y, self.classes)
         assert data.classes is not None
         task = _classes_task(len(data.classes))
-        model = self._train(lambda meter, budget: boost(meter, budget, data, task, self._count(budget), Fraction(1)))
+        model = self._grow_on(
+            data, lambda meter, budget: boost(meter, budget, data, task, self._count(budget), Fraction(1))
+        )
         self.classes_ = data.classes
         self._keep(X, data, model)
         return self

@@ -15,8 +15,9 @@ from cloister.learn.binned import BinnedRows
 from cloister.learn.boosting import Boosting
 from cloister.learn.exact import Integers, noisy_counts
 from cloister.learn.frame import Floats
-from cloister.learn.inputs import read_box
+from cloister.learn.inputs import is_dataset, read_box
 from cloister.learn.purse import Purse
+from cloister.learn.relation import ends_of
 from cloister.learn.shapes import chart
 from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.ledger import Account, Ledger
@@ -64,7 +65,8 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
     A 25th of the spend finds where targets lie, from a noisy histogram of them; residuals beyond 2.5 of their standard
     deviations are clipped, so the far ends of a skewed target weigh less, as in Huber's regression.
 
-    Privacy: the spend, for one row added or removed; as `GradientBoostingClassifier`, and target_bounds are public.
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset); as `GradientBoostingClassifier`,
+        and target_bounds are public.
     """
 
     def __init__(
@@ -92,39 +94,65 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
         self.account = account
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Learn from rows.
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/fetched.py).
+            y: numbers; None for a dataset.
+            target, features, table: of a dataset: the column to predict, the columns to predict
+                from (all others unless given), and the table if there are several. Bounds and categories come from the
+                schema.
 
         Privacy: charges the spend before it reads a row.
         """
         self._check_rounds()
-        if self.target_bounds is None:
-            raise BadBounds("target_bounds are public and must be given: target_bounds=(0, 100).")
-        box = read_box(self.target_bounds, 1)
-        target = _Target(float(box.low[0]), float(box.high[0]))
-        data = self._rows(X, y, None, numeric=True)
-        if data.labels.dtype.kind not in "iufb":
-            raise BadInput("Unknown label type: y must be one column of numbers.")
-        if not np.isfinite(data.labels).all():
-            raise BadInput("Input y contains NaN or infinity. Leave such rows out.")
+        data: BinnedRows
+        if is_dataset(X):
+            cells = self._table_cells(X, target, features, table, None, numeric=True)
+            assert target is not None
+            assert cells.source is not None
+            goal, data = _Target(*ends_of(cells.source.relation.columns[target])), cells
+        else:
+            goal, data = self._given_rows(X, y)
 
         def steps(meter: Meter, budget: Purse) -> Additive:
-            mean, deviation = _survey(meter, budget.part(_SURVEY), data, target)
-            task = _number_task(target, mean, deviation)
+            mean, deviation = _survey(meter, budget.part(_SURVEY), data, goal)
+            task = _number_task(goal, mean, deviation)
             return boost(meter, budget, data, task, self._count(budget), 1 - _SURVEY)
 
-        model = self._train(steps)
+        model = self._grow_on(data, steps)
         scaled = Additive(
             model.axes,
-            model.values * target.half,
-            model.errors * target.half,
-            model.intercept * target.half + target.middle,
+            model.values * goal.half,
+            model.errors * goal.half,
+            model.intercept * goal.half + goal.middle,
             model.counts,
             model.rounds,
         )
         self._keep(X, data, scaled)
-        self._target = target
+        self._target = goal
         return self
+
+    def _given_rows(self, rows: Any, numbers: Any) -> tuple[_Target, BinnedRows]:
+        """Check arrays or frames by what is public of them."""
+        if self.target_bounds is None:
+            raise BadBounds("target_bounds are public and must be given: target_bounds=(0, 100).")
+        box = read_box(self.target_bounds, 1)
+        data = self._rows(rows, numbers, None, numeric=True)
+        if data.labels.dtype.kind not in "iufb":
+            raise BadInput("Unknown label type: y must be one column of numbers.")
+        if not np.isfinite(data.labels).all():
+            raise BadInput("Input y contains NaN or infinity. Leave such rows out.")
+        return _Target(float(box.low[0]), float(box.high[0])), data
 
     def predict(self, rows: Any) -> Floats:
         """The target of each row, within its bounds."""

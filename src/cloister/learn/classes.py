@@ -1,6 +1,5 @@
 """What naive Bayes models share: classes, and answers from log-probabilities."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +8,8 @@ from sklearn.base import ClassifierMixin
 
 from cloister.learn.calibration import Curve
 from cloister.learn.estimator import PrivateEstimator
-from cloister.learn.inputs import codes
-from cloister.learn.relation import Relation, is_number, values_of
-from cloister.privacy.errors import BadInput, BadSchema
 
-__all__ = ["BayesClassifier", "classes_of", "read_labels"]
+__all__ = ["BayesClassifier"]
 
 Floats = NDArray[np.float64]
 
@@ -47,28 +43,3 @@ class BayesClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """The likeliest class of each row."""
         best = self.predict_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
-
-
-def read_labels(y: Any, classes: NDArray[Any], length: int) -> NDArray[Any]:
-    """A column of labels as long as the rows; checked by type and shape alone."""
-    if y is None:
-        raise BadInput("y is one column of labels, as long as X; requires y to be passed, but the target y is None.")
-    from sklearn.utils.validation import column_or_1d
-
-    given = np.asarray(y)
-    if given.ndim > 2 or (given.ndim == 2 and given.shape[1] != 1) or len(given) != length:
-        raise BadInput("y is one column of labels, as long as X.")
-    given = np.asarray(column_or_1d(given, warn=True))
-    codes(given[:0], list(classes))
-    return given
-
-
-def classes_of(relation: Relation, target: str, classes: Sequence[Any] | None) -> NDArray[Any]:
-    """The public values of a target, or those of them that were named."""
-    column = relation.columns[target]
-    if is_number(column):
-        raise BadSchema(f"{target} has no public values. Give it categories in the schema.")
-    listed = [one for one in values_of(column) if classes is None or one in set(classes)]
-    if len(listed) < 2:
-        raise BadSchema("a target has at least two public values.")
-    return np.asarray(sorted(listed))

@@ -1,7 +1,7 @@
 """Columns whose values can be counted: categories, or numbers in equal bins between public bounds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from cloister.data.schema import Column
 from cloister.data.statistics import GroupKey
 from cloister.data.summaries import axis
+from cloister.learn.found import find_box
 from cloister.learn.inputs import read_box
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.privacy.loss import Loss
+from cloister.privacy.meter import Meter
 
-__all__ = ["CountFeature", "columns_of", "features_of_schema", "read_features"]
+__all__ = ["CountFeature", "columns_of", "features_of_schema", "find_features", "numbers_in", "read_features"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class CountFeature:
             named = {_plain(str(value)): code for code, value in enumerate(self.values)}
             found = np.array([named.get(_plain(one), -1) for one in different.tolist()], dtype=np.int64)
             return found[back] if len(found) else np.zeros(0, dtype=np.int64)
-        numbers = _numbers(given)
+        numbers = numbers_in(given)
         known = ~np.isnan(numbers)
         inside = np.clip(np.where(known, numbers, self.low), self.low, self.high)
         place_of = np.floor((inside - self.low) * (1 / ((self.high - self.low) / self.bins)))
@@ -62,7 +65,7 @@ class CountFeature:
         return GroupKey(key.name, key.sql, tuple(one for one in key.values if one is not None), key.type)
 
 
-def _numbers(given: NDArray[Any]) -> NDArray[np.float64]:
+def numbers_in(given: NDArray[Any]) -> NDArray[np.float64]:
     """A column of numbers; what does not read as one is missing, so that no cell makes a step fail."""
     try:
         return given.astype(np.float64)
@@ -86,6 +89,8 @@ def columns_of(rows: Any) -> dict[Any, NDArray[Any]]:
     """The columns of a frame by name, or of an array by place."""
     if hasattr(rows, "columns"):
         return {name: np.asarray(rows[name]) for name in rows.columns}
+    if hasattr(rows, "tocsr"):
+        raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
     table = np.asarray(rows)
     if table.ndim != 2 or table.shape[1] < 1:
         raise BadInput(
@@ -134,4 +139,21 @@ def features_of_schema(columns: Sequence[Column], bins: int) -> tuple[CountFeatu
         else:
             listed = tuple(one for one in cells.labels if one is not None)
             found.append(CountFeature(column.name, listed, bins=bins, column=column))
+    return tuple(found)
+
+
+def find_features(
+    meter: Meter, loss: Loss, columns: Mapping[Any, NDArray[Any]], features: tuple[CountFeature, ...]
+) -> tuple[CountFeature, ...]:
+    """The same features, numbers with bounds that are found.
+
+    Privacy: the loss, for one row added or removed.
+    """
+    places = [i for i, one in enumerate(features) if one.values is None]
+    if not places:
+        return features
+    given, found = list(columns.values()), list(features)
+    box = find_box(meter, lambda: np.column_stack([numbers_in(given[i]) for i in places]), len(places), loss)
+    for i, low, high in zip(places, box.low, box.high, strict=True):
+        found[i] = replace(found[i], low=float(low), high=float(high))
     return tuple(found)

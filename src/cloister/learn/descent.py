@@ -64,6 +64,7 @@ class Fitted:
         weights: one column an output; of the rows around the survey's middle, the last one of the constant.
         survey, plan: how it was found.
         gradient_noise: the standard deviation of the noise on the mean of the gradients that were averaged.
+        first: the gradient at zero, as it was released.
         kept: the share of the budget that is left for a look at the Hessian.
         rows: the private rows, for that look. So this must not leave the steps it was made in.
     """
@@ -72,6 +73,7 @@ class Fitted:
     survey: Survey
     plan: Plan
     gradient_noise: float
+    first: Floats
     kept: Fraction
     rows: ClippedRows = field(repr=False)
 
@@ -125,15 +127,17 @@ def descend(
     law = (DiscreteLaplace if budget.pure else DiscreteGaussian).for_loss(bound, loss)
     size = (frame.features + 1, residual.outputs)
     weights, speed, total = np.zeros(size), np.zeros(size), np.zeros(size)
-    late = max(1, plan.steps // 2)
+    late, first = max(1, plan.steps // 2), np.zeros(size)
     for step in range(plan.steps):
         released = meter.release(lambda: data.gradient(weights, residual, bound, pure=budget.pure), law)  # noqa: B023
         slope = np.asarray(released, dtype=np.float64) * data.worth + plan.ridge * weights
+        first = slope if step == 0 else first
         speed = _MOMENTUM * speed - (precondition @ slope if rich else precondition * slope)
         weights = weights + speed
         if step >= plan.steps - late:
             total += weights
-    return Fitted(total / late, found, plan, law.standard_error * data.worth / math.sqrt(late), kept, data)
+    noise = law.standard_error * data.worth / math.sqrt(late)
+    return Fitted(total / late, found, plan, noise, first, kept, data)
 
 
 def make_plan(budget: Purse, found: Survey, residual: Residual, features: int, left: float) -> Plan:

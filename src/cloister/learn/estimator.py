@@ -16,7 +16,8 @@ import os
 import secrets
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, Self, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sklearn.base import BaseEstimator, clone
 
@@ -30,6 +31,9 @@ from cloister.privacy.meter import Meter, measure_steps
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.release import Release
 from cloister.privacy.unit import ROW, Unit
+
+if TYPE_CHECKING:
+    from cloister.learn.fetched import Fetched
 
 __all__ = ["PrivateEstimator"]
 
@@ -48,12 +52,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     account: Account | None
     random_state: Any
 
-    def _train(self, steps: Callable[[Meter, Purse], T], data: Any = None) -> T:
+    def _train(self, steps: Callable[[Meter, Purse], T], data: Any = None, asked: str = "") -> T:
         """Charge the spend, carry the steps out, keep what proves it.
 
         Args:
             steps: reads rows only inside `meter.release`; returns what follows from released values.
             data: the Cloister dataset the rows are in, if they are in one.
+            asked: what of it is read, for the ledger.
         """
         refuse_free_scores()
         budget = purse(self.spend)
@@ -66,7 +71,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             lambda meter: steps(meter, budget),
             accounts=accounts,
             spend=budget.loss,
-            request=f"{label}{self._request()}",
+            request=f"{label}{self._request()}{asked and f' on {asked}'}",
             unit=unit,
             data_version=version,
             source=source,
@@ -83,15 +88,36 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         )
         return model
 
+    def _train_rows(self, steps: Callable[[Meter, Purse], T], source: "Fetched") -> T:
+        """The same for a method that protects one row, on the rows of a dataset (learn/fetched.py).
+
+        Privacy: the spend, for the dataset's unit: the steps get what one of its rows may cost (`Purse.of_a_row`).
+        """
+        most = source.relation.rows_each
+
+        def of_rows(meter: Meter, budget: Purse) -> T:
+            each = budget.of_a_row(most)
+            return steps(part_of(meter, each.loss), each)
+
+        model = self._train(of_rows, source.data, asked=source.asked)
+        told = {"rows of a unit": str(most), "a row": str(purse(self.spend).of_a_row(most).loss)}
+        self.release_ = replace(self.release_, parameters=told)
+        return model
+
     def _train_within(
         self, meter: Meter | Rehearsal, steps: Callable[[Meter, Purse], T], budget: Purse, data: Any
     ) -> T:
         """Train as one of several fits under one charge; the receipt is that of the whole (learn/shared.py)."""
+        unit = ROW
         if is_dataset(data):
-            raise BadInput("a selection or cross-validation needs rows as arrays or frames.")
+            # The rows of a dataset are paid for by its own account, or are none at all.
+            free = isinstance(meter, Rehearsal)
+            if not (getattr(data, "empty", False) if free else _same(data.account, meter)):
+                raise BadInput("a selection or cross-validation needs rows as arrays or frames.")
+            unit = data.tables.schema.unit
         model = steps(part_of(meter, budget.loss), budget)
         self.loss_ = budget.loss
-        self.release_ = Release(model, budget.loss, ROW, "a part of a larger work", {}, private=meter.source.private)
+        self.release_ = Release(model, budget.loss, unit, "a part of a larger work", {}, private=meter.source.private)
         return model
 
     def __sklearn_clone__(self) -> Self:
@@ -126,6 +152,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.in_folder(self.ledger or ".cloister")
         name = f"{type(self).__name__}-{secrets.token_hex(6)}"
         return [book.open_account(name, loss)], ROW, "", ""
+
+
+def _same(account: Any, meter: Any) -> bool:
+    """Whether a meter counts down what this very account has paid."""
+    return isinstance(account, Account) and account.rules == meter.account.rules
 
 
 _NOT_ASKED = {"ledger", "account", "random_state", "spend"}

@@ -14,6 +14,7 @@ from typing import Any, Self
 from cloister.learn.binned import BinnedRows
 from cloister.learn.growth import Tree, grow
 from cloister.learn.purse import Purse
+from cloister.learn.random_trees import grow_at_random
 from cloister.learn.tree import TreeClassifier
 from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
@@ -29,6 +30,8 @@ class RandomForestClassifier(TreeClassifier):
     Args:
         spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
         n_estimators: how many trees share it.
+        method: "greedy" (the default; learn/growth.py), or "random": the textbook's forest of random trees over
+            disjoint rows (learn/random_trees.py), exact too.
         max_features: the share of features that a split may choose from, drawn anew for each.
         bounds, bins, categories, classes, max_depth, fill: as in `DecisionTreeClassifier`.
         ledger, account, random_state: see `PrivateEstimator`.
@@ -47,6 +50,7 @@ class RandomForestClassifier(TreeClassifier):
         spend: Loss | None = None,
         *,
         n_estimators: int = 10,
+        method: str = "greedy",
         max_features: float = 0.4,
         bounds: Any = None,
         bins: int | Mapping[Any, Any] = 16,
@@ -60,6 +64,7 @@ class RandomForestClassifier(TreeClassifier):
     ) -> None:
         self.spend = spend
         self.n_estimators = n_estimators
+        self.method = method
         self.max_features = max_features
         self.bounds = bounds
         self.bins = bins
@@ -71,23 +76,42 @@ class RandomForestClassifier(TreeClassifier):
         self.account = account
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Learn from rows.
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/fetched.py).
+            y: labels; None for a dataset.
+            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+                columns to predict from (all others unless given), and the table if there are several. Bounds and
+                categories come from the schema.
 
         Privacy: charges the spend before it reads a row.
         """
+        if self.method not in ("greedy", "random"):
+            raise BadInput("method is one of greedy, random.")
         count = self.n_estimators
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1000:
             raise BadInput("n_estimators is a whole number from 1 to 1000.")
         if not isinstance(self.max_features, int | float) or not 0 < self.max_features <= 1:
             raise BadInput("max_features is a share of the features: above 0, at most 1.")
-        data = self._prepare(X, y)
-        self.estimators_ = self._train(lambda meter, budget: self._grow(meter, budget, data))
+        data = self._prepare(X, y, target, features, table)
+        self.estimators_ = self._grow_on(data, lambda meter, budget: self._grow(meter, budget, data))
         self.classes_ = data.classes
         self._keep_names(X, data)
         return self
 
     def _grow(self, meter: Meter, budget: Purse, data: BinnedRows) -> list[Tree]:
+        if self.method == "random":
+            return grow_at_random(meter, budget, data, self.max_depth, self.n_estimators)
         some = math.ceil(self.max_features * len(data.axes))
         share = Fraction(1, self.n_estimators)
         return [grow(meter, budget, data, self.max_depth, share, some) for _ in range(self.n_estimators)]

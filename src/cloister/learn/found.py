@@ -72,7 +72,8 @@ def _counts(rows: Floats) -> Integers:
     power = np.frexp(size)[1] - 1
     place = np.where(size < 2.0**_LEAST, 0, power - _LEAST + 1) * np.where(rows < 0, -1, 1) + _BINS
     width = 2 * _BINS + 1
-    flat = (place + width * np.arange(rows.shape[1])).ravel()
+    known = ~np.isnan(rows)  # what is missing counts nowhere
+    flat = (np.where(known, place, 0) + width * np.arange(rows.shape[1]))[known]
     return np.bincount(flat, minlength=width * rows.shape[1]).reshape(rows.shape[1], width).astype(np.int64)
 
 

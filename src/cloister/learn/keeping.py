@@ -32,7 +32,7 @@ from cloister.privacy.release import Release
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.privacy.unit import Unit
 
-__all__ = ["load", "save"]
+__all__ = ["load", "pack", "save", "unpack"]
 
 _FORM = b"cloister-model/1\n"
 _PURPOSE = b"cloister model\n"  # signatures of different kinds of text must never be exchangeable
@@ -57,19 +57,25 @@ def save(model: Any, path: str | os.PathLike[str], *, key: SigningKey | None = N
 
     Privacy: costs nothing: what is written was released, and is as public as the model.
     """
-    signer = key or _key_of(model)
-    kept = _Writer(signer.public)
-    text = json.dumps(kept.estimator(model), separators=(",", ":")).encode()
-    arrays = io.BytesIO()
-    np.savez_compressed(arrays, allow_pickle=False, **kept.arrays)
-    rest = b"%d\n" % len(text) + text + arrays.getvalue()
-    signed = _FORM + signer.sign(_PURPOSE + rest).encode("ascii") + b"\n" + rest
-    place = Path(path)
+    signed, place = pack(model, key or _key_of(model)), Path(path)
     try:
         place.write_bytes(signed)
     except OSError as error:
         raise StoreFailed(f"no model was written to {place} ({error.strerror}). Choose another path.") from None
     return place
+
+
+def pack(model: Any, key: SigningKey) -> bytes:
+    """What `save` writes, for whoever sends it elsewhere than into a file.
+
+    Privacy: costs nothing, as `save`.
+    """
+    kept = _Writer(key.public)
+    text = json.dumps(kept.estimator(model), separators=(",", ":")).encode()
+    arrays = io.BytesIO()
+    np.savez_compressed(arrays, allow_pickle=False, **kept.arrays)
+    rest = b"%d\n" % len(text) + text + arrays.getvalue()
+    return _FORM + key.sign(_PURPOSE + rest).encode("ascii") + b"\n" + rest
 
 
 def load(path: str | os.PathLike[str], key: PublicKey | str) -> Any:
@@ -82,27 +88,28 @@ def load(path: str | os.PathLike[str], key: PublicKey | str) -> Any:
     Raises:
         SealBroken: the file was changed, or another key signed it.
     """
+    place = Path(path)
+    try:
+        if place.stat().st_size > _MOST_BYTES:
+            raise BadSource(f"{place} is larger than any model kept here.")
+        whole = place.read_bytes()
+    except OSError as error:
+        raise StoreFailed(f"no model can be read from {place} ({error.strerror}).") from None
+    return unpack(whole, key, str(place))
+
+
+def unpack(whole: bytes, key: PublicKey | str, origin: str = "this") -> Any:
+    """The model in the bytes that `pack` made, verified before anything is parsed; see `load`."""
     owner = PublicKey.parse(key) if isinstance(key, str) else key
-    rest = _verified(Path(path), owner)
+    if not whole.startswith(_FORM):
+        raise BadSource(f"{origin} does not hold a model of the form {_FORM.decode().strip()}.")
+    signature, _, rest = whole[len(_FORM) :].partition(b"\n")
+    if not owner.verify(_PURPOSE + rest, signature.decode("ascii", "replace")):
+        raise SealBroken("the model's signature does not fit: the file was changed, or another key signed it.")
     length, _, rest = rest.partition(b"\n")
     text, arrays = rest[: int(length)], rest[int(length) :]
     with np.load(io.BytesIO(arrays), allow_pickle=False) as found:
         return _Reader(dict(found), owner).estimator(json.loads(text))
-
-
-def _verified(path: Path, owner: PublicKey) -> bytes:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise BadSource(f"{path} is larger than any model kept here.")
-        whole = path.read_bytes()
-    except OSError as error:
-        raise StoreFailed(f"no model can be read from {path} ({error.strerror}).") from None
-    if not whole.startswith(_FORM):
-        raise BadSource(f"{path} does not hold a model of the form {_FORM.decode().strip()}.")
-    signature, _, rest = whole[len(_FORM) :].partition(b"\n")
-    if not owner.verify(_PURPOSE + rest, signature.decode("ascii", "replace")):
-        raise SealBroken("the model's signature does not fit: the file was changed, or another key signed it.")
-    return rest
 
 
 def _key_of(model: Any) -> SigningKey:

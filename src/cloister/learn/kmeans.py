@@ -1,6 +1,8 @@
 """Private k-means (its rounds are in learn/lloyd.py)."""
 
 import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -11,14 +13,23 @@ from cloister.learn.ball import read_ground
 from cloister.learn.bins import feature_names
 from cloister.learn.estimator import PrivateEstimator
 from cloister.learn.exact import Integers
+from cloister.learn.fetched import fetch
+from cloister.learn.found import find_box, wants_bounds
 from cloister.learn.frame import Floats
 from cloister.learn.inputs import is_dataset, read_rows
 from cloister.learn.lloyd import cluster
+from cloister.learn.purse import Purse
+from cloister.learn.rowwise import distances
+from cloister.learn.textbook import Lesson, learned_once
+from cloister.learn.textbook_lloyd import lloyd
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
+from cloister.privacy.meter import Meter
 
 __all__ = ["KMeans"]
+
+_FINDING = Fraction(1, 10)
 
 
 class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[misc]
@@ -27,8 +38,11 @@ class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[
     Args:
         spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
         n_clusters: how many.
-        bounds: public (low, high) of all features, or (lows, highs). They may be wide: a ball is found inside.
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend. They
+            may be wide: a ball is found inside.
         data_norm: or the public length that rows are shortened to.
+        method: "joint" (the default; learn/lloyd.py), or "lloyd": the textbook's DPLloyd (learn/textbook_lloyd.py),
+            which needs a `random_state`; no ledger takes it.
         max_iter: rounds; None for as many (3 to 20) as the noise leaves useful.
         fill: what stands for NaN; without it NaN is refused.
         ledger, account, random_state: see `PrivateEstimator`.
@@ -40,9 +54,9 @@ class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[
 
     There is no `labels_` and no `inertia_`: which cluster a training row is in is that row's secret.
 
-    Privacy: the spend, for one row added or removed. Bounds and all parameters are public; the number of rows is not.
-        The noise is discrete Gaussian (discrete Laplace for a pure spend) on integers; initial centres are public
-        chance. Audited in tests/statistical/test_learn_trees_audit.py.
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds and all parameters are
+        public; the number of rows is not. The noise is discrete Gaussian (discrete Laplace for a pure spend) on
+        integers; initial centres are public chance. Audited in tests/statistical/test_learn_trees_audit.py.
     """
 
     def __init__(
@@ -52,6 +66,7 @@ class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[
         n_clusters: int = 8,
         bounds: Any = None,
         data_norm: float | None = None,
+        method: str = "joint",
         max_iter: int | None = None,
         fill: float | None = None,
         ledger: Ledger | str | os.PathLike[str] | None = None,
@@ -62,38 +77,84 @@ class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[
         self.n_clusters = n_clusters
         self.bounds = bounds
         self.data_norm = data_norm
+        self.method = method
         self.max_iter = max_iter
         self.fill = fill
         self.ledger = ledger
         self.account = account
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Learn from rows; `y` is not looked at.
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset; `y` is not looked at.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/fetched.py).
+            y: not used.
+            features, table: of a dataset: the columns to look at (all unless given; those with categories become
+                indicators), and the table if there are several. Bounds come from the schema.
 
         Privacy: charges the spend before it reads a row.
         """
-        if is_dataset(X):
-            raise BadInput(
-                "KMeans needs rows as arrays or frames, and rows never leave an engine. Naive Bayes, linear "
-                "regression, PCA and logistic regression train inside one."
-            )
         for name, value in (("n_clusters", self.n_clusters), ("max_iter", self.max_iter)):
             if value is None and name == "max_iter":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
                 raise BadInput(f"{name} is a whole number from 1 to 10000.")
-        names, table = feature_names(X), read_rows(X, self.fill)
-        ground = read_ground(self.bounds, self.data_norm, table.shape[1])
-        found = self._train(lambda meter, budget: cluster(meter, budget, ground, table, self.n_clusters, self.max_iter))
-        self.cluster_centers_ = found.centres * ground.step + ground.centre
-        self.cluster_sizes_, self.n_iter_ = found.counts, found.rounds
-        self.n_features_in_ = table.shape[1]
+        if self.method not in ("joint", "lloyd"):
+            raise BadInput("method is one of joint, lloyd.")
+        find = wants_bounds(self.bounds)
+        if self.method == "lloyd":
+            names, found = self._teach(X)
+        elif is_dataset(X):
+            source = fetch(X, None, features, table, kind="none", fill=self.fill, find=find)
+            names = source.names
+            bounds = self.bounds if find or self.data_norm is not None else (source.box.low, source.box.high)
+            found = self._train_rows(self._steps(source.numbers, len(source.names), bounds), source)
+        else:
+            given = read_rows(X, self.fill)
+            names = feature_names(X)
+            found = self._train(self._steps(lambda: given, given.shape[1], self.bounds))
+        self.cluster_centers_, self.cluster_sizes_, self.n_iter_ = found
+        self.n_features_in_ = self.cluster_centers_.shape[1]
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         return self
+
+    def _teach(self, rows: Any) -> tuple[list[str] | None, tuple[Floats, Floats, int]]:
+        if is_dataset(rows):
+            raise BadInput("the textbook's k-means needs rows as arrays.")
+        given = read_rows(rows, self.fill)
+
+        def learn(lesson: Lesson) -> tuple[tuple[Floats, Floats, int], Loss]:
+            ground = read_ground(self.bounds, self.data_norm, given.shape[1])
+            return lloyd(given, ground, self.n_clusters, self.max_iter, lesson), lesson.loss
+
+        return feature_names(rows), learned_once(self, learn)
+
+    def _steps(
+        self, look: Callable[[], Floats], features: int, bounds: Any
+    ) -> Callable[[Meter, Purse], tuple[Floats, Floats, int]]:
+        public = None if wants_bounds(bounds) else read_ground(bounds, self.data_norm, features)
+
+        def steps(meter: Meter, budget: Purse) -> tuple[Floats, Floats, int]:
+            ground = public
+            if ground is None:
+                box = find_box(meter, look, features, budget.part(_FINDING))
+                ground = read_ground((box.low, box.high), self.data_norm, features)
+                budget = Purse(budget.part(1 - _FINDING))
+            found = cluster(meter, budget, ground, look, self.n_clusters, self.max_iter)
+            return found.centres * ground.step + ground.centre, found.counts, found.rounds
+
+        return steps
 
     def predict(self, rows: Any) -> Integers:
         """The nearest centre of each row."""
@@ -110,9 +171,7 @@ class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[
                 f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input."
             )
-        from sklearn.metrics.pairwise import euclidean_distances
-
-        return np.asarray(euclidean_distances(table, self.cluster_centers_))
+        return distances(table, self.cluster_centers_)
 
     def score(self, rows: Any, y: Any = None) -> float:
         """Minus the sum of squared distances of these rows, which must be rows that you may see."""

@@ -1,7 +1,8 @@
 """What linear classifiers share: how they read rows, and how they answer."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,19 @@ from sklearn.base import ClassifierMixin
 
 from cloister.learn.descent import Fitted
 from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.fetched import Fetched, fetch
+from cloister.learn.found import find_box, wants_bounds
 from cloister.learn.frame import Floats, Frame, read_frame
 from cloister.learn.inputs import codes, read_classes, read_rows
+from cloister.learn.labels import read_labels
+from cloister.learn.purse import Purse
+from cloister.learn.rowwise import weighted
 from cloister.privacy.errors import BadInput
+from cloister.privacy.meter import Meter
 
-__all__ = ["LinearClassifier", "LinearModel", "PrivateRows"]
+__all__ = ["FetchedRows", "LinearClassifier", "LinearModel", "PrivateRows"]
+
+_FINDING = Fraction(1, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,7 @@ class LinearModel:
         clip: the residuals' limit times a row's length, where gradients were clipped; None where nothing was.
         middle, constant: from where lengths are measured, in the frame.
         errors: standard errors of the coefficients and, last, of the intercept; None where theory gives none.
+        accuracy: what `forecast.py` expects; None where theory gives none.
     """
 
     coefficients: Floats
@@ -37,12 +47,15 @@ class LinearModel:
     middle: Floats | None = None
     constant: float = 0.0
     errors: Floats | None = None
+    accuracy: float | None = None
 
     @classmethod
-    def of(cls, fitted: Fitted, frame: Frame, errors: Floats | None = None) -> "LinearModel":
+    def of(
+        cls, fitted: Fitted, frame: Frame, errors: Floats | None = None, accuracy: float | None = None
+    ) -> "LinearModel":
         """The public part of a fit."""
         plan = fitted.plan
-        return cls(*fitted.model(frame), plan.steps, plan.clip, fitted.survey.middle, plan.constant, errors)
+        return cls(*fitted.model(frame), plan.steps, plan.clip, fitted.survey.middle, plan.constant, errors, accuracy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,29 @@ class PrivateRows:
         listed = code >= 0
         return self.frame.rows(self.table[listed]), code[listed]
 
+    def raw(self) -> Floats:
+        """The rows as they came."""
+        return self.table
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRows:
+    """The same of a dataset whose rows are read when a step looks."""
+
+    source: Fetched
+    classes: NDArray[Any]
+    frame: Frame
+
+    def look(self) -> tuple[Floats, NDArray[np.int64]]:
+        """The scaled rows and their classes. Called inside a step, after the charge."""
+        code = self.source.labels()
+        listed = code >= 0
+        return self.frame.rows(self.raw()[listed]), code[listed]
+
+    def raw(self) -> Floats:
+        """The rows as the engine gives them."""
+        return self.source.numbers()
+
 
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A classifier whose answers come from `coef_` and `intercept_`."""
@@ -73,23 +109,64 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     intercept_: Floats
     classes_: NDArray[Any]
     n_features_in_: int
+    _seen: Frame | None
 
     def _rows(self, rows: Any, labels: Any) -> PrivateRows:
         """Check what is public about the input: shapes, types, bounds, classes."""
         table, listed = read_rows(rows, self.fill), read_classes(self.classes)
-        if labels is None or np.ndim(labels) != 1 or len(labels) != len(table):
-            raise BadInput("y is one column of labels, as long as X.")
-        given = np.asarray(labels)
-        codes(given[:0], list(listed))
+        given = read_labels(labels, listed, len(table))
+        self._check_rows()
+        return PrivateRows(table, given, listed, self._framed(self.bounds, table.shape[1]))
+
+    def _table_rows(
+        self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None
+    ) -> FetchedRows:
+        """The same of a dataset, whose schema has bounds and classes."""
+        self._check_rows()
+        find = wants_bounds(self.bounds)
+        source = fetch(data, target, features, table, classes=self.classes, fill=self.fill, find=find)
+        assert source.classes is not None
+        bounds = self.bounds if find or self.data_norm is not None else (source.box.low, source.box.high)
+        return FetchedRows(source, source.classes, self._framed(bounds, len(source.names)))
+
+    def _framed(self, bounds: Any, features: int) -> Frame:
+        """The public frame; where bounds are to be found, one that only says how many features there are."""
+        return read_frame((-1, 1) if wants_bounds(bounds) else bounds, self.data_norm, features)
+
+    def _check_rows(self) -> None:
         if self.rows is not None and (isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1):
             raise BadInput("rows is the public number of rows: a whole number of at least 1, or None.")
-        frame = read_frame(self.bounds, self.data_norm, table.shape[1])
-        return PrivateRows(table, given, listed, frame)
 
-    def _keep(self, model: LinearModel, classes: NDArray[Any]) -> None:
+    def _fit(
+        self,
+        data: PrivateRows | FetchedRows,
+        learn: Callable[[Meter, Purse, PrivateRows | FetchedRows], LinearModel],
+    ) -> LinearModel:
+        """Find bounds if they are not public, then learn; keep what was learned."""
+
+        def steps(meter: Meter, budget: Purse) -> tuple[LinearModel, Frame]:
+            seen = data
+            if wants_bounds(self.bounds):
+                box = find_box(meter, data.raw, data.frame.features, budget.part(_FINDING))
+                seen = replace(data, frame=read_frame((box.low, box.high), self.data_norm, data.frame.features))
+                budget = Purse(budget.part(1 - _FINDING))
+            return learn(meter, budget, seen), seen.frame
+
+        if isinstance(data, FetchedRows):
+            model, frame = self._train_rows(steps, data.source)
+            self.feature_names_in_ = np.array(data.source.names, dtype=object)
+        else:
+            model, frame = self._train(steps)
+            if hasattr(self, "feature_names_in_"):  # of an earlier fit, on a dataset
+                del self.feature_names_in_
+        self.release_ = replace(self.release_, value=model)
+        self._keep(model, data.classes, frame)
+        return model
+
+    def _keep(self, model: LinearModel, classes: NDArray[Any], frame: Frame | None) -> None:
         self.coef_, self.intercept_ = model.coefficients, model.intercepts
         self.classes_, self.n_features_in_ = classes, model.coefficients.shape[1]
-        self.n_iter_ = model.steps
+        self.n_iter_, self._seen = model.steps, frame
 
     def _read(self, rows: Any) -> Floats:
         """Rows to answer about, clipped as those it learned from."""
@@ -107,15 +184,10 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def decision_function(self, rows: Any) -> Floats:
         """How far each row lies on the side of `classes_[1]`; with more than two classes, one score for each."""
         table = self._read(rows)
-        frame = self._frame()
-        if frame is not None:
-            table = frame.rows(table) / frame.scale + frame.centre
-        scores = table @ self.coef_.T + self.intercept_
+        if self._seen is not None:
+            table = self._seen.rows(table) / self._seen.scale + self._seen.centre
+        scores = weighted(table, self.coef_.T) + self.intercept_
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
-
-    def _frame(self) -> Frame | None:
-        """The public frame that rows are clipped to."""
-        return read_frame(self.bounds, self.data_norm, self.n_features_in_)
 
     def predict(self, rows: Any) -> NDArray[Any]:
         """The class of each row."""

@@ -40,13 +40,15 @@ class Found:
     rounds: int
 
 
-def cluster(meter: Meter, budget: Purse, ground: Ground, table: Floats, clusters: int, most: int | None) -> Found:
+def cluster(
+    meter: Meter, budget: Purse, ground: Ground, look: Callable[[], Floats], clusters: int, most: int | None
+) -> Found:
     """Find centres.
 
     Args:
         meter, budget: pay.
         ground: the public grid.
-        table: private rows.
+        look: gives the rows; called inside a step.
         clusters: how many.
         most: how many rounds; None for as many as the noise leaves useful.
 
@@ -56,7 +58,7 @@ def cluster(meter: Meter, budget: Purse, ground: Ground, table: Floats, clusters
 
     def rows() -> Floats:
         if not kept:
-            kept.append(ground.cells(table))
+            kept.append(ground.cells(look()))
         return kept[0]
 
     features, public = len(ground.centre), public_generator(meter.source)

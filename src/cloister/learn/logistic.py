@@ -7,14 +7,20 @@ from typing import Any, Self
 import numpy as np
 
 from cloister.learn.descent import Fitted, descend
+from cloister.learn.engine_moments import class_design, class_moments
+from cloister.learn.forecast import of_first_gradient, of_moments
+from cloister.learn.found import wants_bounds
 from cloister.learn.frame import Floats, Frame
 from cloister.learn.inputs import is_dataset, read_classes
-from cloister.learn.linear_classifier import LinearClassifier, LinearModel, PrivateRows
+from cloister.learn.linear_classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
 from cloister.learn.newton import hessian
 from cloister.learn.purse import Purse, purse
-from cloister.learn.quadratic import discriminant, moments_of_rows, taylor
+from cloister.learn.quadratic import Moments, discriminant, moments_of_rows, optimism, taylor
+from cloister.learn.relation import classes_of, read_names, read_relation
 from cloister.learn.residuals import Logistic, Softmax, sigmoid
-from cloister.learn.textbook_logistic import TEXTBOOK, teach
+from cloister.learn.textbook import learned_once
+from cloister.learn.textbook_linear import TEXTBOOK, classify
+from cloister.learn.textbook_risk import Logistic as LogisticRisk
 from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -31,15 +37,15 @@ class LogisticRegression(LinearClassifier):
     Args:
         spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, for which
             noise is larger.
-        bounds: public (low, high) of all features, or (lows, highs); or
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend; or
         data_norm: the public length that rows are shortened to (bounds then only clip).
         classes: the public list of labels; rows with other labels are left out.
         method: "auto" chooses between "gradient" and "newton" by what the spend can pay for.
             gradient     noisy gradient descent around a private centre (learn/descent.py)
             newton       the same through noisy second moments, with standard errors; needs a rho or a delta
-            quadratic    one shot from noisy second moments; what a dataset in an engine is fitted by
+            quadratic    one shot from noisy second moments; for a dataset, inside its engine, and what "auto" is there
             functional   the functional mechanism (Zhang et al. 2012), for comparison
-            output, objective, input   the textbook's perturbations (learn/textbook_logistic.py): no ledger takes
+            output, objective, input   the textbook's perturbations (learn/textbook.py): no ledger takes
                 them, and they need a `random_state`
         rows: how many rows there are, if that is public; else it is released for a part of the spend.
         fill: what stands for NaN; without it NaN is refused.
@@ -50,6 +56,7 @@ class LogisticRegression(LinearClassifier):
         standard_errors_: of coefficients and, last, of the intercept, for two classes by "newton"; else None. Sampling
             and noise together; directions that the noisy Hessian leaves in doubt count as flat, so these are rather
             too large. They hold around the ridge solution: shrinkage is not in them.
+        expected_accuracy_: on rows like these, for two classes (learn/forecast.py); else None.
         release_, loss_: the receipt and what was paid.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes, the number of
@@ -91,10 +98,11 @@ class LogisticRegression(LinearClassifier):
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or inside the engine of a Cloister dataset.
+        """Learn from rows, or from a Cloister dataset.
 
         Args:
-            X: an array or frame, or a dataset.
+            X: an array or frame, or a dataset: "auto" and "quadratic" learn inside its engine; for other methods, and
+                where bounds are to be found, its rows are read into this process (learn/fetched.py).
             y: labels; None for a dataset.
             target, features, table: of a dataset: the column to predict (its public values are the classes), the
                 columns to predict from (all others unless given), and the table if there are several.
@@ -103,62 +111,74 @@ class LogisticRegression(LinearClassifier):
         """
         if self.method not in _METHODS:
             raise BadInput(f"method is one of {', '.join(_METHODS)}.")
-        if is_dataset(X):
-            return self._fit_dataset(X, target, features, table)
-        data = self._rows(X, y)
+        engine = is_dataset(X) and self.method in ("auto", "quadratic") and not wants_bounds(self.bounds)
+        if engine:
+            return self._fit_engine(X, target, features, table)
+        if is_dataset(X) and self.method in TEXTBOOK:
+            raise BadInput("the textbook's perturbations need rows as arrays. Other methods take a dataset.")
         if self.method == "newton" and purse(self.spend).pure:
             raise BadLoss("newton needs a rho or a delta: second moments cost too much in pure epsilon. Use 'auto'.")
-        if self.method in TEXTBOOK:
-            return self._fit_textbook(data)
+        if is_dataset(X):
+            data: PrivateRows | FetchedRows = self._table_rows(X, target, features, table)
+        else:
+            data = self._rows(X, y)
         if self.method == "functional" and len(data.classes) > 2:
             raise BadInput("the functional mechanism is for two classes. Use another method.")
-        model = self._train(lambda meter, budget: self._learn(meter, budget, data))
-        self._finish(model, data.classes, data.frame)
+        if self.method in TEXTBOOK:
+            assert isinstance(data, PrivateRows)
+            return self._fit_textbook(data)
+        self._finish(self._fit(data, self._learn))
         return self
 
-    def _learn(self, meter: Meter, budget: Purse, data: PrivateRows) -> LinearModel:
+    def _learn(self, meter: Meter, budget: Purse, data: PrivateRows | FetchedRows) -> LinearModel:
         if self.method in ("quadratic", "functional"):
             laplace = self.method == "functional"
             found = moments_of_rows(meter, budget, data, laplace=laplace)
-            features, shift = (taylor if laplace else discriminant)(found)
-            features = features * (2 * data.frame.scale)
-            return LinearModel(features, shift - features @ data.frame.centre, 1)
+            weights, shift = (taylor if laplace else discriminant)(found)
+            features = weights * (2 * data.frame.scale)
+            accuracy = _forecast(found, weights, shift, fitted=not laplace)
+            return LinearModel(features, shift - features @ data.frame.centre, 1, accuracy=accuracy)
         residual = Logistic() if len(data.classes) == 2 else Softmax(len(data.classes))
         newton = {"gradient": False, "newton": True}.get(self.method)
         binary = residual.outputs == 1
         fitted = descend(meter, budget, data.frame, residual, data.look, rows=self.rows, newton=newton, errors=binary)
         errors = _standard_errors(meter, budget, fitted, data.frame) if fitted.kept else None
-        return LinearModel.of(fitted, data.frame, errors)
+        accuracy = None
+        if binary:
+            told = fitted.first[:, 0], fitted.weights[:, 0], fitted.plan.constant, fitted.survey.rows
+            accuracy = of_first_gradient(*told)
+        return LinearModel.of(fitted, data.frame, errors, accuracy)
 
-    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
-        from cloister.learn.design import read_design
-
-        if self.method not in ("auto", "quadratic"):
-            raise BadInput(f"{self.method} needs rows as arrays. In an engine the method is 'quadratic'.")
-        design = read_design(data, target, features, table, self.classes)
+    def _fit_engine(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+        names = read_names(data, table, target, features)
+        assert target is not None
+        relation = read_relation(data, table, [*names, target])
+        listed = classes_of(relation, target, self.classes)
+        told = relation, names, target, listed.tolist(), self.fill
+        design = class_design(*told)
 
         def steps(meter: Meter, budget: Purse) -> LinearModel:
-            weights, shift = discriminant(design.moments(meter, budget))
-            return LinearModel(weights * design.scale, shift - (weights * design.scale) @ design.centre, 1)
+            found = class_moments(meter, budget, *told)
+            weights, shift = discriminant(found)
+            accuracy = _forecast(found, weights, shift, fitted=True)
+            features = weights * design.scale
+            return LinearModel(features, shift - features @ design.centre, 1, accuracy=accuracy)
 
         model = self._train(steps, data)
         self.feature_names_in_ = np.array(design.names, dtype=object)
-        self._finish(model, read_classes(design.classes), None)
+        self._keep(model, read_classes(listed), None)
+        self._finish(model)
         return self
 
     def _fit_textbook(self, data: PrivateRows) -> Self:
-        model, release = teach(self, data)
-        self.release_, self.loss_ = release, release.loss
-        self._finish(model, data.classes, data.frame)
+        model = learned_once(self, lambda lesson: classify(self.method, data, LogisticRisk, lesson))
+        self._keep(model, data.classes, data.frame)
+        self._finish(model)
         return self
 
-    def _finish(self, model: LinearModel, classes: Any, frame: Frame | None) -> None:
-        self._keep(model, classes)
-        self._model, self._seen = model, frame
-        self.standard_errors_ = model.errors
-
-    def _frame(self) -> Frame | None:
-        return self._seen
+    def _finish(self, model: LinearModel) -> None:
+        self._model = model
+        self.standard_errors_, self.expected_accuracy_ = model.errors, model.accuracy
 
     def predict_proba(self, rows: Any) -> Floats:
         """The probability of each class.
@@ -190,6 +210,13 @@ class LogisticRegression(LinearClassifier):
         else:
             lengths = np.sqrt(np.einsum("ij,ij->i", away, away) + self._model.constant**2)
         return np.minimum(1.0, self._model.clip / lengths)
+
+
+def _forecast(found: Moments, weights: Floats, shift: Floats, *, fitted: bool) -> float | None:
+    """Of two classes."""
+    if len(weights) > 1:
+        return None
+    return of_moments(found, weights[0], float(shift[0]), optimism(found) if fitted else 0.0)
 
 
 def _standard_errors(meter: Meter, budget: Purse, fitted: Fitted, frame: Frame) -> Floats:

@@ -3,51 +3,38 @@
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import TransformerMixin
 
+from cloister.learn.components import CELLS, Components, main_directions, power, signed
 from cloister.learn.engine_moments import EngineDesign
 from cloister.learn.estimator import PrivateEstimator
-from cloister.learn.exact import ROW_BITS, WEIGHT_BITS, ExactRows, noisy
+from cloister.learn.fetched import fetch_numbers
 from cloister.learn.found import find_box, wants_bounds
 from cloister.learn.frame import Frame, read_frame, shorten
 from cloister.learn.inputs import Box, is_dataset, read_rows
 from cloister.learn.moments import Floats, Reach, cautious_length, exact_product, release_matrix
-from cloister.learn.purse import Purse, purse
+from cloister.learn.purse import Purse
 from cloister.learn.relation import is_number, read_relation
-from cloister.learn.subspace import sample_subspace
+from cloister.learn.rowwise import weighted
 from cloister.learn.survey import SHARE, survey
-from cloister.privacy.errors import BadInput, TextbookOnly
+from cloister.learn.textbook import Lesson, learned_once
+from cloister.learn.textbook_components import TEXTBOOK, directions
+from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.wishart import wishart
 from cloister.privacy.meter import Meter
 from cloister.privacy.noise import SeededSource
-from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW
 
 __all__ = ["PCA"]
 
-_METHODS = ("covariance", "power", "subspace")
+_METHODS = ("covariance", "power", *TEXTBOOK)
 _FINDING = Fraction(1, 10)
 _FARTHEST = 1.1
-_ROUNDS = 4
-_CELLS = 2**ROW_BITS
-_BASIS_BITS = 36
-
-
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """Released components, in the units of the data."""
-
-    components: Floats
-    variance: Floats
-    total: float
-    mean: Floats
-    rows: float
 
 
 class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
@@ -60,8 +47,9 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         data_norm: instead, or beside them, the public length that rows are shortened to.
         method: "covariance" adds noise to the scatter matrix around a released mean (Dwork et al. 2014, "Analyze
             Gauss"). "power" is the noisy power method (Hardt & Price 2014), exact too; for many features and few
-            components. "subspace" is the exponential mechanism (Chaudhuri, Sarwate & Sinha 2013): it samples with
-            floats, so it is for lessons, needs a `random_state`, and no ledger takes it.
+            components. For lessons (learn/textbook_components.py), with a `random_state`, and no ledger takes them:
+            "sulq" (noise on second moments, in floats), "input" (on every cell), and "subspace", the exponential
+            mechanism (Chaudhuri, Sarwate & Sinha 2013).
         fill: what stands for NaN; without it NaN is refused.
         ledger, account, random_state: see `PrivateEstimator`.
 
@@ -119,6 +107,8 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
 
         Privacy: charges the spend before it reads a row.
         """
+        if self.method == "wishart":
+            wishart()
         if self.method not in _METHODS:
             raise BadInput(f"method is one of {', '.join(_METHODS)}.")
         if is_dataset(X):
@@ -128,42 +118,49 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         count = self._count(d)
         if not wants_bounds(self.bounds):
             self._frame(d, None)
-        if self.method == "subspace":
-            return self._teach(rows, count)
-
-        def steps(meter: Meter, budget: Purse) -> _Model:
-            box = None
-            if wants_bounds(self.bounds):
-                box = find_box(meter, lambda: rows, d, budget.part(_FINDING))
-                budget = Purse(budget.part(1 - _FINDING))
-            return self._learn(meter, budget, rows, self._frame(d, box), count)
-
-        self._keep(self._train(steps), count)
+        if self.method in TEXTBOOK:
+            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, rows, count)), count)
+            return self
+        self._keep(self._train(self._steps(lambda: rows, d, count, None)), count)
         return self
 
-    def _learn(self, meter: Meter, budget: Purse, rows: Floats, frame: Frame, count: int) -> _Model:
+    def _steps(
+        self, look: Callable[[], Floats], features: int, count: int, public: Box | None
+    ) -> Callable[[Meter, Purse], Components]:
+        def steps(meter: Meter, budget: Purse) -> Components:
+            box = public
+            if wants_bounds(self.bounds):
+                box = find_box(meter, look, features, budget.part(_FINDING))
+                budget = Purse(budget.part(1 - _FINDING))
+            return self._learn(meter, budget, look, self._frame(features, box), count)
+
+        return steps
+
+    def _learn(self, meter: Meter, budget: Purse, look: Callable[[], Floats], frame: Frame, count: int) -> Components:
         """Find the middle and the spread, then the directions around it."""
-        seen = survey(meter, budget, frame, lambda: frame.rows(rows), None)
+        seen = survey(meter, budget, frame, lambda: frame.rows(look()), None)
         rest = Purse(budget.part(1 - SHARE))
         longest = cautious_length(seen, frame, budget, _FARTHEST)
 
         def cells(some: slice = slice(None)) -> Floats:
-            away = (frame.rows(rows[some]) - seen.middle) * (_CELLS / longest)
-            return shorten(np.trunc(np.clip(away, -32.0 * _CELLS, 32.0 * _CELLS)), _CELLS)
+            away = (frame.rows(look()[some]) - seen.middle) * (CELLS / longest)
+            return shorten(np.trunc(np.clip(away, -32.0 * CELLS, 32.0 * CELLS)), CELLS)
 
-        unit, mean = longest / _CELLS, frame.centre + seen.middle / frame.scale
+        unit, mean = longest / CELLS, frame.centre + seen.middle / frame.scale
         if self.method == "power":
-            directions, values = _power(meter, rest, cells, frame.features, count, self._start(frame.features, count))
-            return _Model(directions, values * unit**2 / seen.rows, math.nan, mean, seen.rows)
-        widest = math.ceil(min(longest, 0.5 + abs(seen.middle).max()) / unit) if not frame.round else _CELLS
+            directions, values = power(meter, rest, cells, frame.features, count, self._start(frame.features, count))
+            return Components(directions, values * unit**2 / seen.rows, math.nan, mean, seen.rows)
+        widest = math.ceil(min(longest, 0.5 + abs(seen.middle).max()) / unit) if not frame.round else CELLS
         d = frame.features
-        reach = Reach(math.isqrt(d * _CELLS**2) + 1, _CELLS**2, min(widest, _CELLS) ** 2 * _CELLS**2)
-        scatter, noise = release_matrix(meter, lambda: exact_product(len(rows), cells), reach, rest.loss)
-        return _directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
+        reach = Reach(math.isqrt(d * CELLS**2) + 1, CELLS**2, min(widest, CELLS) ** 2 * CELLS**2)
+        scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach, rest.loss)
+        return main_directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
 
     def _fit_dataset(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
-        if self.method != "covariance":
-            raise BadInput(f"{self.method} needs rows as arrays. In an engine the method is 'covariance'.")
+        if self.method in TEXTBOOK:
+            raise BadInput(f"the {self.method} method is for lessons, which need rows as arrays.")
+        if self.method == "power" or wants_bounds(self.bounds):
+            return self._fit_rows(data, features, table)
         if not features:
             raise BadInput("say which columns to look at: fit(ds, features=['age', 'stay_days']).")
         relation = read_relation(data, table, features)
@@ -173,7 +170,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             raise BadInput("principal components are of numbers. Leave columns with categories out.")
         count = self._count(len(features))
 
-        def steps(meter: Meter, budget: Purse) -> _Model:
+        def steps(meter: Meter, budget: Purse) -> Components:
             whole, noise = release_matrix(meter, design.matrix, design.reach, budget.loss)
             whole, noise = whole * design.unit, noise * design.unit
             rows = max(float(whole[-1, -1]), 1.0)
@@ -181,7 +178,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             scatter = whole[:-1, :-1] - rows * np.outer(middle, middle)
             mean = design.centre + middle / design.scale
             back = np.diag(1 / design.scale)  # from scaled columns to the units of the data
-            return _directions(
+            return main_directions(
                 back @ scatter @ back, noise * float((1 / design.scale).max()) ** 2, rows, mean, 1.0, count
             )
 
@@ -189,26 +186,21 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.array(design.names, dtype=object)
         return self
 
-    def _teach(self, rows: Floats, count: int) -> Self:
-        """The exponential mechanism on subspaces, by floats: a lesson."""
-        if self.random_state is None or self.ledger is not None or self.account is not None:
-            raise TextbookOnly(
-                "the subspace method samples with floats: a ledger does not accept it. Give a random_state and neither "
-                "ledger nor account in a lesson, or use method='covariance'."
-            )
-        spend = purse(self.spend).loss
-        if not spend.is_pure:
-            raise BadInput("the exponential mechanism is pure. Give spend=cl.epsilon(1).")
-        frame = self._frame(rows.shape[1], None)
-        scaled = frame.rows(rows)
-        components = sample_subspace(
-            scaled.T @ scaled, frame.reach, float(spend.amount), count, SeededSource(str(self.random_state))
-        )
-        model = _Model(_signed(components), np.full(count, math.nan), math.nan, frame.centre, math.nan)
-        self._keep(model, count)
-        self.loss_ = spend
-        self.release_ = Release(model, spend, ROW, "subspace exponential (textbook)", {}, private=False)
+    def _fit_rows(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
+        """For what an engine cannot sum: rows are read into this process (learn/fetched.py)."""
+        find = wants_bounds(self.bounds)
+        source = fetch_numbers(data, features, table, self.fill, find=find)
+        count = self._count(len(source.names))
+        steps = self._steps(source.numbers, len(source.names), count, None if find else source.box)
+        self._keep(self._train_rows(steps, source), count)
+        self.feature_names_in_ = np.array(source.names, dtype=object)
         return self
+
+    def _lesson(self, lesson: Lesson, rows: Floats, count: int) -> tuple[Components, Loss]:
+        frame = self._frame(rows.shape[1], None)
+        found, middle, variance, loss = directions(self.method, frame.rows(rows), frame, count, lesson)
+        told = np.full(count, math.nan) if variance is None else variance / frame.scale[0] ** 2
+        return Components(signed(found), told, math.nan, frame.centre + middle / frame.scale, math.nan), loss
 
     def _frame(self, features: int, box: Box | None) -> Frame:
         """Where rows lie, publicly; one scale for all features, so that directions keep their meaning."""
@@ -230,7 +222,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             raise BadInput(f"n_components is a whole number from 1 to the number of features, {features}.")
         return count
 
-    def _keep(self, model: _Model, count: int) -> None:
+    def _keep(self, model: Components, count: int) -> None:
         self.components_, self.mean_ = model.components, model.mean
         self.explained_variance_ = None if self.method == "subspace" else model.variance
         ratio = None if math.isnan(model.total) else model.variance / max(model.total, 1e-300)
@@ -240,12 +232,12 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Rows seen along the components. What comes out is as private as the rows that go in."""
         rows = self._given(X, self.n_features_in_ if hasattr(self, "components_") else 0)
-        return np.asarray((rows - self.mean_) @ self.components_.T)
+        return weighted(rows - self.mean_, self.components_.T)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
         """Back from components to features."""
         rows = self._given(X, self.n_components_ if hasattr(self, "components_") else 0)
-        return np.asarray(rows @ self.components_ + self.mean_)
+        return np.asarray(weighted(rows, self.components_) + self.mean_)
 
     def _given(self, given: Any, width: int) -> Floats:
         from sklearn.utils.validation import check_is_fitted
@@ -257,55 +249,3 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {width} features as input."
             )
         return rows
-
-
-def _directions(scatter: Floats, noise: float, rows: float, mean: Floats, scale: Floats | float, count: int) -> _Model:
-    """Eigenvectors of a noisy scatter matrix, and its eigenvalues without what the noise adds to them.
-
-    A spike λ in symmetric noise of deviation s appears at λ + s²d/λ, if it is above s√d at all (Benaych-Georges &
-    Nadakuditi 2011); that is undone here.
-    """
-    values, vectors = np.linalg.eigh(scatter)
-    order = np.argsort(values)[::-1][:count]
-    edge = 4 * noise**2 * len(values)
-    found = values[order]
-    spikes = np.where(found**2 > edge, (found + np.sqrt(np.maximum(found**2 - edge, 0.0))) / 2, 0.0)
-    spikes = np.where(found > 0, spikes, 0.0)
-    width = float(np.max(1 / np.asarray(scale))) ** 2
-    freedom = max(rows - 1, 1.0)
-    total = max(float(np.trace(scatter)), float(spikes.sum())) / freedom * width
-    return _Model(_signed(vectors[:, order].T), spikes / freedom * width, total, mean, rows)
-
-
-def _power(
-    meter: Meter, budget: Purse, look: Callable[[], Floats], features: int, count: int, start: Floats
-) -> tuple[Floats, Floats]:
-    """A few rounds of Q ← orthonormal(X'XQ + noise).
-
-    A row x adds x (x'Q): of length |x| |x'Q| ≤ |x|², since Q is orthonormal. Both factors are integers here.
-    """
-    basis, loss = start, budget.part(Fraction(1, _ROUNDS))
-    product = start
-    for _ in range(_ROUNDS):
-
-        def turned(basis: Floats = basis) -> Any:
-            cells = look()
-            # On a grid, so that every sum is a whole number below 2^53: else a matrix product may round one row's
-            # numbers by which rows stand beside it.
-            seen = (cells @ np.rint(basis * 2.0**_BASIS_BITS)) / 2.0**_BASIS_BITS
-            weights = shorten(np.trunc(seen * (2.0**WEIGHT_BITS / _CELLS)), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
-            return ExactRows(cells, 1.0, _CELLS).weighted(weights)
-
-        reach = _CELLS * 2**WEIGHT_BITS
-        if budget.pure:  # L1: both factors over all their coordinates
-            reach *= math.isqrt(features * count) + 1
-        product = noisy(meter, turned, reach, loss).T * (_CELLS / 2.0**WEIGHT_BITS)
-        basis = np.linalg.qr(product)[0]
-    left, values, _ = np.linalg.svd(product, full_matrices=False)
-    return _signed(left.T), values
-
-
-def _signed(components: Floats) -> Floats:
-    """The largest entry of every direction is positive, so that signs do not wander."""
-    largest = np.abs(components).argmax(axis=1)
-    return np.asarray(components * np.sign(components[np.arange(len(components)), largest])[:, None])

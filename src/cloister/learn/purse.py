@@ -32,6 +32,13 @@ class Purse:
             raise BadLoss("a share of a spend lies above 0 and is at most 1.")
         return Loss(self.loss.measure, self.loss.amount * portion, relation=self.loss.relation)
 
+    def of_a_row(self, rows: int) -> "Purse":
+        """What a method may spend that protects one row, so that a unit with this many rows is within the whole.
+
+        Group privacy: m rows cost m times a pure epsilon, and m² times a rho (Bun & Steinke 2016, Prop. 1.9).
+        """
+        return Purse(self.part(Fraction(1, rows if self.pure else rows**2)))
+
 
 def purse(spend: Loss | None) -> Purse:
     """Read a spend. An (epsilon, delta) becomes the largest rho that implies it."""

@@ -15,14 +15,23 @@ import numpy as np
 
 from cloister.learn.exact import ROW_BITS, ExactRows, Integers
 from cloister.learn.frame import Floats
-from cloister.learn.linear_classifier import PrivateRows
+from cloister.learn.linear_classifier import FetchedRows, PrivateRows
 from cloister.learn.purse import Purse
 from cloister.learn.survey import root_above
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.meter import Meter
 
-__all__ = ["LINES", "Moments", "Sensitivity", "discriminant", "moments_of_rows", "release_moments", "taylor"]
+__all__ = [
+    "LINES",
+    "Moments",
+    "Sensitivity",
+    "discriminant",
+    "moments_of_rows",
+    "optimism",
+    "release_moments",
+    "taylor",
+]
 
 LINES = Fraction(1, 2)  # of the budget goes to counts and sums, the rest to products
 
@@ -108,17 +117,33 @@ def discriminant(found: Moments) -> tuple[Floats, Floats]:
 
     Directions in which the scatter is below its own noise are taken to be as wide as the noise.
     """
+    means, inverse = _scatter(found)
+    weights = found.counts.sum() * means @ inverse
+    offsets = np.log(found.counts) - 0.5 * np.einsum("ij,ij->i", weights, means)
+    if len(weights) == 2:
+        return weights[1:] - weights[:1], offsets[1:] - offsets[:1]
+    return weights, offsets
+
+
+def optimism(found: Moments) -> float:
+    """How far apart two classes' mean scores are by the noise in their means alone, if `discriminant` follows it.
+
+    With weights n S⁻¹(μ₁ - μ₀) and noise of deviation e / n_k on a mean, the expected n e² (1/n₁² + 1/n₀²) tr S⁻¹.
+    """
+    _, inverse = _scatter(found)
+    spread = found.line_noise**2 * float((1 / found.counts**2).sum())
+    return float(found.counts.sum()) * spread * float(np.trace(inverse))
+
+
+def _scatter(found: Moments) -> tuple[Floats, Floats]:
+    """Class means, and the inverse of the scatter within classes."""
     means = np.clip(found.sums / found.counts[:, None], -1.0, 1.0)
     within = found.products - (means.T * found.counts) @ means
     values, vectors = np.linalg.eigh(within)
     # The largest eigenvalue of the noise is about 2 sqrt(features); and a mean's error must not be blown up either.
     floor = found.product_noise * math.sqrt(len(values)) + found.line_noise + 1.0
     inverse = (vectors / (np.maximum(values, 0.0) + floor)) @ vectors.T
-    weights = found.counts.sum() * means @ inverse
-    offsets = np.log(found.counts) - 0.5 * np.einsum("ij,ij->i", weights, means)
-    if len(weights) == 2:
-        return weights[1:] - weights[:1], offsets[1:] - offsets[:1]
-    return weights, offsets
+    return means, np.asarray(inverse)
 
 
 def taylor(found: Moments) -> tuple[Floats, Floats]:
@@ -138,7 +163,7 @@ def taylor(found: Moments) -> tuple[Floats, Floats]:
     return weights[None, :-1], weights[-1:]
 
 
-def moments_of_rows(meter: Meter, budget: Purse, data: PrivateRows, *, laplace: bool = False) -> Moments:
+def moments_of_rows(meter: Meter, budget: Purse, data: PrivateRows | FetchedRows, *, laplace: bool = False) -> Moments:
     """Moments of twice the scaled rows, which lie within [-1, 1].
 
     Privacy: the budget. With rows of integers c no longer than N = 2^ROW_BITS, a row adds c and N to its own class's

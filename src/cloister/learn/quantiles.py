@@ -1,6 +1,7 @@
 """Features moved to their ranks, by noisy trees of counts."""
 
 import os
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Self
 
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.fetched import fetch_numbers
 from cloister.learn.found import find_box, law, wants_bounds
-from cloister.learn.inputs import Box, read_box, read_rows
+from cloister.learn.inputs import Box, is_dataset, read_box, read_rows
 from cloister.learn.purse import Purse
 from cloister.learn.scaling import checked_rows
 from cloister.privacy.errors import BadInput
@@ -40,9 +42,9 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     Attributes:
         grid_, ranks_: 1,025 points between the bounds of each feature, and the share of rows below them.
 
-    Privacy: the spend, for one row added or removed: a row counts once on each of 5 levels of a tree of counts over
-        1,024 equal bins, for each feature. The levels are then made to agree (Hay et al. 2010), which costs nothing.
-        Audited in tests/statistical/test_learn_moments_audit.py.
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset): a row counts once on each of 5
+        levels of a tree of counts over 1,024 equal bins, for each feature. The levels are then made to agree (Hay et
+        al. 2010), which costs nothing. Audited in tests/statistical/test_learn_moments_audit.py.
     """
 
     def __init__(
@@ -64,27 +66,52 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         self.account = account
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Release the trees."""
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Release the trees.
+
+        Args:
+            X: an array or frame, or a Cloister dataset, whose rows are read into this process (learn/fetched.py).
+            y: not used.
+            features, table: of a dataset: columns that are numbers, and the table if there are several.
+
+        Privacy: charges the spend before it reads a row.
+        """
         if self.output_distribution not in ("uniform", "normal"):
             raise BadInput("output_distribution is 'uniform' or 'normal'.")
-        rows = read_rows(X, self.fill)
-        d = rows.shape[1]
-        given = None if wants_bounds(self.bounds) else read_box(self.bounds, d)
+        if is_dataset(X):
+            source = fetch_numbers(X, features, table, self.fill, find=wants_bounds(self.bounds))
+            bounds = self.bounds if wants_bounds(self.bounds) else (source.box.low, source.box.high)
+            box, self.ranks_ = self._train_rows(self._steps(source.numbers, len(source.names), bounds), source)
+            self.feature_names_in_ = np.array(source.names, dtype=object)
+        else:
+            rows = read_rows(X, self.fill)
+            box, self.ranks_ = self._train(self._steps(lambda: rows, rows.shape[1], self.bounds))
+        self.grid_ = np.linspace(box.low, box.high, _LEAVES + 1).T
+        self.n_features_in_ = len(box.low)
+        return self
+
+    def _steps(
+        self, look: Callable[[], Floats], features: int, bounds: Any
+    ) -> Callable[[Meter, Purse], tuple[Box, Floats]]:
+        given = None if wants_bounds(bounds) else read_box(bounds, features)
 
         def steps(meter: Meter, budget: Purse) -> tuple[Box, Floats]:
             box = given
             if box is None:
-                box = find_box(meter, lambda: rows, d, budget.part(_FINDING))
+                box = find_box(meter, look, features, budget.part(_FINDING))
                 budget = Purse(budget.part(1 - _FINDING))
-            noise = law(root_above(d * _LEVELS), d * _LEVELS, budget.loss)
-            released = np.asarray(meter.release(lambda: _tree(box.to_unit(rows)), noise), dtype=np.float64)
+            noise = law(root_above(features * _LEVELS), features * _LEVELS, budget.loss)
+            released = np.asarray(meter.release(lambda: _tree(box.to_unit(look())), noise), dtype=np.float64)
             return box, np.array([_ranks(one) for one in released])
 
-        box, self.ranks_ = self._train(steps)
-        self.grid_ = np.linspace(box.low, box.high, _LEAVES + 1).T
-        self.n_features_in_ = d
-        return self
+        return steps
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Ranks of rows, as private as the rows that go in."""

@@ -1,112 +1,93 @@
-"""A table of a dataset as a model sees it: columns with what is public of them, and sums made in the engine.
+"""Columns of a dataset as a model may use them: read off the schema, and through the view that a policy gives."""
 
-Rows never leave the engine: a model asks for integers by group (`data.statistics.Sums`), and noise is added to those.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from math import floor
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
-from cloister.data.literals import as_double, literal
-from cloister.data.schema import UNIT, Column
-from cloister.data.statistics import GroupKey, Sums, Value, grid_value
+from cloister.data.literals import as_double, literal, rounded_near_zero
+from cloister.data.relation import Relation, values_of
+from cloister.data.schema import Column
+from cloister.data.statistics import Value, grid_value
+from cloister.data.summaries import axis
 from cloister.privacy.errors import BadInput, BadSchema
 
-__all__ = ["Relation", "check_filled", "is_number", "read_relation", "scaled_cell", "values_of"]
+__all__ = [
+    "Relation",
+    "check_filled",
+    "classes_of",
+    "ends_of",
+    "is_number",
+    "read_names",
+    "read_relation",
+    "scaled_cell",
+    "values_of",
+]
+
+_MOST_CLASSES = 65
+_TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """Rows in an engine.
+def read_names(
+    data: Any, table: str | None, target: str | None, features: Sequence[str] | None, *, predicts: bool = True
+) -> tuple[str, ...]:
+    """The columns to learn from: those named, or all that can be used. From public facts alone."""
+    if predicts and target is None:
+        raise BadInput("say which column of the schema to predict: target='readmitted'.")
+    if features is None:
+        name = data.relation(table, []).table
+        seen = data.relation(name, [one for one, term in data.columns(name).items() if not term.unit])
+        features = [one.name for one in seen.columns.values() if one.name != target and _usable(one)]
+    chosen = tuple(dict.fromkeys(features))
+    if not chosen or target in chosen:
+        raise BadInput("features are columns of the table other than the target, at least one.")
+    return chosen
 
-    Attributes:
-        engine: where they are.
-        rows: a query to which projections are added; it gives `_unit` if there is a unit column.
-        columns: what is public of those that are used.
-        max_rows: how many rows a unit counts for; None where the unit is the row.
-        copies: how often a row can occur, where the unit is the row.
+
+def _usable(column: Column) -> bool:
+    return column.type == "boolean" or column.categories is not None or column.bounds is not None
+
+
+def read_relation(data: Any, table: str | None, columns: Sequence[str], *, unbounded: bool = False) -> Relation:
+    """The rows of a dataset with these columns, through its views. No row is looked at.
+
+    Args:
+        unbounded: whether numbers may lack public bounds, because they will be found.
     """
-
-    engine: Any
-    rows: exp.Select
-    columns: Mapping[str, Column]
-    max_rows: int | None
-    copies: int = 1
-
-    def sums(self, keys: Sequence[GroupKey] = (), values: Sequence[Value] = ()) -> Sums:
-        """A statement over all rows."""
-        return Sums(self.rows, tuple(keys), tuple(values), self.max_rows, self.copies)
-
-    def with_columns(self, named: Mapping[str, exp.Expression]) -> "Relation":
-        """The same rows with further columns, each computed once for each row."""
-        shown = [exp.column(name, quoted=True) for name in self.columns]
-        made = [exp.alias_(sql.copy(), name, quoted=True) for name, sql in named.items()]
-        inner = self.rows.select(*shown, *made)
-        view = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("_with", quoted=True)))
-        rows = exp.select().from_(view)
-        if self.max_rows is not None:
-            rows = rows.select(exp.column(UNIT, quoted=True))
-        return replace(self, rows=rows)
-
-    @property
-    def whole(self) -> int:
-        """What a whole row counts: sums are multiples of one such part."""
-        return self.sums().unit_weight
-
-    @property
-    def most(self) -> int:
-        """What all rows of one unit count together, at most."""
-        return self.sums().sensitivity()
-
-    def key(self, name: str) -> GroupKey:
-        """Groups by the public values of a column."""
-        column = self.columns[name]
-        return GroupKey(name, exp.column(name, quoted=True), values_of(column), column.type)
-
-
-def read_relation(data: Any, table: str | None, columns: Sequence[str]) -> Relation:
-    """Read what a caller named against the schema, and through the view that a policy gives. No row is looked at."""
-    private = [name for name, one in data.tables.schema.tables.items() if not one.public]
-    name = table or (private[0] if len(private) == 1 else None)
-    if name is None or name not in private:
-        raise BadSchema("say which private table to learn from: table='visits'.")
-    found = data._table(name, frozenset(one.lower() for one in columns))
-    unknown = [one for one in columns if one not in found.columns or found.columns[one].unit]
-    if unknown:
-        raise BadSchema(f"there is no column {name}.{unknown[0]} to learn from. Look at the schema.")
-    view = exp.Subquery(this=found.sql.copy(), alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
-    rows = exp.select().from_(view)
-    facts = {one: _column(one, found.columns[one]) for one in columns}
-    if found.by_row:
-        return Relation(data.tables.engine, rows, facts, None, found.copies)
-    most = min(data.tables.schema.unit.max_rows, found.most or data.tables.schema.unit.max_rows)
-    return Relation(data.tables.engine, rows.select(exp.column(UNIT, quoted=True)), facts, most)
-
-
-def _column(name: str, term: Any) -> Column:
-    """What is public of a column, after what was found about it."""
-    if term.type == "boolean" or (term.type in ("text", "integer") and term.values is not None):
-        listed = None if term.type == "boolean" else tuple(term.values)
-        return Column(name, term.type, categories=listed, nullable=term.nullable)
-    if term.type in ("integer", "real") and term.low is not None and term.high is not None:
-        kind = int if term.type == "integer" else float
-        return Column(name, term.type, (kind(term.low), kind(term.high)), nullable=term.nullable)
-    raise BadSchema(f"{name} has neither public bounds nor categories. Give them in the schema.")
+    relation: Relation = data.relation(table, tuple(columns))
+    for one in relation.columns.values():
+        if not (_usable(one) or (unbounded and is_number(one))):
+            raise BadSchema(f"{one.name} has neither public bounds nor categories. Give them in the schema.")
+    return relation
 
 
 def is_number(column: Column) -> bool:
-    """Whether it is a number between public bounds."""
-    return column.bounds is not None
+    """Whether it is a number, and not one of a list."""
+    return column.type in ("integer", "real") and column.categories is None
 
 
-def values_of(column: Column) -> tuple[Any, ...]:
-    """The public values of a column that has few."""
-    listed = (False, True) if column.type == "boolean" else tuple(column.categories or ())
-    if not listed:
-        raise BadSchema(f"{column.name} has no public values. Give it categories in the schema.")
-    return listed
+def ends_of(column: Column) -> tuple[float, float]:
+    """The public bounds of a number."""
+    if column.bounds is None:
+        raise BadSchema(f"{column.name} has no public bounds. Give them in the schema.")
+    low, high = column.bounds
+    return float(low), float(high)  # type: ignore[arg-type]
+
+
+def classes_of(relation: Relation, target: str, classes: Sequence[Any] | None) -> NDArray[Any]:
+    """The public values of a target, or those of them that were named."""
+    column = relation.columns[target]
+    labels = axis(column, _MOST_CLASSES).labels if column.type != "real" else ()
+    values = [one for one in labels if one is not None]
+    if not values or any(isinstance(one, tuple) for one in values):  # the ends of bins
+        raise BadSchema(f"{target} has no short list of public values. Give it categories in the schema.")
+    listed = [one for one in values if classes is None or one in set(classes)]
+    if len(listed) < 2:
+        raise BadSchema("a target has at least two public values.")
+    return np.asarray(sorted(listed))
 
 
 def check_filled(column: Column, fill: float | None) -> None:
@@ -117,12 +98,24 @@ def check_filled(column: Column, fill: float | None) -> None:
         )
 
 
-def scaled_cell(column: Column, bits: int, fill: float | None = None) -> Value:
+def scaled_cell(relation: Relation, name: str, bits: int, fill: float | None = None) -> Value:
     """A number as an integer: its bounds become ∓2^(bits-1), the middle between them 0."""
-    low, high = (float(end) for end in column.bounds or (0, 1))  # type: ignore[arg-type]
-    sql: exp.Expression = as_double(exp.column(column.name, quoted=True))
-    if column.nullable and fill is not None:
-        sql = exp.Coalesce(this=sql, expressions=[literal(float(fill))])
-    moved = exp.Paren(this=exp.Sub(this=sql, expression=literal((low + high) / 2)))
-    scaled = exp.Paren(this=exp.Mul(this=moved, expression=literal(1 / (high - low))))
-    return grid_value(scaled, -0.5, 0.5, bits)
+    column = relation.columns[name]
+    low, high = ends_of(column)
+    sql: exp.Expression = as_double(exp.column(name, quoted=True))
+    filled = column.nullable and fill is not None
+    if filled:
+        sql = exp.Coalesce(this=sql, expressions=[literal(float(fill or 0))])
+    middle, factor = (low + high) / 2, 1 / (high - low)
+    difference = exp.Sub(this=sql, expression=literal(middle))
+    moved = exp.Paren(this=difference) if abs(middle) > _TINY else rounded_near_zero(difference)
+    scaled = exp.Paren(this=exp.Mul(this=moved, expression=literal(factor)))
+    # What is kept within its bounds is not compared again, if the bounds themselves land where they should: all of this
+    # is monotone, rounding included.
+    ends = [floor(_landing(end - middle, middle) * factor * 2.0**bits + 0.5) for end in (low, high)]
+    inside = name in relation.clipped and not filled and ends == [-(2 ** (bits - 1)), 2 ** (bits - 1)]
+    return grid_value(scaled, -0.5, 0.5, bits, clipped=inside)
+
+
+def _landing(away: float, middle: float) -> float:
+    return away if abs(middle) > _TINY else (away + 1e-84) - 1e-84  # as `rounded_near_zero` does

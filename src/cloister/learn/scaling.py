@@ -5,7 +5,7 @@ and categories are given. `StandardScaler` may also pay for the true mean and de
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Self
 
@@ -15,9 +15,11 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from cloister.learn.count_features import columns_of, read_features
 from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.fetched import fetch_numbers
 from cloister.learn.found import find_box, law, wants_bounds
-from cloister.learn.inputs import Box, read_box, read_rows
+from cloister.learn.inputs import Box, is_dataset, read_box, read_rows
 from cloister.learn.purse import Purse
+from cloister.learn.relation import read_relation, values_of
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -59,13 +61,30 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
         self.bounds = bounds
         self.feature_range = feature_range
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Take the bounds; of X only the number of columns is used."""
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Take the bounds; of X only the number of columns is used.
+
+        Args:
+            X: an array or frame, or a Cloister dataset, whose schema has the bounds.
+            y: not used.
+            features, table: of a dataset: columns that are numbers, and the table if there are several.
+        """
         low, high = self.feature_range
         if not low < high:
             raise BadBounds("feature_range is (low, high).")
-        self.n_features_in_ = read_rows(X).shape[1]
-        box = read_box(self.bounds, self.n_features_in_)
+        if is_dataset(X):
+            source = fetch_numbers(X, features, table, 0.0, find=False)
+            box, self.feature_names_in_ = source.box, np.array(source.names, dtype=object)
+        else:
+            box = read_box(self.bounds, read_rows(X).shape[1])
+        self.n_features_in_ = len(box.low)
         self.data_min_, self.data_max_ = box.low, box.high
         self.scale_ = (high - low) / (box.high - box.low)
         self.min_ = low - box.low * self.scale_
@@ -113,27 +132,56 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         self.account = account
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Take the bounds, or pay for mean and deviation."""
-        rows = read_rows(X, self.fill)
-        d = rows.shape[1]
-        given = None if wants_bounds(self.bounds) and self.spend is not None else read_box(self.bounds, d)
-        if self.spend is None:
-            assert given is not None
-            self.mean_, self.var_ = (given.low + given.high) / 2, (given.high - given.low) ** 2 / 12
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Take the bounds, or pay for mean and deviation.
+
+        Args:
+            X: an array or frame, or a Cloister dataset. Its schema has the bounds; with a spend its rows are read into
+                this process (learn/fetched.py).
+            y: not used.
+            features, table: of a dataset: columns that are numbers, and the table if there are several.
+
+        Privacy: charges the spend, if there is one, before it reads a row.
+        """
+        find = wants_bounds(self.bounds) and self.spend is not None
+        if is_dataset(X):
+            source = fetch_numbers(X, features, table, self.fill, find=find)
+            self.feature_names_in_ = np.array(source.names, dtype=object)
+            given = None if find else source.box
+            steps = self._steps(source.numbers, len(source.names), given)
+            paid = self._free(given) if self.spend is None else self._train_rows(steps, source)
         else:
-
-            def steps(meter: Meter, budget: Purse) -> tuple[Floats, Floats]:
-                box = given
-                if box is None:
-                    box = find_box(meter, lambda: rows, d, budget.part(_FINDING))
-                    budget = Purse(budget.part(1 - _FINDING))
-                return _mean_and_variance(meter, budget, rows, box)
-
-            self.mean_, self.var_ = self._train(steps)
+            rows = read_rows(X, self.fill)
+            given = None if find else read_box(self.bounds, rows.shape[1])
+            steps = self._steps(lambda: rows, rows.shape[1], given)
+            paid = self._free(given) if self.spend is None else self._train(steps)
+        self.mean_, self.var_ = paid
         self.scale_ = np.sqrt(self.var_)
-        self.n_features_in_ = d
+        self.n_features_in_ = len(self.mean_)
         return self
+
+    def _free(self, box: Box | None) -> tuple[Floats, Floats]:
+        assert box is not None
+        return (box.low + box.high) / 2, (box.high - box.low) ** 2 / 12
+
+    def _steps(
+        self, look: Callable[[], Floats], features: int, given: Box | None
+    ) -> Callable[[Meter, Purse], tuple[Floats, Floats]]:
+        def steps(meter: Meter, budget: Purse) -> tuple[Floats, Floats]:
+            box = given
+            if box is None:
+                box = find_box(meter, look, features, budget.part(_FINDING))
+                budget = Purse(budget.part(1 - _FINDING))
+            return _mean_and_variance(meter, budget, look, box)
+
+        return steps
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Scaled rows, as private as those that go in."""
@@ -144,15 +192,19 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         return np.asarray(checked_rows(self, X, self.fill) * self.scale_ + self.mean_)
 
 
-def _mean_and_variance(meter: Meter, budget: Purse, rows: Floats, box: Box) -> tuple[Floats, Floats]:
+def _mean_and_variance(meter: Meter, budget: Purse, look: Callable[[], Floats], box: Box) -> tuple[Floats, Floats]:
     """Two steps: the number of rows with the sums, then the sums of squares."""
-    d, half = rows.shape[1], Fraction(1, 2)
+    d, half = len(box.low), Fraction(1, 2)
 
     def cells() -> NDArray[np.int64]:
-        return np.trunc(np.clip(box.to_unit(rows) - 0.5, -0.5, 0.5) * _ONE).astype(np.int64)
+        return np.trunc(np.clip(box.to_unit(look()) - 0.5, -0.5, 0.5) * _ONE).astype(np.int64)
+
+    def totals() -> NDArray[np.int64]:
+        every = cells()
+        return np.append(every.sum(axis=0), len(every) * _ONE)
 
     sums = law(root_above(_ONE**2 + d * _EDGE**2), _ONE + d * _EDGE, budget.part(half))
-    first = np.asarray(meter.release(lambda: np.append(cells().sum(axis=0), len(rows) * _ONE), sums), dtype=np.float64)
+    first = np.asarray(meter.release(totals, sums), dtype=np.float64)
     squares = law(_EDGE**2 * root_above(d), _EDGE**2 * d, budget.part(half))
     second = np.asarray(meter.release(lambda: (cells() ** 2).sum(axis=0), squares), dtype=np.float64)
     count = max(float(first[-1]) / _ONE, 1.0)
@@ -175,15 +227,36 @@ class OneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, categories: Any = None) -> None:
         self.categories = categories
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Take the categories; of X only the names of the columns are used."""
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Take the categories; of X only the names of the columns are used.
+
+        Args:
+            X: an array or frame, or a Cloister dataset, whose schema has the categories.
+            y: not used.
+            features, table: of a dataset: columns with categories, and the table if there are several.
+        """
+        if is_dataset(X):
+            columns = read_relation(X, table, features or ()).columns
+            if not columns:
+                raise BadInput("say which columns to encode: fit(ds, features=['ward']).")
+            listed: Any = {name: values_of(column) for name, column in columns.items()}
+            return self._take(list(listed), listed)
         if self.categories is None:
             raise BadSchema(
                 "the categories are public and must be given: categories=[['a', 'b'], ['x', 'y']]. Reading them off "
                 "data would tell which occur."
             )
-        names = list(columns_of(X))
-        self._parts = read_features(names, self.categories, None, 1)
+        return self._take(list(columns_of(X)), self.categories)
+
+    def _take(self, names: list[Any], categories: Any) -> Self:
+        self._parts = read_features(names, categories, None, 1)
         self.categories_ = [np.asarray(one.values, dtype=object) for one in self._parts]
         self.n_features_in_ = len(names)
         return self

@@ -99,8 +99,8 @@ def select(
 
     Privacy: the spend, for one row added or removed. Whether a row is held back is a coin of its own, so two
         neighbouring tables, with the same coins for the rows they share, differ in one part by one row. Candidates,
-        grid and the score's name are public. The choice is audited in tests/unit/test_learn_select.py, the fits
-        where their estimators are.
+        grid and the score's name are public. Audited in tests/statistical/test_learn_canaries.py, the choice
+        alone in tests/unit/test_learn_select.py.
     """
     candidates, changes = read_candidates(models, grid)
     score = read_scoring(scoring, candidates[0])

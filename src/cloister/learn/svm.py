@@ -6,9 +6,12 @@ from typing import Any, Self
 
 from cloister.learn.descent import descend
 from cloister.learn.inputs import is_dataset
-from cloister.learn.linear_classifier import LinearClassifier, LinearModel
+from cloister.learn.linear_classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
 from cloister.learn.purse import Purse
 from cloister.learn.residuals import Hinge
+from cloister.learn.textbook import learned_once
+from cloister.learn.textbook_linear import TEXTBOOK, classify
+from cloister.learn.textbook_risk import Hinge as HingeRisk
 from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -24,9 +27,11 @@ class LinearSVC(LinearClassifier):
 
     Args:
         spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
-        bounds: public (low, high) of all features, or (lows, highs); or
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend; or
         data_norm: the public length that rows are shortened to (bounds then only clip).
         classes: the public list of labels; rows with other labels are left out.
+        method: "gradient" (the default), or "output", "objective", "input": the textbook's perturbations
+            (learn/textbook.py), which need a `random_state`; no ledger takes them.
         rows: how many rows there are, if that is public; else it is released for a part of the spend.
         fill: what stands for NaN; without it NaN is refused.
         ledger, account, random_state: see `PrivateEstimator`.
@@ -35,9 +40,9 @@ class LinearSVC(LinearClassifier):
         coef_, intercept_, classes_, n_iter_: as in scikit-learn.
         release_, loss_: the receipt and what was paid.
 
-    Privacy: the spend, for one row added or removed. Bounds, classes and the number of features are public. The noise
-        is discrete Gaussian (discrete Laplace for a pure spend) on integer gradients; see learn/descent.py.
-        Audited in tests/statistical/test_learn_logistic_audit.py.
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes and the number of
+        features are public. The noise is discrete Gaussian (discrete Laplace for a pure spend) on integer gradients;
+        see learn/descent.py. Audited in tests/statistical/test_learn_logistic_audit.py.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class LinearSVC(LinearClassifier):
         bounds: Any = None,
         data_norm: float | None = None,
         classes: Sequence[Any] | None = None,
+        method: str = "gradient",
         rows: int | None = None,
         fill: float | None = None,
         ledger: Ledger | str | os.PathLike[str] | None = None,
@@ -57,24 +63,49 @@ class LinearSVC(LinearClassifier):
         self.bounds = bounds
         self.data_norm = data_norm
         self.classes = classes
+        self.method = method
         self.rows = rows
         self.fill = fill
         self.ledger = ledger
         self.account = account
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Learn from rows.
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/fetched.py).
+            y: labels; None for a dataset.
+            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+                columns to predict from (all others unless given), and the table if there are several.
 
         Privacy: charges the spend before it reads a row.
         """
-        if is_dataset(X):
-            raise BadInput("LinearSVC needs rows as arrays or frames. LogisticRegression is fitted inside an engine.")
-        data = self._rows(X, y)
+        if self.method != "gradient" and self.method not in TEXTBOOK:
+            raise BadInput(f"method is one of {', '.join(('gradient', *TEXTBOOK))}.")
+        if self.method in TEXTBOOK:
+            return self._teach(X, y)
+        data = self._table_rows(X, target, features, table) if is_dataset(X) else self._rows(X, y)
         loss = Hinge(1 if len(data.classes) == 2 else len(data.classes))
 
-        def steps(meter: Meter, budget: Purse) -> LinearModel:
-            return LinearModel.of(descend(meter, budget, data.frame, loss, data.look, rows=self.rows), data.frame)
+        def learn(meter: Meter, budget: Purse, seen: PrivateRows | FetchedRows) -> LinearModel:
+            return LinearModel.of(descend(meter, budget, seen.frame, loss, seen.look, rows=self.rows), seen.frame)
 
-        self._keep(self._train(steps), data.classes)
+        self._fit(data, learn)
+        return self
+
+    def _teach(self, rows: Any, labels: Any) -> Self:
+        if is_dataset(rows):
+            raise BadInput("the textbook's perturbations need rows as arrays.")
+        data = self._rows(rows, labels)
+        model = learned_once(self, lambda lesson: classify(self.method, data, HingeRisk, lesson))
+        self._keep(model, data.classes, data.frame)
         return self

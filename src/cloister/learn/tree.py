@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 
 from cloister.learn.binned import BinnedEstimator, BinnedRows
 from cloister.learn.growth import Tree, grow
+from cloister.learn.inputs import is_dataset
 from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -26,9 +27,13 @@ class TreeClassifier(ClassifierMixin, BinnedEstimator):  # type: ignore[misc]
     max_depth: int
     classes_: NDArray[Any] | None
 
-    def _prepare(self, rows: Any, labels: Any) -> BinnedRows:
+    def _prepare(
+        self, rows: Any, labels: Any, target: str | None, features: Sequence[str] | None, table: str | None
+    ) -> BinnedRows:
         if isinstance(self.max_depth, bool) or not isinstance(self.max_depth, int) or not 1 <= self.max_depth <= 12:
             raise BadInput("max_depth is a whole number from 1 to 12.")
+        if is_dataset(rows):
+            return self._table_cells(rows, target, features, table, self.classes)
         return self._rows(rows, labels, self.classes)
 
     @abstractmethod
@@ -69,9 +74,10 @@ class DecisionTreeClassifier(TreeClassifier):
         classes_, n_features_in_, feature_names_in_: as in scikit-learn.
         release_, loss_: the receipt and what was paid.
 
-    Privacy: the spend, for one row added or removed. Bounds, bins, categories, classes and all parameters are public;
-        the number of rows is not. Splits are exponential (for a pure spend permute-and-flip) choices over integer
-        scores, counts have discrete Gaussian (Laplace) noise. Audited in tests/statistical/test_learn_trees_audit.py.
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, bins, categories, classes
+        and all parameters are public; the number of rows is not. Splits are exponential (for a pure spend
+        permute-and-flip) choices over integer scores, counts have discrete Gaussian (Laplace) noise. Audited in
+        tests/statistical/test_learn_trees_audit.py.
     """
 
     def __init__(
@@ -99,13 +105,28 @@ class DecisionTreeClassifier(TreeClassifier):
         self.account = account
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Learn from rows.
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/fetched.py).
+            y: labels; None for a dataset.
+            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+                columns to predict from (all others unless given), and the table if there are several. Bounds and
+                categories come from the schema.
 
         Privacy: charges the spend before it reads a row.
         """
-        data = self._prepare(X, y)
-        self.tree_ = self._train(lambda meter, budget: grow(meter, budget, data, self.max_depth, Fraction(1)))
+        data = self._prepare(X, y, target, features, table)
+        self.tree_ = self._grow_on(data, lambda meter, budget: grow(meter, budget, data, self.max_depth, Fraction(1)))
         self.classes_ = data.classes
         self._keep_names(X, data)
         return self

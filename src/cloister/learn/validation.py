@@ -55,8 +55,8 @@ def cross_val_score(
 
     Privacy: `cv` times the model's spend plus `score_spend`, for one row added or removed, all charged before a row is
         read. Each row falls into a fold by a throw of its own; it takes part in `cv - 1` fits and in one fold's score
-        (a sum and a count, released together with discrete Gaussian or Laplace noise). Tested in
-        tests/unit/test_learn_score.py.
+        (a sum and a count, released together with discrete Gaussian or Laplace noise). Audited in
+        tests/statistical/test_learn_canaries.py.
     """
     if isinstance(cv, bool) or not isinstance(cv, int) or not 2 <= cv <= 100:
         raise BadInput("cv is the number of folds: a whole number from 2 to 100.")

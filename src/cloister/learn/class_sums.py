@@ -1,0 +1,178 @@
+"""Sums by class on the integer grid: what Gaussian naive Bayes reads of rows, in an array or in an engine."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from cloister.data.literals import literal
+from cloister.data.statistics import GroupKey, Value
+from cloister.learn.calibration import BINS, HALF, histogram
+from cloister.learn.inputs import Box, codes
+from cloister.learn.relation import Relation, scaled_cell
+
+__all__ = ["EDGE", "ONE", "ClassSums", "EngineClassSums", "Weights", "count_scores", "long", "whole_weights"]
+
+Floats = NDArray[np.float64]
+_BITS = 15
+ONE, EDGE = 2**_BITS, 2 ** (_BITS - 1)
+_SCORE_BITS = 40
+_BLOCK = 2**13
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Log-odds of class 1 in whole numbers: constant + linear·v + square·v², with 40 bits behind the point."""
+
+    constant: int
+    linear: NDArray[np.int64]
+    square: NDArray[np.int64]
+
+
+def whole_weights(quadratic: tuple[Floats, Floats, Floats]) -> Weights:
+    """The log-odds of two classes from ln P(class, x) = constant + linear·x + square·x²."""
+    constant, linear, square = (part[1] - part[0] for part in quadratic)
+    # Scores beyond ±16 are all one bin, so steep terms may be cut: with them nothing overflows 63 bits.
+    return Weights(
+        int(np.clip(constant, -1e5, 1e5) * 2.0**_SCORE_BITS),
+        np.rint(np.clip(linear, -1e3, 1e3) * 2.0 ** (_SCORE_BITS - _BITS)).astype(np.int64),
+        np.rint(np.clip(square, -1e3, 1e3) * 2.0 ** (_SCORE_BITS - 2 * _BITS)).astype(np.int64),
+    )
+
+
+class ClassSums:
+    """Rows of an array: sums by class on the integer grid. Every method reads rows: call it inside a step."""
+
+    most = whole = 1
+
+    def __init__(self, rows: Floats, labels: NDArray[Any], classes: NDArray[Any], box: Box) -> None:
+        self._rows, self._labels, self._classes, self._box = rows, labels, classes, box
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many classes and features there are."""
+        return len(self._classes), self._rows.shape[1]
+
+    def _blocks(self, each: Callable[[Floats, NDArray[np.int64]], Any]) -> Any:
+        total: Any = 0
+        code = codes(self._labels, list(self._classes))
+        for start in range(0, max(len(self._rows), 1), _BLOCK):
+            some = slice(start, start + _BLOCK)
+            scaled = np.clip(self._box.to_unit(self._rows[some]) - 0.5, -0.5, 0.5)
+            total = total + each(np.trunc(scaled * ONE), code[some])
+        return total
+
+    def _by_class(self, cells: Floats, code: NDArray[np.int64]) -> Any:
+        member = (code[:, None] == np.arange(len(self._classes))).astype(np.float64)
+        return (member.T @ cells).astype(np.int64)
+
+    def sums(self) -> Any:
+        """One row for each class: its size, then the sums of its features."""
+        return self._blocks(
+            lambda cells, code: self._by_class(np.column_stack([np.full(len(cells), ONE), cells]), code)
+        )
+
+    def squares(self) -> Any:
+        """One row for each class: the sums of squares."""
+        return self._blocks(lambda cells, code: self._by_class(cells**2, code))
+
+    def histogram(self, weights: Weights) -> Any:
+        """Scores by class."""
+
+        def each(cells: Floats, code: NDArray[np.int64]) -> Any:
+            whole = cells.astype(np.int64)
+            return histogram(weights.constant + whole @ weights.linear + whole**2 @ weights.square, _SCORE_BITS, code)
+
+        return self._blocks(each)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineClassSums:
+    """The same of a dataset, by statements in its engine."""
+
+    relation: Relation
+    target: str
+    classes: NDArray[Any]
+    features: tuple[str, ...]
+    fill: float | None
+    _kept: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many classes and features there are."""
+        return len(self.classes), len(self.features)
+
+    @property
+    def most(self) -> int:
+        """How much one unit can add to a count."""
+        return self.relation.most
+
+    @property
+    def whole(self) -> int:
+        """What one row counts as."""
+        return self.relation.whole
+
+    def _key(self) -> GroupKey:
+        return self.relation.key(self.target, self.classes.tolist())
+
+    def _cells(self) -> tuple[Relation, list[Value]]:
+        """The rows with each feature on the integer grid."""
+        made = [scaled_cell(self.relation, name, _BITS, self.fill) for name in self.features]
+        rows = self.relation.with_columns({f"_cell{i}": one.sql for i, one in enumerate(made)})
+        return rows, [replace(one, sql=exp.column(f"_cell{i}", quoted=True)) for i, one in enumerate(made)]
+
+    def sums(self) -> Any:
+        """As `ClassSums.sums`."""
+        return self._both()[0]
+
+    def squares(self) -> Any:
+        """As `ClassSums.squares`."""
+        return self._both()[1]
+
+    def _both(self) -> tuple[Any, Any]:
+        """Sums and squares, from one statement, whichever of them a step asks for first."""
+        if not self._kept:
+            rows, cells = self._cells()
+            squares = [Value(exp.Mul(this=one.sql, expression=one.sql.copy()), 0, one.reach**2) for one in cells]
+            every = rows.sums([self._key()], [*cells, *squares]).run(rows.engine)
+            count, *found = (one.astype(object) for one in every)
+            self._kept.append(np.column_stack([count * ONE, *found[: len(cells)]]))
+            self._kept.append(np.column_stack(found[len(cells) :]))
+        return self._kept[0], self._kept[1]
+
+    def histogram(self, weights: Weights) -> Any:
+        """As `ClassSums.histogram`."""
+        rows, cells = self._cells()
+        score: exp.Expression = long(literal(weights.constant))
+        for cell, linear, square in zip(cells, weights.linear.tolist(), weights.square.tolist(), strict=True):
+            for weight, terms in ((linear, (cell.sql,)), (square, (cell.sql, cell.sql))):
+                if weight:
+                    product: exp.Expression = long(literal(weight))
+                    for term in terms:
+                        product = exp.Mul(this=product, expression=term.copy())
+                    score = exp.Add(this=score, expression=product)
+        return count_scores(rows, self._key(), score, _SCORE_BITS)
+
+
+def count_scores(rows: Relation, classes: GroupKey, score: exp.Expression, bits: int) -> Any:
+    """How many rows of each class have an integer score, with so many bits behind the point, in each bin."""
+    real = exp.Cast(this=exp.Paren(this=score), to=exp.DataType.build("DOUBLE"))
+    placed = rows.with_columns({"_place": exp.Floor(this=exp.Mul(this=real, expression=literal(2.0**-bits)))})
+    place, low, high = exp.column("_place", quoted=True), literal(float(-HALF)), literal(float(HALF - 1))
+    inside = exp.Case(
+        ifs=[
+            exp.If(this=exp.LT(this=place, expression=low), true=low.copy()),
+            exp.If(this=exp.GT(this=place.copy(), expression=high), true=high.copy()),
+        ],
+        default=place.copy(),
+    )
+    key = GroupKey("score", long(inside), range(-HALF, BINS - HALF), "integer")
+    return placed.sums([classes, key]).run(rows.engine)[0]
+
+
+def long(sql: exp.Expression) -> exp.Expression:
+    """An expression as a 64-bit integer."""
+    return exp.Cast(this=sql, to=exp.DataType.build("BIGINT"))

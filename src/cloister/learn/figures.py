@@ -1,0 +1,70 @@
+"""Numbers with their intervals, as an evaluation tells them."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["SURE", "Evaluation", "Figure"]
+
+SURE = 1.959963984540054  # 95 %
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number with its 95 % interval; all None where the noise is larger than what it is about."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, value: float, error: float, least: float = -math.inf, most: float = math.inf) -> "Figure":
+        """From a standard error; cut to where it can lie."""
+        if not (math.isfinite(value) and math.isfinite(error)):
+            return cls(None, None, None)
+        ends = value - SURE * error, value + SURE * error
+        return cls(*(float(min(max(one, least), most)) for one in (value, *ends)))
+
+    def to_json(self) -> dict[str, float | None]:
+        """For a page."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What was found.
+
+    Attributes:
+        measure: "accuracy", or "median absolute error".
+        overall: of everybody held back.
+        baseline: of a model that says the more frequent of two classes to everybody; else unknown.
+        rows: about how many rows it was tried on.
+        groups: by group, where groups were asked for.
+        gap: between the best and the worst group; noise and chance make it rather larger than it is.
+        chosen: by group, how often the answer is the second class; for two classes.
+        chosen_gap: between the groups that get it most and least often.
+    """
+
+    measure: str
+    overall: Figure
+    baseline: Figure
+    rows: Figure
+    groups: dict[str, Figure]
+    gap: Figure | None = None
+    chosen: dict[str, Figure] | None = None
+    chosen_gap: Figure | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For a page."""
+        return {
+            "measure": self.measure,
+            **{name: getattr(self, name).to_json() for name in ("overall", "baseline", "rows")},
+            "groups": _listed(self.groups),
+            "gap": None if self.gap is None else self.gap.to_json(),
+            "chosen": None if self.chosen is None else _listed(self.chosen),
+            "chosen_gap": None if self.chosen_gap is None else self.chosen_gap.to_json(),
+        }
+
+
+def _listed(groups: dict[str, Figure]) -> list[dict[str, Any]]:
+    return [{"group": name, **figure.to_json()} for name, figure in groups.items()]

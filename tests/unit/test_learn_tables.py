@@ -1,0 +1,442 @@
+"""Every estimator takes a Cloister table: through its views, for its unit, in the engine or on rows it may read."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cloister as cl
+from cloister import learn
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.data.schema import Schema
+from cloister.learn.engine_moments import class_design
+from cloister.learn.fetched import Fetched, fetch
+from cloister.learn.purse import Purse
+from cloister.learn.relation import read_relation, scaled_cell
+from cloister.privacy.errors import BadInput, BadSchema
+from cloister.privacy.noise import SeededSource
+
+N = 1200
+_source = SeededSource("tables for models")
+WARD = np.array(["a", "b", "c"])[(_source.floats(N) * 3).astype(int)]
+AGE = (_source.floats(N) * 90).astype(np.int64)
+COST = np.round(0.4 * AGE + 20 * (WARD == "b") + _source.floats(N) * 30, 3)
+OLD = AGE > 45
+BACK = _source.floats(N) < 0.1 + 0.8 * OLD
+PERSON = (_source.floats(N) * 300).astype(np.int64)
+PERSON[:60] = 1000  # one with many rows
+COLUMNS: dict[str, Any] = {
+    "ward": {"type": "text", "categories": ["a", "b", "c"]},
+    "age": {"type": "integer", "bounds": [0, 90], "nullable": False},
+    "cost": {"type": "real", "bounds": [0, 90], "nullable": False},
+    "back": {"type": "boolean", "nullable": False},
+}
+BY_ROW = Schema.load({"unit": "row", "tables": {"visits": {"columns": COLUMNS}}})
+BY_PERSON = Schema.load(
+    {"unit": {"name": "person", "max_rows": 4}, "tables": {"visits": {"unit": "person", "columns": COLUMNS}}}
+)
+FEATURES = ["age", "ward", "cost"]
+FRAME = pd.DataFrame({"age": AGE, "ward": WARD, "cost": COST})
+ENCODED = np.column_stack([AGE, *(one == WARD for one in "abc"), COST]).astype(float)
+NAMES = ["age", "ward=a", "ward=b", "ward=c", "cost"]
+
+TO_CLASSES = {
+    "LogisticRegression": {},
+    "gradient": {"method": "gradient"},
+    "newton": {"method": "newton"},
+    "functional": {"method": "functional"},
+    "LinearSVC": {},
+    "GaussianNB": {},
+    "MixedNB": {},
+    "CategoricalNB": {},
+    "DecisionTreeClassifier": {"max_depth": 3},
+    "RandomForestClassifier": {"max_depth": 3, "n_estimators": 4},
+    "GradientBoostingClassifier": {"rounds": 10},
+}
+TO_NUMBERS = {"LinearRegression": {}, "Ridge": {}, "GradientBoostingRegressor": {"rounds": 10}}
+NO_TARGET = {"KMeans": {"n_clusters": 3}, "PCA": {}, "power": {"method": "power"}, "QuantileTransformer": {}}
+SCALERS = {"MinMaxScaler": {}, "StandardScaler": {}}
+
+
+def kind_of(name: str) -> Any:
+    if name == "power":
+        return learn.PCA
+    return getattr(learn, name) if name[0].isupper() else learn.LogisticRegression
+
+
+def table(keep: Any = slice(None)) -> pa.Table:
+    every = {"person": PERSON, "ward": WARD, "age": AGE, "cost": COST, "back": BACK}
+    return pa.table({name: column[keep] for name, column in every.items()})
+
+
+def opened(folder: Path, schema: Schema = BY_ROW, rows: Any = None, budget: Any = None) -> Any:
+    return cl.open(table() if rows is None else rows, schema=schema, budget=budget or cl.rho(10**6), ledger=folder)
+
+
+def fitted(name: str, data: Any, **more: Any) -> Any:
+    kind = kind_of(name)
+    told = {**TO_CLASSES, **TO_NUMBERS, **NO_TARGET}[name]
+    model = kind(**{"spend": cl.rho(2000), "random_state": 1, **told, **more})
+    features = {"CategoricalNB": ["ward"], "GaussianNB": ["age", "cost"]}.get(name, FEATURES)
+    if name in TO_CLASSES:
+        return model.fit(data, target="back", features=features)
+    if name in TO_NUMBERS:
+        return model.fit(data, target="cost", features=["age", "ward"])
+    return model.fit(data, features=["age", "cost"])
+
+
+# What is learned.
+
+
+@pytest.mark.parametrize("schema", [BY_ROW, BY_PERSON], ids=["by row", "by person"])
+@pytest.mark.parametrize("name", TO_CLASSES)
+def test_classes_are_learned_from_a_table(tmp_path: Path, name: str, schema: Schema) -> None:
+    with opened(tmp_path, schema) as ds:
+        model = fitted(name, ds)
+        assert ds.account.spent == cl.rho(2000)
+        assert model.release_.unit == ds.unit
+    assert model.classes_.tolist() == [False, True]
+    columns = {"CategoricalNB": ["ward"], "GaussianNB": ["age", "cost"]}.get(name, FEATURES)
+    encoded = list(model.feature_names_in_) == NAMES
+    assert encoded or list(model.feature_names_in_) == columns
+    right = (model.predict(ENCODED if encoded else FRAME[columns]) == BACK).mean()
+    best = ((AGE > 45) == BACK).mean()
+    assert right > (0.45 if name == "CategoricalNB" else best - 0.06)
+
+
+@pytest.mark.parametrize("name", TO_NUMBERS)
+def test_numbers_are_learned_from_a_table(tmp_path: Path, name: str) -> None:
+    with opened(tmp_path, BY_PERSON) as ds:
+        model = fitted(name, ds)
+    rows = FRAME[["age", "ward"]] if name.startswith("Gradient") else ENCODED[:, :4]
+    assert model.score(rows, COST) > 0.55
+
+
+@pytest.mark.parametrize("name", NO_TARGET)
+def test_structure_is_learned_from_a_table(tmp_path: Path, name: str) -> None:
+    with opened(tmp_path, BY_PERSON) as ds:
+        model = fitted(name, ds)
+        assert ds.account.spent == cl.rho(2000)
+    assert model.n_features_in_ == 2
+    assert list(model.feature_names_in_) == ["age", "cost"]
+    assert np.isfinite(model.transform(ENCODED[:, [0, 4]])).all()
+
+
+def test_public_facts_of_a_table_are_enough_for_scalers(tmp_path: Path) -> None:
+    with opened(tmp_path) as ds:
+        scaled = learn.MinMaxScaler().fit(ds, features=["age", "cost"])
+        assert scaled.data_max_.tolist() == [90, 90]
+        assert learn.StandardScaler().fit(ds, features=["age"]).mean_.tolist() == [45]
+        assert learn.OneHotEncoder().fit(ds, features=["ward"]).categories_[0].tolist() == ["a", "b", "c"]
+        assert ds.account.spent.amount == 0
+        paid = learn.StandardScaler(cl.rho(1000), random_state=0).fit(ds, features=["age", "cost"])
+        assert paid.mean_ == pytest.approx([AGE.mean(), COST.mean()], abs=0.5)
+        assert paid.scale_ == pytest.approx([AGE.std(), COST.std()], abs=0.5)
+
+
+def test_every_other_column_that_can_be_used_is_a_feature_unless_some_are_named(tmp_path: Path) -> None:
+    with cl.open(pa.table(hospital(300)), schema=SCHEMA, budget=cl.rho(100), ledger=tmp_path) as ds:
+        tree = learn.DecisionTreeClassifier(cl.rho(1)).fit(ds, target="readmitted")
+        assert tree.feature_names_in_.tolist() == ["ward", "age", "stay_days", "cost"]
+        line = learn.LinearSVC(cl.rho(1)).fit(ds, target="readmitted")
+        assert line.feature_names_in_[-3:].tolist() == ["age", "stay_days", "cost"]
+        assert learn.KMeans(cl.rho(1), n_clusters=2).fit(ds, features=["age", "ward"]).n_features_in_ == 7
+
+
+# Whom it protects.
+
+
+def test_a_person_with_many_rows_keeps_so_many_whatever_others_do(tmp_path: Path) -> None:
+    def seen(data: Any) -> list[tuple[Any, ...]]:
+        found = data.relation("visits", ["age", "cost"]).chosen(["age", "cost"]).run(data.tables.engine)
+        return sorted(zip(*(found.column(i).to_pylist() for i in (0, 1)), strict=True))
+
+    with opened(tmp_path, BY_PERSON) as ds:
+        left = seen(ds)
+    assert len(left) == np.minimum(np.bincount(PERSON), 4).sum()
+    with opened(tmp_path, BY_PERSON, table(PERSON != 1000)) as without:  # the same ledger, and so the same secret
+        for row in seen(without):
+            left.remove(row)
+    own = set(zip(AGE[:60].tolist(), COST[:60].tolist(), strict=True))
+    assert len(left) == 4
+    assert set(left) <= own
+
+
+def test_a_choice_is_the_owners_secret_and_stays_the_same(tmp_path: Path) -> None:
+    def chosen(folder: Path) -> list[Any]:
+        with opened(folder, BY_PERSON, table(slice(60))) as ds:
+            return sorted(ds.relation(None, ["cost"]).chosen(["cost"]).run(ds.tables.engine).column(0).to_pylist())
+
+    assert chosen(tmp_path / "a") == chosen(tmp_path / "a")
+    assert len({tuple(chosen(tmp_path / str(i))) for i in range(4)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("spend", "each"),
+    [(cl.rho("0.16"), cl.rho("0.01")), (cl.epsilon(1), cl.epsilon("0.25"))],
+    ids=["rho", "pure"],
+)
+def test_a_row_costs_what_the_rows_of_a_person_can_pay_for_together(tmp_path: Path, spend: Any, each: Any) -> None:
+    budget = cl.epsilon(2) if spend.is_pure else cl.rho(1)
+    with opened(tmp_path, BY_PERSON, budget=budget) as ds:
+        model = learn.DecisionTreeClassifier(spend, max_depth=2).fit(ds, target="back", features=["age"])
+        assert ds.account.spent == spend
+    assert model.loss_ == spend
+    assert model.release_.parameters == {"rows of a unit": "4", "a row": str(each)}
+    steps = model.release_.receipt.body["parameters"]
+    counts = [one for one in steps if "discrete" in one["mechanism"]]
+    word = "scale" if spend.is_pure else "sigma"
+    for one in counts:  # what is released is noisy enough for one row at its own price, and no more is spent
+        amount = Fraction(one[word])
+        loss = 1 / amount if spend.is_pure else 1 / (2 * amount**2)
+        assert loss <= each.amount
+    assert model.release_.private
+
+
+def test_the_purse_of_a_row_is_group_privacy() -> None:
+    assert Purse(cl.rho(9)).of_a_row(3).loss == cl.rho(1)
+    assert Purse(cl.epsilon(9)).of_a_row(3).loss == cl.epsilon(3)
+    assert Purse(cl.rho(9)).of_a_row(1).loss == cl.rho(9)
+
+
+# Through views.
+
+VIEWS = {
+    "rows": ("SELECT age, ward, cost, back FROM visits WHERE age < 60", AGE < 60),
+    "words": ("SELECT age, ward, cost, back FROM visits WHERE ward = 'a' OR cost > 40", (WARD == "a") | (COST > 40)),
+}
+
+
+@pytest.mark.parametrize("schema", [BY_ROW, BY_PERSON], ids=["by row", "by person"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_rows_outside_a_view_never_move_an_exact_statistic(tmp_path: Path, view: str, schema: Schema) -> None:
+    sql, keep = VIEWS[view]
+    with opened(tmp_path, schema) as ds, opened(tmp_path, schema, table(keep)) as restricted:
+        found = [exact(one) for one in (ds.through({"visits": sql}), restricted, ds)]
+    for name, seen in found[0].items():
+        np.testing.assert_array_equal(seen, found[1][name], err_msg=name)
+        assert np.shape(seen) != np.shape(found[2][name]) or not np.array_equal(seen, found[2][name])
+
+
+def exact(data: Any) -> dict[str, Any]:
+    """What models read before noise: second moments, moments by class, sums by class, rows."""
+    from cloister.learn.class_sums import EngineClassSums
+    from cloister.learn.engine_moments import EngineDesign
+
+    relation = read_relation(data, None, [*FEATURES, "back"])
+    matrix = EngineDesign(relation, ("age", "ward"), "cost").matrix()
+    design = class_design(relation, ("age", "ward"), "back", [False, True], None)
+    sums = EngineClassSums(relation, "back", np.array([False, True]), ("age", "cost"), None).sums()
+    source = fetch(data, "back", FEATURES, None)
+    rows = np.column_stack([source.numbers(), source.labels()])
+    return {
+        "matrix": matrix,
+        "by class": design.matrix(),
+        "sums": sums,
+        "rows": rows[np.lexsort(rows.T)],
+    }
+
+
+@pytest.mark.parametrize("name", [*TO_CLASSES, *TO_NUMBERS, *NO_TARGET])
+def test_a_fit_through_a_view_is_the_fit_on_the_restricted_table(tmp_path: Path, name: str) -> None:
+    sql, keep = VIEWS["rows"]
+    with opened(tmp_path, BY_PERSON) as ds, opened(tmp_path, BY_PERSON, table(keep)) as restricted:
+        seen = fitted(name, ds.through({"visits": sql}))
+        other = fitted(name, restricted)
+    for part in ("coef_", "intercept_", "class_count_", "cluster_centers_", "components_", "ranks_"):
+        if hasattr(seen, part):
+            np.testing.assert_array_equal(getattr(seen, part), getattr(other, part))
+    if name in TO_CLASSES:
+        encoded = list(seen.feature_names_in_) == NAMES
+        rows = ENCODED if encoded else FRAME[list(seen.feature_names_in_)]
+        np.testing.assert_array_equal(seen.predict(rows), other.predict(rows))
+
+
+@pytest.mark.parametrize("name", [*TO_CLASSES, *TO_NUMBERS, *NO_TARGET])
+def test_a_column_that_a_policy_hides_cannot_be_learned_from(tmp_path: Path, name: str) -> None:
+    with opened(tmp_path) as ds:
+        seen = ds.through({"visits": "SELECT ward FROM visits"})
+        with pytest.raises(BadSchema, match="no column"):
+            fitted(name, seen)
+        assert ds.account.spent.amount == 0
+        tree = learn.DecisionTreeClassifier(cl.rho(1)).fit(
+            ds.through({"visits": "SELECT ward, back FROM visits"}), target="back"
+        )
+        assert tree.feature_names_in_.tolist() == ["ward"]
+
+
+def test_a_transformed_column_has_the_bounds_that_its_rule_gives(tmp_path: Path) -> None:
+    rule = "SELECT LEAST(age, 30) AS age, CASE WHEN cost > 40 THEN 'dear' ELSE 'cheap' END AS cost, back FROM visits"
+    with opened(tmp_path) as ds:
+        seen = ds.through({"visits": rule})
+        relation = seen.relation("visits", ["age", "cost"])
+        assert relation.columns["age"].bounds == (0, 30)
+        assert set(relation.columns["cost"].categories or ()) == {"dear", "cheap"}
+        model = learn.LogisticRegression(cl.rho(1000), random_state=0).fit(seen, target="back")
+        assert set(model.feature_names_in_) == {"age", "cost=dear", "cost=cheap"}
+        rows = learn.LinearSVC(cl.rho(1000), random_state=0).fit(seen, target="back", features=["age"])
+        assert rows._seen.box.high.tolist() == [30]
+
+
+# Bounds, NULL, refusals.
+
+
+@pytest.mark.parametrize("name", ["gradient", "LinearSVC", "KMeans", "power", "QuantileTransformer"])
+def test_bounds_that_the_schema_lacks_are_found_inside_the_spend(tmp_path: Path, name: str) -> None:
+    columns = {**COLUMNS, "cost": {"type": "real", "nullable": False}}
+    schema = Schema.load({"unit": "row", "tables": {"visits": {"columns": columns}}})
+    with opened(tmp_path, schema) as ds:
+        with pytest.raises(BadSchema, match="bounds"):
+            fitted(name, ds)
+        model = fitted(name, ds, bounds="find")
+        assert ds.account.spent == cl.rho(2000)
+    if name == "LinearSVC":
+        assert model._seen.box.high[-1] == 128
+        assert (model.predict(ENCODED) == BACK).mean() > 0.7
+
+
+@pytest.mark.parametrize("name", ["LogisticRegression", "LinearSVC", "MixedNB", "KMeans"])
+def test_bounds_of_arrays_are_found_too(tmp_path: Path, name: str) -> None:
+    rows = np.column_stack([AGE * 10.0, COST])
+    told: dict[str, Any] = {"bounds": "find", "ledger": tmp_path, "random_state": 0}
+    if name == "KMeans":
+        model = learn.KMeans(cl.rho(100), n_clusters=2, **told).fit(rows)
+        assert (np.abs(model.cluster_centers_) < 1024).all()
+        return
+    model = kind_of(name)(cl.rho(100), classes=[False, True], **told).fit(rows, BACK)
+    assert (model.predict(rows) == BACK).mean() > 0.75
+    assert model.loss_ == cl.rho(100)
+
+
+def test_missing_numbers_need_a_fill_and_missing_words_none(tmp_path: Path) -> None:
+    columns = {**COLUMNS, "age": {"type": "integer", "bounds": [0, 90]}}
+    schema = Schema.load({"unit": "row", "tables": {"visits": {"columns": columns}}})
+    gaps = [None if i % 5 == 0 else one for i, one in enumerate(AGE.tolist())]
+    holes = table().set_column(2, "age", pa.array(gaps))
+    holes = holes.set_column(1, "ward", pa.array([None if i % 7 == 0 else one for i, one in enumerate(WARD.tolist())]))
+    with opened(tmp_path, schema, holes) as ds:
+        for kind in (learn.LinearSVC, learn.DecisionTreeClassifier, learn.LogisticRegression):
+            with pytest.raises(BadInput, match="may be NULL"):
+                kind(cl.rho(1)).fit(ds, target="back", features=["age", "ward"])
+            assert kind(cl.rho(1), fill=45.0).fit(ds, target="back", features=["age", "ward"]).release_.private
+        source = fetch(ds, "back", ["age", "ward"], None, fill=45.0)
+        assert (source.numbers()[::5, 0] == 45).all()
+        assert (source.numbers()[::7, 1:] == 0).all()
+        cells = source.columns().cells(source.axes(4, 4))
+        assert (cells[::7, 1] == 3).all()  # the cell of all others
+
+
+def test_a_label_that_is_not_listed_is_left_out(tmp_path: Path) -> None:
+    with opened(tmp_path) as ds:
+        source = fetch(ds, "ward", ["age"], None, classes=["c", "a"])
+        assert source.classes is not None
+        assert source.classes.tolist() == ["a", "c"]
+        assert sorted(source.labels().tolist()) == sorted(np.array([0, -1, 1])["abc".index(one)] for one in WARD)
+        model = learn.GradientBoostingClassifier(cl.rho(100), classes=["c", "a"], rounds=3)
+        assert model.fit(ds, target="ward", features=["age", "cost"]).classes_.tolist() == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda ds: learn.LogisticRegression(cl.rho(1), method="output").fit(ds, target="back"), BadInput),
+        (lambda ds: learn.PCA(cl.rho(1), method="subspace").fit(ds, features=["age"]), BadInput),
+        (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds), BadInput),
+        (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds, target="cost"), BadSchema),
+        (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds, target="back", features=["back"]), BadInput),
+        (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds, target="back", features=[]), BadInput),
+        (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds, target="back", table="wards"), BadSchema),
+        (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds, target="person"), BadSchema),
+        (lambda ds: learn.QuantileTransformer(cl.rho(1)).fit(ds, features=["ward"]), BadInput),
+        (lambda ds: learn.QuantileTransformer(cl.rho(1)).fit(ds), BadInput),
+        (lambda ds: learn.OneHotEncoder().fit(ds), BadInput),
+        (lambda ds: learn.OneHotEncoder().fit(ds, features=["age"]), BadSchema),
+        (lambda ds: learn.GradientBoostingRegressor(cl.rho(1)).fit(ds, target="ward"), BadSchema),
+        (lambda ds: learn.RandomForestClassifier(cl.rho(1)).fit(ds, target="age", features=["cost"]), BadSchema),
+    ],
+)
+def test_what_a_table_does_not_allow_is_refused_and_costs_nothing(tmp_path: Path, make: Any, error: type) -> None:
+    with opened(tmp_path, BY_PERSON) as ds:
+        with pytest.raises(error):
+            make(ds)
+        assert ds.account.spent.amount == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["LinearSVC", "DecisionTreeClassifier", "GradientBoostingRegressor", "KMeans", "power"]
+)
+def test_a_table_without_rows_is_learned_from_like_any_other(tmp_path: Path, name: str) -> None:
+    with opened(tmp_path, BY_PERSON, table(slice(0))) as ds:
+        assert fitted(name, ds, spend=cl.rho("0.1")).release_ is not None
+
+
+def test_rows_are_read_after_the_charge_once_and_only_the_columns_that_are_needed(tmp_path: Path) -> None:
+    with opened(tmp_path, BY_PERSON) as ds:
+        asked: list[str] = []
+        run = ds.tables.engine.run
+
+        def watched(sql: str) -> Any:
+            asked.append(sql)
+            assert ds.account.spent == cl.rho(2)
+            return run(sql)
+
+        ds.tables.engine.run = watched
+        learn.GradientBoostingClassifier(cl.rho(2), rounds=3).fit(ds, target="back", features=["age"])
+    assert len(asked) == 1
+    assert "cost" not in asked[0]
+
+
+def test_what_a_fit_read_does_not_stay_in_the_model(tmp_path: Path) -> None:
+    with opened(tmp_path) as ds:
+        for name in ("LinearSVC", "DecisionTreeClassifier", "KMeans", "gradient"):
+            model = fitted(name, ds)
+            held = [type(one) for one in vars(model).values()]
+            assert Fetched not in held
+            learn.save(model, tmp_path / name, key=ds.account.book.key)
+
+
+def test_a_cell_is_clipped_once_where_its_view_has_done_so(tmp_path: Path) -> None:
+    with opened(tmp_path) as ds:
+        inside = scaled_cell(ds.relation(None, ["cost"]), "cost", 15)
+        seen = ds.through({"visits": "SELECT cost * 2 AS cost FROM visits"})
+        again = scaled_cell(seen.relation(None, ["cost"]), "cost", 15)
+    assert "CASE" not in inside.sql.sql()
+    assert "CASE" in again.sql.sql()
+    assert (inside.low, inside.high) == (again.low, again.high) == (-(2**14), 2**14)
+
+
+def test_moments_by_class_are_what_numpy_says(tmp_path: Path) -> None:
+    one = 2**15
+    with opened(tmp_path) as ds:
+        relation = read_relation(ds, None, ["age", "ward", "back"])
+        design = class_design(relation, ("age", "ward"), "back", [False, True], None)
+        cells = np.floor((AGE - 45.0) * (1 / 90) * 2**16 + 0.5).astype(np.int64)
+        every = np.column_stack([cells, *((word == WARD) * one for word in "abc"), np.full(N, one)]).astype(object)
+        assert (design.matrix() == every.T @ every).all()
+        assert design.names == ["age", "ward=a", "ward=b", "ward=c"]
+        assert design.scale.tolist() == [2 / 90, 1, 1, 1]
+
+
+@pytest.mark.parametrize("keep", [slice(None), slice(0)], ids=["rows", "no rows"])
+def test_several_choices_of_groups_at_once_are_the_same_as_one_after_the_other(tmp_path: Path, keep: Any) -> None:
+    with opened(tmp_path, BY_PERSON, table(keep)) as ds:
+        rows = ds.relation(None, ["ward", "back", "age"])
+        ward, back, value = rows.key("ward"), rows.key("back"), scaled_cell(rows, "age", 15)
+        sets = [(), (ward,), (back,), (back, ward)]
+        together = rows.tables(sets, [value])
+        for keys, found in zip(sets, together, strict=True):
+            for mine, other in zip(found, rows.sums(keys, [value]).run(rows.engine), strict=True):
+                np.testing.assert_array_equal(mine, other)
+
+
+def test_a_number_too_small_to_divide_is_no_error_where_engines_make_one_of_it(tmp_path: Path) -> None:
+    columns = {"x": {"type": "real", "bounds": [-50, 50], "nullable": False}}
+    schema = Schema.load({"unit": "row", "tables": {"visits": {"columns": columns}}})
+    with opened(tmp_path, schema, pa.table({"x": [5e-324, -5e-324, 1e-310]})) as ds:
+        value = scaled_cell(ds.relation(None, ["x"]), "x", 15)
+        assert "1e-84" in value.sql.sql()
+        assert ds.relation(None, ["x"]).sums((), [value]).run(ds.tables.engine)[1].tolist() == [0]
