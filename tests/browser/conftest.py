@@ -59,7 +59,7 @@ roles:
     may: [see schema, query]
   researchers:
     who: {roles: [data user], organisations: [University]}
-    may: [see schema, query, profile]
+    may: [see schema, query, profile, train]
 """
 
 

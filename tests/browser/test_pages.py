@@ -28,6 +28,7 @@ PAGES = {
         "/datasets/check-ups/requests",
         "/work/query/visits?job=1",
         "/work/profile/visits",
+        "/work/train/visits",
         "/jobs",
         "/jobs/1",
         "/jobs/2",
@@ -59,9 +60,9 @@ PAGES = {
     "pia": ["/second-factor"],
 }
 # Files, pictures and answers for machines; not pages.
-FILES = re.compile(r"\.(csv|svg)$|/(receipt|label|copy|head|export|mock/\{table\})$|^/(health|metrics)")
+FILES = re.compile(r"\.(csv|svg)$|/(receipt|label|model|copy|head|export|mock/\{table\})$|^/(health|metrics)")
 # They lead to another page.
-DETOURS = {"/datasets/{name}/query", "/datasets/{name}/profile"}
+DETOURS = {"/datasets/{name}/query", "/datasets/{name}/profile", "/datasets/{name}/train"}
 # Only where anybody may join, which is not so here; its form is that of an invitation.
 CLOSED = {"/sign-up"}
 OPEN_EVERYTHING = "for (const one of document.querySelectorAll('main details')) one.open = true"

@@ -92,10 +92,10 @@ joins: any
 roles:
   researchers:
     who: {organisations: [University]}
-    may: [see schema, query, profile]
+    may: [see schema, query, profile, train]
   juniors:
     who: {people: [cleo@college.example]}
-    may: [see schema, query, profile]
+    may: [see schema, query, profile, train]
     tables: {visits: {columns: [ward, age], rows: "ward <> 'maternity'"}}
   guests:
     who: {organisations: [Institute]}
@@ -109,7 +109,7 @@ budget: {lifetime: {epsilon: 5, delta: 1e-6}}
 roles:
   self:
     who: {people: [other@clinic.example]}
-    may: [see schema, query, profile]
+    may: [see schema, query, profile, train]
   friends:
     who: {people: [friend@society.example]}
     by_request: true
@@ -134,6 +134,7 @@ class Things:
     reset: str
     version: int = 1
     table: str = "visits"
+    trained: int = 987_654
 
     def fill(self, path, number=0):
         """An address from a route's pattern; `number` is what stands for {number}."""
@@ -369,6 +370,9 @@ def send(town, who, dataset, table, raw, file=""):
 def _things(town):
     hub, people = town.hub, town.people
     jobs = {"visits": town.submit("ada").id, "lakeside": town.submit("other", "lakeside").id}
+    form = {"estimator": "MixedNB", "table": "visits", "target": "ward", "features": "age"}
+    pairs = (("visits", "ada"), ("lakeside", "other"))
+    trained = {name: town.submit(who, name, "train", **form).id for name, who in pairs}
     town.submit("ada", sql="SELECT SUM(cost) AS c FROM visits", spend="rho 1.5")  # waits for somebody to agree
     assert set(town.work()) == {"done"}
     made = {}
@@ -392,7 +396,17 @@ def _things(town):
             )
         begun = send(town, owner, dataset, "visits", rows_of_visits(3, 20))
         made[name] = Things(
-            name, jobs[name], asked.id, kept.id, token, told.id, people[asker].id, begun, invited, reset
+            name,
+            jobs[name],
+            asked.id,
+            kept.id,
+            token,
+            told.id,
+            people[asker].id,
+            begun,
+            invited,
+            reset,
+            trained=trained[name],
         )
     town.visits, town.hidden = made["visits"], made["lakeside"]
     town.nowhere = Things(

@@ -67,6 +67,15 @@ QUESTIONS = (
 )
 
 
+TRAINED = (
+    {"estimator": "MixedNB", "table": "visits", "target": "ward", "evaluate": "0.3", "group": "ward"},
+    {"estimator": "MixedNB", "table": "visits", "target": "comment"},
+    {"estimator": "CategoricalNB", "table": "salaries", "target": "staff"},
+    {"estimator": "LinearRegression", "table": "visits", "target": "cost"},
+    {"estimator": "PCA", "table": "visits", "features": "patient, age"},
+)
+
+
 def found_in(content):
     """Which marks are in it: as text, as numbers in binary, as UTF-16, and in hexadecimal."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
@@ -137,6 +146,11 @@ def _drive(town):
         for table in ("visits", "salaries", ""):
             body = {"kind": "profile", "form": {"table": table, "spend": "rho 0.01"}, "purpose": "health-research"}
             answers.append(town.call(who, "POST", "/api/datasets/visits/jobs", body=body))
+    for who in ("ada", "cleo"):
+        for form in TRAINED:
+            body = {"kind": "train", "form": {"spend": "rho 0.05", **form}, "purpose": "health-research"}
+            answers.append(town.call(who, "POST", "/api/datasets/visits/plan", body=body))
+            answers.append(town.call(who, "POST", "/api/datasets/visits/jobs", body=body))
     _break_things(town)
     for how in Careless.WAYS:
         body = {"kind": "careless", "form": {"way": how, "spend": "rho 0.01"}, "purpose": "health-research"}
@@ -154,11 +168,12 @@ def _drive(town):
                 "/receipt",
                 "/label",
                 "/answer.csv",
+                "/model",
                 "/chart.svg",
                 "/chart.svg?theme=dark&column=comment",
             ):
                 answers.append(town.ask(who, "GET", f"/jobs/{job.id}{after}"))
-            for after in ("", "?wait=1", "/receipt"):
+            for after in ("", "?wait=1", "/receipt", "/model"):
                 answers.append(town.call(who, "GET", f"/api/jobs/{job.id}{after}"))
     town.remember()
     for key in matrix.TABLE:

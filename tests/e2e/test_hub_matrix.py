@@ -131,6 +131,7 @@ TABLE = {
     "GET /api/jobs": signed(**READ),
     "GET /api/jobs/{number}": rule("ada owner", "other", **READ, number="job"),
     "GET /api/jobs/{number}/receipt": rule("ada owner", "other", **READ, number="job"),
+    "GET /api/jobs/{number}/model": rule("ada", "other", **READ, number="trained", quiet=of("owner")),
     "POST /api/jobs/{number}/cancel": rule("ada", "other", **DO, number="job"),
     "GET /api/ledger": signed(**READ),
     "GET /api/ledger/verify": role("auditor", **READ),
@@ -237,6 +238,7 @@ TABLE = {
     "GET /datasets/{name}/why": knows,
     "GET /datasets/{name}/query": knows,
     "GET /datasets/{name}/profile": knows,
+    "GET /datasets/{name}/train": knows,
     # Work
     "GET /work/{kind}/{name}": rule(SEES, "other", "reviewer dora"),
     "POST /work/{kind}/{name}": rule(WORKS, "other", "owner reviewer dora", sent=TYPED),
@@ -246,6 +248,7 @@ TABLE = {
     "POST /jobs/{number}/cancel": rule("ada", "other", number="job"),
     "GET /jobs/{number}/chart.svg": rule("ada", "other", number="job", quiet=of("owner")),
     "GET /jobs/{number}/receipt": rule("ada owner", "other", number="job"),
+    "GET /jobs/{number}/model": rule("ada", "other", number="trained", quiet=of("owner")),
     "GET /jobs/{number}/label": rule("ada", "other", number="job", quiet=of("owner")),
     "GET /jobs/{number}/answer.csv": rule("ada", "other", number="job", quiet=of("owner")),
     "GET /requests/{number}": rule("dora owner reviewer", "other", number="request"),

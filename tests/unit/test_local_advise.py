@@ -53,13 +53,20 @@ def groups(shares: list[np.ndarray], sizes: list[int], amounts: list[str], seed:
     return found
 
 
+def by_lot(share: np.ndarray, sizes: list[int], amounts: list[str], seed: int) -> list[local.Estimate]:
+    values = np.repeat(np.arange(len(share)), np.round(share * sum(sizes)).astype(int))
+    people = np.split(np.random.default_rng(seed).permutation(values), np.cumsum(sizes)[:-1])
+    shares = [np.bincount(part, minlength=len(share)) / len(part) for part in people]
+    return groups(shares, sizes, amounts, seed)
+
+
 def test_levels_combined_err_less_than_each_alone_and_stay_unbiased() -> None:
-    share = np.array([0.5, 0.3, 0.2])
-    runs = [combine(groups([share] * 3, [2000, 3000, 1000], ["0.5", "1", "3"], seed)) for seed in range(300)]
+    share, sizes, amounts = np.array([0.5, 0.3, 0.2]), [2000, 3000, 1000], ["0.5", "1", "3"]
+    runs = [combine(by_lot(share, sizes, amounts, seed)) for seed in range(300)]
     found = np.stack([run.frequencies for run in runs])
     error = runs[0].standard_error
-    alone = groups([share] * 3, [2000, 3000, 1000], ["0.5", "1", "3"], 0)
-    assert all((error < one.standard_error).all() for one in alone)
+    for one in by_lot(share, sizes, amounts, 0):  # about all who answered a level alone errs by who was in it too
+        assert (error**2 < one.standard_error**2 + share * (1 - share) * (1 / one.n - 1 / 6000)).all()
     assert (np.abs(found.mean(axis=0) - share) < 5 * error / np.sqrt(len(runs))).all()
     assert np.allclose(found.std(axis=0), error, rtol=0.2)
 

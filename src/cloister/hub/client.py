@@ -5,6 +5,7 @@
     print(visits.plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01")))
     answer = visits.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01"))
     answer.to_pandas()                     # the same Answer as from `cl.open(...)`, with its receipt
+    model = visits.train("MixedNB", target="readmitted", spend=cl.rho("0.02"))
 
 A refusal comes back as the class it has on the hub: `except OverBudget` works here and there. Work that waits for an
 approval, or is not done in time, raises `Waiting`, which holds the job.
@@ -12,7 +13,7 @@ approval, or is not done in time, raises `Waiting`, which holds the job.
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -246,6 +247,44 @@ class RemoteDataset:
             return self.submit(what, form, purpose=purpose).finished(wait_s=wait_s)
         job = self.submit(what.kind, what.form, purpose=what.purpose)
         return job.answer(wait_s=wait_s) if what.kind == "query" else job.finished(wait_s=wait_s)
+
+    def train(
+        self,
+        estimator: str,
+        *,
+        target: str = "",
+        features: Sequence[str] = (),
+        spend: Loss,
+        table: str = "",
+        evaluate: Number | None = None,
+        group: str = "",
+        parts: int | None = None,
+        purpose: str = "",
+        wait_s: float = 600,
+    ) -> Any:
+        """Train a model on the hub, and wait for it: a fitted estimator of `cloister.learn`, with its receipt.
+
+        Args:
+            estimator: its name, such as `"LogisticRegression"`.
+            target: the column to predict.
+            features: the columns to predict from; all that fit unless given.
+            spend: what the model and its evaluation may cost.
+            table: if there are several.
+            evaluate: the share of the spend that pays for an evaluation on people held back; see `job.finished()`.
+            group: a column whose groups the evaluation compares.
+            parts: how many clusters or components.
+            purpose: what the model is for.
+            wait_s: how long to wait.
+
+        Raises:
+            Waiting: it is not there yet; the job is in it: `waiting.job.model()` later.
+            MissingExtra: scikit-learn is not installed here.
+        """
+        form: dict[str, Any] = {"estimator": estimator, "target": target, "features": list(features), "spend": spend}
+        form |= {"table": table, "group": group}
+        form |= {"evaluate": str(evaluate)} if evaluate is not None else {}
+        form |= {"parts": str(parts)} if parts is not None else {}
+        return self.submit("train", form, purpose=purpose).model(wait_s=wait_s)
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:
         """Hand in a piece of work and return at once."""

@@ -100,6 +100,27 @@ class RemoteJob:
         code = re.match(r"(CLO-\d+): ", problem)
         raise error_of(code[1] if code else "", problem.removeprefix(code[0] if code else ""), "")
 
+    def model(self, *, wait_s: float = 600) -> Any:
+        """The model that was trained, as soon as it is there: a fitted estimator, `release_` and receipt included.
+
+        The file is checked against the pinned key, or without one against the key that the hub names, before anything
+        in it is parsed. Needs scikit-learn.
+        """
+        done = self.finished(wait_s=wait_s)
+        named = done.result.get("key")
+        if not isinstance(named, str) or "model" not in done.result:
+            raise BadForm(f"job {self.id} left no model.")
+        from cloister import learn
+
+        assert callable(learn.load)  # the door says which package is missing, if one is
+        from cloister.learn.keeping import unpack
+
+        whole = self.client.transport.raw("GET", f"/api/jobs/{self.id}/model")
+        found = unpack(whole, self.client.owner_key or named, f"job {self.id}")
+        if not done.receipts or found.release_.receipt.text() != done.receipts[0].text():
+            raise ReceiptRejected("the model is genuine, but of another job.")
+        return found
+
     def refresh(self) -> str:
         """Ask for its state now."""
         self.record = self.client.get(f"/api/jobs/{self.id}")

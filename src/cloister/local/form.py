@@ -23,7 +23,7 @@ from cloister.local.advice import advise
 from cloister.local.columns import Choices, Column, Span, numbers, table_of
 from cloister.local.oracle import Oracle, Reports, read_loss
 from cloister.local.oracles.labelled import LabelledNumber
-from cloister.privacy.errors import BadInput
+from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -88,6 +88,10 @@ class Form:
     questions: tuple[Question, ...]
     loss: Loss
     projection: tuple[tuple[float, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(question.oracle.epsilon > read_loss(self.loss, "a form") for question in self.questions):
+            raise BadLoss(f"a question of this form costs more than {self.loss}. Make its oracle for the form's loss.")
 
     @property
     def domain(self) -> int:

@@ -9,6 +9,7 @@ from cloister.local.oracles.direct import DirectEncoding
 from cloister.local.oracles.hadamard import HadamardResponse
 from cloister.local.oracles.heavy import HeavyHitters
 from cloister.local.oracles.histogram import HistogramEncoding
+from cloister.local.oracles.labelled import STEPS, LabelledNumber
 from cloister.local.oracles.rankings import ItemAtPlace, PairOrder
 from cloister.local.oracles.response import RandomisedResponse
 from cloister.local.oracles.sampled import SampledNumbers
@@ -77,6 +78,9 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
         return _means(mechanism, fakes, n)
     if targets > mechanism.domain:
         raise BadInput("there are more targets than values.")
+    if isinstance(mechanism, LabelledNumber):  # an honest component's expectation lies in [-1, 1]
+        moved = fakes / n * (mechanism.limit / STEPS + 1)
+        return Poisoning(fakes, n, moved, moved, targets, targets * moved, 2 * fakes / n, "mean")
     low, high = _reach(mechanism)
     most = _supported(mechanism, targets)
     share = _share(mechanism, fakes, n)

@@ -67,7 +67,7 @@ class Wallet:
             path: the JSON file.
             cap: needed for a new wallet; for an old one left out, or the cap it has.
         """
-        place = Path(path)
+        place = Path(path).resolve()  # one wallet has one name, or its lock and its replacement would miss it
         if not place.exists():
             if cap is None:
                 raise BadInput("a new wallet needs a cap. Write Wallet.open(path, epsilon(4)).")
@@ -139,10 +139,11 @@ class Wallet:
 
     def _charge(self, state: dict[str, Any], question: str, loss: Loss) -> None:
         """Write the charge down before anything is drawn."""
-        price, left = read_loss(loss, "a wallet"), self.cap.amount - _spent(state)
+        cap = rational(state["cap"])
+        price, left = read_loss(loss, "a wallet"), cap - _spent(state)
         if price > left:
             raise OverBudget(
-                f"{question!r:.60} needs epsilon {show(price)}, {show(left)} is left of {show(self.cap.amount)}. "
+                f"{question!r:.60} needs epsilon {show(price)}, {show(left)} is left of {show(cap)}. "
                 "Answer at a smaller epsilon, or not at all."
             )
         state["charges"].append({"question": question, "epsilon": str(price)})
@@ -189,11 +190,15 @@ def _read(path: Path) -> dict[str, Any]:
         state = json.loads(path.read_text(encoding="utf-8"))
         if state["version"] != _VERSION or not isinstance(state["memos"], dict):
             raise ValueError
+        if not isinstance(state["charges"], list) or not all(isinstance(one, list) for one in state["memos"].values()):
+            raise ValueError
+        if any(rational(charge["epsilon"]) <= 0 for charge in state["charges"]):
+            raise ValueError
         if _spent(state) > rational(state["cap"]):
             raise ValueError
     except FileNotFoundError:
         raise StoreFailed(f"{path} is gone. A wallet that is lost is spent: what was told stays told.") from None
-    except (OSError, ValueError, TypeError, KeyError, CloisterError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, CloisterError):
         # Beginning again at zero would promise what was given away already.
         raise LedgerBroken(f"{path} is no wallet of version {_VERSION}, or was changed. Restore it.") from None
     return dict(state)

@@ -6,9 +6,10 @@ from typing import Literal, cast, overload
 import numpy as np
 
 from cloister.local.collector.estimate import Estimate, interval
-from cloister.local.collector.mean import MeanEstimate, pooled
+from cloister.local.collector.mean import MeanEstimate, pooled, uneven
 from cloister.local.oracle import Floats
 from cloister.privacy.errors import BadInput
+from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number
 
 __all__ = ["combine", "selection"]
@@ -33,6 +34,9 @@ def combine(
             for all who answered however they chose, at a larger error. `selection` says whether the two may differ.
         confidence: of each interval.
 
+    Intervals are for all who answered. Where a level counts for more than its people, they include the chance of who
+    was in it, as if levels had been chosen by lot.
+
     The weights come from public facts (levels and how many chose them), never from the answers: weights that
     depended on the shares would bias them.
 
@@ -45,15 +49,18 @@ def combine(
     groups = _checked(cast(Sequence[Estimate], estimates))
     share = _weighed(groups, weights)
     shares = np.einsum("g,gv->v", share, np.stack([group.frequencies for group in groups]))
-    error = np.sqrt(np.einsum("g,gv->v", share**2, np.stack([group.standard_error**2 for group in groups])))
+    noise = np.einsum("g,gv->v", share**2, np.stack([group.standard_error**2 for group in groups]))
+    likely = np.clip(shares, 0.0, 1.0)
+    error = np.sqrt(noise + likely * (1 - likely) * uneven(share, [group.n for group in groups]))
     return Estimate(
         mechanism=None,
         frequencies=shares,
         standard_error=error,
         interval=interval(shares, error, confidence),
-        confidence=float(confidence),
+        confidence=float(1 - confidence_left(confidence)),
         n=sum(group.n for group in groups),
         refused=sum(group.refused for group in groups),
+        values=groups[0].values,
         private=all(group.private for group in groups),
         most=groups[0].most,
     )

@@ -109,6 +109,8 @@ class Question:
         if self.choices is not None:
             name = ("no", "yes")[told] if isinstance(told, bool) else told  # JSON has true and false
             return self.choices.index(name) if name in self.choices else None
+        if isinstance(told, float) and not told.is_integer():
+            return None
         try:
             value = int(told)
         except (TypeError, ValueError):
@@ -140,7 +142,7 @@ def _answers(mechanism: Any) -> tuple[Any, ...]:
 def _number(told: Any) -> float | None:
     try:
         value = float(told)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return value if isfinite(value) else None
 

@@ -49,6 +49,8 @@ from cloister.privacy.number import Number, exp_down, exp_up, rational, rounded_
 
 __all__ = ["Shuffled", "shuffled", "shuffled_levels"]
 
+# Floats end a little below; nobody asks for less.
+_LEAST_DELTA = Fraction(1, 10**300)
 # Halvings of the interval for epsilon, and how close its ends may stay.
 _STEPS = 60
 _CLOSE = 5e-4
@@ -116,8 +118,8 @@ def shuffled(what: Oracle | Loss, n: int, delta: Number) -> Shuffled:
     count(n, "n")
     local = what.loss if isinstance(what, Oracle) else what
     amount, allowed = read_loss(local, "shuffled"), rational(delta, "delta")
-    if not 0 < allowed < 1:
-        raise BadLoss(f"delta must lie strictly between 0 and 1, got {show(allowed)}.")
+    if not _LEAST_DELTA <= allowed < 1:
+        raise BadLoss(f"delta must be at least 1e-300 and below 1, got {show(allowed)}.")
     # Towards the side that is safe: a delta that is a little smaller asks for more.
     limit = math.nextafter(float(allowed), 0)
     if _is_yes_or_no(what):
@@ -160,10 +162,11 @@ def _cover(what: Any, amount: Fraction) -> Cover:
         p, q = float(what.p), float(what.q)
         return Cover(p, q, q, (what.domain - 2) * q)
     if isinstance(what, UnaryEncoding | ThresholdEncoding):
-        # Of the two bits: 10 and 01, which anybody sends with q(1-p) at least; of 11 and 00 at least the part q/p.
+        # Of the two bits: 10 and 01, which anybody sends with q(1-p) at least; of 11 and 00 at least the part e^-eps,
+        # since whoever has a third value sends 11 with that value's bit 0 no oftener than q²(1-p).
         p, q = float(what.p), float(what.q)
         own, cross = p * (1 - q), q * (1 - p)
-        return Cover(own, cross, cross, (1 - own - cross) * q / p)
+        return Cover(own, cross, cross, (1 - own - cross) * cross / own)
     power = float(exp_up(amount))
     if isinstance(what, RandomisedResponse | LocalHashing | SubsetSelection):
         part = float(what.p - what.q) / (power - 1)

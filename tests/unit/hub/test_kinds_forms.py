@@ -66,7 +66,7 @@ def test_every_kind_says_all_that_a_page_needs():
         assert kind.template.endswith(".html")
         assert [field.name for field in kind.fields if field.required]
         assert len({field.name for field in kind.fields}) == len(kind.fields)
-    with pytest.raises(NotHere, match="query, profile"):
+    with pytest.raises(NotHere, match="query, profile, train"):
         kind_of("magic")
 
 

@@ -204,7 +204,7 @@ def test_a_job_goes_from_the_form_to_an_answer_with_intervals_and_a_receipt(worl
     receipt = world.ana.get(f"/jobs/{number}/receipt")
     assert "attachment" in receipt.headers["content-disposition"]
     Receipt.parse(receipt.text).verify(world.hub.key.public)
-    assert world.ana.get(f"/jobs/{number}/answer.csv").text.splitlines()[0] == '"ward","n","n_low","n_high"'
+    assert world.ana.get(f"/jobs/{number}/answer.csv").text.splitlines()[0] == "ward,n,n_low,n_high"
     assert "health-research" in world.ana.get(f"/jobs/{number}/label").text
 
 

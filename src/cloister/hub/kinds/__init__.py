@@ -3,6 +3,7 @@
     kind.py       what a kind says about itself: form, plan, run, result page
     query.py      a question in SQL
     profile.py    a table at a glance: counts and a histogram of every column, for one spend
+    train/        a private model, with its card and its file
 
 Gateway, policy, approval, ledger, queue, receipt and audit log are the same for all of them.
 """
@@ -13,11 +14,12 @@ from types import MappingProxyType
 from cloister.hub.kinds.kind import Done, Field, Kind, Planned, Progress
 from cloister.hub.kinds.profile import Profile
 from cloister.hub.kinds.query import Query
+from cloister.hub.kinds.train import Train
 from cloister.privacy.errors import NotHere
 
 __all__ = ["KINDS", "Done", "Field", "Kind", "Planned", "Progress", "kind_of"]
 
-KINDS: Mapping[str, Kind] = MappingProxyType({one.name: one for one in (Query(), Profile())})
+KINDS: Mapping[str, Kind] = MappingProxyType({one.name: one for one in (Query(), Profile(), Train())})
 
 
 def kind_of(name: str) -> Kind:

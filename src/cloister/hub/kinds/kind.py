@@ -31,7 +31,8 @@ class Field:
     Attributes:
         name: in the form and in JSON.
         label: what a page calls it.
-        kind: how it is filled in; `sql` is a large editor, `loss` a text such as 'rho 0.01', `table` one of the tables.
+        kind: how it is filled in; `sql` is a large editor, `loss` a text such as 'rho 0.01', `table` one of the tables,
+            `column` the names of columns.
         hint: a sentence below it.
         default: what it holds at first.
         required: whether it must be filled in.
@@ -40,7 +41,7 @@ class Field:
 
     name: str
     label: str
-    kind: Literal["text", "sql", "number", "loss", "choice", "table"] = "text"
+    kind: Literal["text", "sql", "number", "loss", "choice", "table", "column"] = "text"
     hint: str = ""
     default: str = ""
     required: bool = True

@@ -73,7 +73,7 @@ retention: {days: 730}
 roles:
   researchers:
     who: {roles: [data user], organisations: [University]}
-    may: [see schema, query, profile]
+    may: [see schema, query, profile, train]
     purposes: [health-research]
   own staff:
     who: {organisations: [St. Anna Hospital]}

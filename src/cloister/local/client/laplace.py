@@ -14,6 +14,9 @@ __all__ = ["laplace"]
 
 @perturbed.register
 def laplace(mechanism: LaplaceNumber, values: NDArray[np.int64], source: Source) -> Words:
-    """The grid point and noise, cut at the limit, counted from the lowest report. The noise knows nothing of values."""
-    noise = np.clip(discrete_laplace(mechanism.scale, len(values), source), -mechanism.limit, mechanism.limit)
-    return np.asarray(values + noise.astype(np.int64) + mechanism.limit, dtype=np.uint64)
+    """The grid point and noise, counted from the lowest report and cut there and at the highest.
+
+    The sum is cut, not the noise: cut noise would end where the value says.
+    """
+    noisy = values + discrete_laplace(mechanism.scale, len(values), source).astype(np.int64) + mechanism.limit
+    return np.asarray(np.clip(noisy, 0, mechanism.outputs - 1), dtype=np.uint64)

@@ -60,10 +60,13 @@ function bits(told) {
   }
   check(threshold(p) > threshold(q) && total < WORD, "a chosen option must be likelier than any other, and not sure to show.");
   const missed = WORD - ends[Number(size) - 1];
+  const ratios = [[threshold(p) * q.d * rest ** size, q.n * q.d ** size * missed]];
+  // Who may choose all options: no 1 at all, from nobody's choice against everybody's.
+  if (most === domain) ratios.push([WORD * rest ** BigInt(domain), q.d ** BigInt(domain) * (WORD - total)]);
   return {
     domain,
     bits: domain,
-    ratios: [[threshold(p) * q.d * rest ** size, q.n * q.d ** size * missed]],
+    ratios,
     thresholds: Object.fromEntries(ends.map((end, place) => [place, end])),
     accept: (value) => chosen(value, domain, most),
     toss(options, source) {

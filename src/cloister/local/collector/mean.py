@@ -214,10 +214,25 @@ def _mean_square(parts: Sequence[Part], rows: list[list[int]], mean: float) -> f
     return found / weights if weights else mean * mean
 
 
+def uneven(weights: Floats, people: Sequence[int]) -> float:
+    """How much of one person's variance is added by levels that count for more, or less, than their people.
+
+    Each level is a draw without replacement from all who answered; levels that count by their people add nothing.
+    """
+    return max(0.0, sum(float(w) ** 2 / n for w, n in zip(weights, people, strict=True)) - 1 / sum(people))
+
+
 def pooled(estimates: Sequence[MeanEstimate], weights: Floats, confidence: Number) -> MeanEstimate:
     """A weighted mean of means; the weights are public and add up to 1."""
     mean = sum(weight * one.mean for weight, one in zip(weights, estimates, strict=True))
-    error = np.sqrt(sum((weight * one.standard_error) ** 2 for weight, one in zip(weights, estimates, strict=True)))
+    noise = sum((weight * one.standard_error) ** 2 for weight, one in zip(weights, estimates, strict=True))
+    # What the error for a population has more than that of the noise is the spread of the values themselves.
+    with np.errstate(invalid="ignore"):  # a coordinate that nobody told has no finite error, whatever is added
+        apart = sum(
+            weight * one.n * np.fmax(np.square(one.population_error) - np.square(one.standard_error), 0)
+            for weight, one in zip(weights, estimates, strict=True)
+        )
+    error = np.sqrt(noise + apart * uneven(weights, [one.n for one in estimates]))
     wider = np.sqrt(sum((weight * one.population_error) ** 2 for weight, one in zip(weights, estimates, strict=True)))
     return MeanEstimate(
         mechanism=None,

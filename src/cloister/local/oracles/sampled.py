@@ -130,7 +130,7 @@ class SampledNumbers(NumberMechanism):
         """Public and exact; the inner mechanism's facts are marked."""
         pairs = "; ".join(f"{low} {high}" for low, high in self.pairs)
         own: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width, "pairs": pairs}
-        own |= {f"inner {fact}": value for fact, value in self.inner.describe().items()}
+        own |= {f"inner.{fact}": value for fact, value in self.inner.describe().items()}
         return {**own, "picked": self.picked, "loss": str(self.epsilon)}
 
     def _coefficients(self) -> tuple[Fraction, Fraction, Fraction]:

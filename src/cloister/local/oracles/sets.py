@@ -239,10 +239,15 @@ class SetBits(Oracle):
         return float(self.variance(np.array([self.most / self.domain]), people)[0])
 
     def largest_ratio(self) -> Fraction:
-        """A report whose chosen bit is 1 against a set, as large as can be, all of whose bits are 0 in it."""
-        size = min(self.most, self.domain - 1)
-        missed = 1 - Fraction(self.thresholds[size - 1], WORD)
-        return self.p / self.q * (1 - self.q) ** size / missed
+        """A report whose chosen bit is 1 against a set, as large as can be, all of whose bits are 0 in it.
+
+        Who may choose all options, and did, shows no 1 at all more rarely than who chose none: the other extreme.
+        """
+        ends, size = self.thresholds, min(self.most, self.domain - 1)
+        shown = self.p / self.q * (1 - self.q) ** size / (1 - Fraction(ends[size - 1], WORD))
+        if self.most < self.domain:
+            return shown
+        return max(shown, (1 - self.q) ** self.domain / (1 - Fraction(ends[-1], WORD)))
 
 
 def _best_coin(most: int, amount: float) -> Fraction:

@@ -1,6 +1,7 @@
 """Work over HTTP: plan it, hand it in, wait for it, cancel it, fetch its receipt."""
 
 import asyncio
+import base64
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +35,7 @@ class Work(BaseModel):
     """A piece of work to plan or to do."""
 
     model_config = ConfigDict(extra="forbid")
-    kind: str = Field("query", max_length=40, description="query, profile, or another kind that this hub offers")
+    kind: str = Field("query", max_length=40, description="query, profile, train, or another kind that this hub offers")
     form: dict[str, Any] = Field(description="the fields of the kind, such as sql and spend")
     purpose: str = Field("", max_length=200, description="what the result is for, in the words of the policy")
 
@@ -149,6 +150,25 @@ def receipt(number: int, here: MayRead) -> Response:
     name = f"cloister-{job.dataset.name}-{number}.receipt.json"
     disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(job.receipt, media_type="application/json", headers=disposition)
+
+
+@router.get("/api/jobs/{number}/model", response_class=Response)
+def model(number: int, here: MayRead) -> Response:
+    """The model that was trained: JSON and arrays behind the hub's signature, for `cloister.learn.load`."""
+    with here.hub.database.reading() as session:
+        job = gateway.find_job(session, here.who, number)
+    mine = job.result if job.person_id == here.who.id and job.state == "done" else None
+    if not mine or "model" not in mine:
+        raise NotHere(f"job {number} has no model of yours.")
+    disposition = {"Content-Disposition": f'attachment; filename="{model_name(job)}"'}
+    content = base64.b64decode(mine["model"])
+    return Response(content, media_type="application/octet-stream", headers=disposition)
+
+
+def model_name(job: Job) -> str:
+    """What the file of a model is called: letters and digits that every system takes."""
+    words = f"{job.dataset.name}-{job.parameters.get('target') or 'model'}-{job.id}"
+    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in words) + ".model"
 
 
 def _found(here: Visitor, number: int) -> JobFacts:

@@ -1,11 +1,9 @@
 """Pieces of work: the list, one with its progress or its result, its pictures, its receipt."""
 
-import io
 from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
-from pyarrow import csv
 from starlette.responses import Response
 
 from cloister.hub import wire
@@ -13,7 +11,9 @@ from cloister.hub.kinds import KINDS, Planned
 from cloister.hub.models import Job
 from cloister.hub.models import Request as Asked
 from cloister.hub.web import charts
+from cloister.hub.web.api.jobs import model, model_name
 from cloister.hub.web.context import Visitor, go, page, signed_in
+from cloister.hub.web.spreadsheets import csv_of_table
 from cloister.hub.web.words import column_digits
 from cloister.hub.work import gateway
 from cloister.hub.work.job import owner_detail
@@ -69,7 +69,9 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
         kind.template if kind is not None and result is not None else "job.html",
         job=job,
         title=f"{kind.title if kind else job.kind} {job.id}",
-        heading=f"Answer from {place}" if result is not None else f"{kind.title if kind else job.kind}: {place}",
+        heading=f"{'Model' if 'model' in result else 'Answer'} from {place}"
+        if result is not None
+        else f"{kind.title if kind else job.kind}: {place}",
         sql=job.parameters.get("sql", ""),
         moving=job.state not in ENDED,
         stage=job.stage or _STAGES.get(job.state, ""),
@@ -82,6 +84,7 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
         owner_detail=_owner_detail(here, job),
         pictures=charts.pictures(result) if result is not None else [],
         places=_places(result),
+        file=model_name(job),
         again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if job.person_id == here.who.id else "",
     )
 
@@ -119,6 +122,12 @@ def receipt(number: int, here: SignedIn) -> Response:
     return _download(job.receipt.encode(), name, "application/json")
 
 
+@router.get("/jobs/{number}/model")
+def model_file(number: int, here: SignedIn) -> Response:
+    """The model that was trained, signed."""
+    return model(number, here)
+
+
 @router.get("/jobs/{number}/label")
 def label(number: int, here: SignedIn) -> Response:
     """The policy's label, which travels with the answer: what it may be used for, where and for how long."""
@@ -134,9 +143,8 @@ def as_csv(number: int, here: SignedIn) -> Response:
     job, result = _result(here, number)
     if "answer" not in result:
         raise NotHere("there is no table here.")
-    sink = io.BytesIO()
-    csv.write_csv(wire.answer_from_json(result["answer"]).value, sink)
-    return _download(sink.getvalue(), f"cloister-{job.dataset.name}-{job.id}.csv", "text/csv; charset=utf-8")
+    text = csv_of_table(wire.answer_from_json(result["answer"]).value)
+    return _download(text, f"cloister-{job.dataset.name}-{job.id}.csv", "text/csv; charset=utf-8")
 
 
 def _result(here: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
