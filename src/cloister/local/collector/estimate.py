@@ -27,8 +27,9 @@ class Estimate:
     Attributes:
         mechanism: what the reports were made with; None when several were combined.
         frequencies: a share for each value.
-        standard_error: of each raw share, due to the noise (and, where levels were combined, to who was in which). A projection moves all shares together no farther
-            from the truth (it is one point of the simplex), so for projected shares it is an upper bound on average.
+        standard_error: of each raw share, due to the noise (and, where levels were combined, to who was in which). A
+            projection moves all shares together no farther from the truth (it is one point of the simplex), so for
+            projected shares it is an upper bound on average.
         interval: lower and upper ends, each with `confidence` on its own; projected ones are cut to [0, 1].
         confidence: of each interval.
         n: reports counted.
