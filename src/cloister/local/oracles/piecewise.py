@@ -1,22 +1,22 @@
 """The piecewise mechanism: report a number near your own, or, less often, one far from it."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
-from cloister.local.number import POINTS, Bounds, NumberMechanism, Part, grid_steps, read_ends, read_pair, read_steps
+from cloister.local.number import POINTS, Bounds, grid_steps, read_pair, read_steps
 from cloister.local.oracle import read_loss
-from cloister.local.tiling import can_tile, inside, outside
+from cloister.local.oracles.window import Windowed, fitting
+from cloister.local.tiling import can_tile, outside
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.checks import count
 from cloister.privacy.number import exp_up
 
-__all__ = ["Piecewise", "check_window", "fitting", "window_law", "window_part"]
+__all__ = ["Piecewise"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piecewise(NumberMechanism):
+class Piecewise(Windowed):
     """A window of likely reports that moves with the number. Wang et al. 2019 (PM), on integers.
 
     The grid point k = 0 … steps has the window k·shift … k·shift + window - 1 among the reports 0 … reach + window - 1,
@@ -42,17 +42,6 @@ class Piecewise(NumberMechanism):
     name: ClassVar[str] = "piecewise"
     formula: ClassVar[str] = "(t² / (e^(ε/2)-1) + (e^(ε/2)+3) / (3 (e^(ε/2)-1)²)) r² / n"
 
-    low: Fraction
-    high: Fraction
-    steps: int
-    shift: int
-    window: int
-    q: Fraction
-    loss: Loss
-
-    def __post_init__(self) -> None:
-        check_window(self)
-
     @classmethod
     def for_loss(
         cls, bounds: Bounds, loss: Loss, steps: int | None = None, shift: int | None = None, window: int | None = None
@@ -74,78 +63,3 @@ class Piecewise(NumberMechanism):
         if not can_tile(window, steps * shift):
             raise BadInput("no odd number may divide both the window and steps times shift: words would be left over.")
         return cls(low, high, steps, shift, window, outside(window, steps * shift, amount), loss)
-
-    @property
-    def reach(self) -> int:
-        """How many reports lie outside a window."""
-        return self.steps * self.shift
-
-    @property
-    def p(self) -> Fraction:  # type: ignore[override]  # follows from q
-        """The probability of each report in the window."""
-        return inside(self.window, self.reach, self.q)
-
-    @property
-    def outputs(self) -> int:
-        """How many different reports there are."""
-        return self.reach + self.window
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """One run: the place of a window is a straight line in the value."""
-        return (window_part(self.window, self.reach, self.p, self.q),)
-
-    def law(self, value: int) -> tuple[Fraction, ...]:
-        """The probability of every report on this grid point."""
-        return window_law(value * self.shift, self.window, self.outputs, self.p, self.q)
-
-    def largest_ratio(self) -> Fraction:
-        """A report in one point's window and outside another's."""
-        return self.p / self.q
-
-    def describe(self) -> dict[str, str | int]:
-        """Public and exact, with p."""
-        return {**NumberMechanism.describe(self), "p": str(self.p)}
-
-
-def fitting(share: Fraction, reach: int) -> int:
-    """The window nearest to a share of the reach with which all words can be shared out."""
-    near = max(1, round(share * reach))
-    return next(
-        window for gap in range(near) for window in (near - gap, near + gap) if can_tile(window, reach)
-    )  # a window of 1 always can
-
-
-def check_window(mechanism: "NumberMechanism") -> None:
-    """Read the fields of a mechanism with a window, and certify it."""
-    facts: Piecewise = mechanism  # type: ignore[assignment]  # or a square wave, which has the same fields
-    read_ends(facts)
-    read_loss(facts.loss, facts.name)
-    read_steps(facts.steps, facts.name)
-    for field in ("shift", "window"):
-        if isinstance(getattr(facts, field), bool) or not isinstance(getattr(facts, field), int):
-            raise BadInput(f"{field} is a whole number of reports.")
-    if not (facts.shift >= 1 and facts.window >= 1 and facts.outputs <= 1 << 32):
-        raise BadInput("shift and window are at least 1, and there are at most 2^32 reports.")
-    inside(facts.window, facts.reach, facts.q)
-    facts._certify()
-
-
-def window_law(first: int, window: int, outputs: int, p: Fraction, q: Fraction) -> tuple[Fraction, ...]:
-    """p in the window that begins at `first`, q elsewhere."""
-    return tuple(p if first <= report < first + window else q for report in range(outputs))
-
-
-def window_part(window: int, reach: int, p: Fraction, q: Fraction) -> Part:
-    """Moments of a report: q everywhere, and p - q more in a window that begins at c = reach (1 + t) / 2."""
-    w, n, more, half = window, reach + window, p - q, Fraction(reach, 2)
-    ones, squares = Fraction(w * (w - 1), 2), Fraction((w - 1) * w * (2 * w - 1), 6)
-    flat, flat_squares = q * n * (n - 1) / 2, q * (n - 1) * n * (2 * n - 1) / 6
-    # Sums over the window of c + i and of (c + i)², with c = half + half·t.
-    mean = more * (w * half + ones) + flat, more * w * half
-    square = (
-        more * (w * half**2 + 2 * ones * half + squares) + flat_squares,
-        more * (2 * w * half**2 + 2 * ones * half),
-        more * w * half**2,
-    )
-    return Part(0, n, Fraction(1), mean, square)

@@ -1,13 +1,12 @@
 """The square wave: reports from which a whole distribution is rebuilt, not its mean alone."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cloister.local.number import Bounds, NumberMechanism, Part, read_pair, read_steps
+from cloister.local.number import Bounds, read_pair, read_steps
 from cloister.local.oracle import read_loss
-from cloister.local.oracles.piecewise import check_window, fitting, window_law, window_part
-from cloister.local.tiling import inside, outside
+from cloister.local.oracles.window import Windowed, fitting
+from cloister.local.tiling import outside
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.checks import count
 from cloister.privacy.number import Number, exp_down
@@ -27,7 +26,7 @@ _WHOLE = range(4, 1025)
 
 
 @dataclass(frozen=True, slots=True)
-class SquareWave(NumberMechanism):
+class SquareWave(Windowed):
     """A window that moves with the number, as in Piecewise, but wider. Li et al. 2020 (SW), on integers.
 
     Its width is the one that lets reports tell most about values: 2b = (ε e^ε - e^ε + 1) / (e^ε (e^ε - 1 - ε)) of the
@@ -44,17 +43,6 @@ class SquareWave(NumberMechanism):
 
     name: ClassVar[str] = "square-wave"
     formula: ClassVar[str] = "no closed form: the estimate carries a bootstrap error for every share"
-
-    low: Fraction
-    high: Fraction
-    steps: int
-    shift: int
-    window: int
-    q: Fraction
-    loss: Loss
-
-    def __post_init__(self) -> None:
-        check_window(self)
 
     @classmethod
     def for_loss(cls, bounds: Bounds, loss: Loss, steps: int | None = None, shift: int | None = None) -> "SquareWave":
@@ -78,38 +66,6 @@ class SquareWave(NumberMechanism):
         share = (amount * power - power + 1) / (power * (power - 1 - amount))
         window = fitting(share, steps * shift)
         return cls(low, high, steps, shift, window, outside(window, steps * shift, amount), loss)
-
-    @property
-    def reach(self) -> int:
-        """How many reports lie outside a window."""
-        return self.steps * self.shift
-
-    @property
-    def p(self) -> Fraction:  # type: ignore[override]  # follows from q
-        """The probability of each report in the window."""
-        return inside(self.window, self.reach, self.q)
-
-    @property
-    def outputs(self) -> int:
-        """How many different reports there are."""
-        return self.reach + self.window
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """One run, as for Piecewise: variances of means follow from it."""
-        return (window_part(self.window, self.reach, self.p, self.q),)
-
-    def law(self, value: int) -> tuple[Fraction, ...]:
-        """The probability of every report on this grid point."""
-        return window_law(value * self.shift, self.window, self.outputs, self.p, self.q)
-
-    def largest_ratio(self) -> Fraction:
-        """A report in one point's window and outside another's."""
-        return self.p / self.q
-
-    def describe(self) -> dict[str, str | int]:
-        """Public and exact, with p."""
-        return {**NumberMechanism.describe(self), "p": str(self.p)}
 
     def estimate(  # type: ignore[override]  # a distribution, not a mean
         self, counts: "Counts", confidence: Number = "0.95", method: Literal["ems", "em"] = "ems"
