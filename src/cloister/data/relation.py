@@ -9,6 +9,7 @@ Privacy: nothing here is private yet. A relation says how much of it is one unit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -83,7 +84,14 @@ class Relation:
         return replace(self, rows=self.rows.where(condition.copy()))
 
     def with_columns(self, named: Mapping[str, exp.Expression]) -> "Relation":
-        """The same rows with further columns, each computed once for each row."""
+        """The same rows with further columns, each computed once for each row.
+
+        Raises:
+            BadSchema: a column has the name of a new one. An engine would read the column in its place, unclipped.
+        """
+        for name in self.columns:
+            if name.lower() in {one.lower() for one in named}:  # engines fold case
+                raise BadSchema(f"a column cannot be called {name} here. Give it another name.")
         shown = [exp.column(name, quoted=True) for name in self.columns]
         made = [exp.alias_(sql.copy(), name, quoted=True) for name, sql in named.items()]
         rows = exp.select().from_(_named(self.rows.select(*shown, *made), "_with"))
@@ -149,9 +157,12 @@ class ChosenRows:
             partition_by=[exp.column(UNIT, quoted=True)],
             order=exp.Order(expressions=order),
         )
-        numbered = exp.select(*(one.copy() for one in shown), exp.alias_(place, "_place", quoted=True))
+        # No column's name: an engine would compare that column in its place, and keep all rows of a unit.
+        taken = {one.lower() for one in self.names}
+        called = next(name for i in count() if (name := f"_place{i}") not in taken)
+        numbered = exp.select(*(one.copy() for one in shown), exp.alias_(place, called, quoted=True))
         numbered = numbered.from_(_named(rows, "_in"))
-        kept = exp.LTE(this=exp.column("_place", quoted=True), expression=exp.Literal.number(self.most))
+        kept = exp.LTE(this=exp.column(called, quoted=True), expression=exp.Literal.number(self.most))
         query = exp.select(*(one.copy() for one in shown)).from_(_named(numbered, "_numbered")).where(kept)
         return query.sql(dialect=dialect, identify=True)
 

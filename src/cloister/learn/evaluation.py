@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.data.relation import Relation
+from cloister.data.schema import Column
 from cloister.learn.feeding import prepare
 from cloister.learn.figures import SURE, Evaluation, Figure
 from cloister.learn.found import law
@@ -52,7 +53,7 @@ class Trial:
         """Columns, and the group of each row. Reads rows: call it inside a step."""
         names = tuple(dict.fromkeys((*self.features, self.target, *([self.group] if self.group else []))))
         table = self.relation.chosen(names).run(self.relation.engine)
-        columns = {name: _values(table.column(name)) for name in names}
+        columns = {name: _values(table.column(name), self.relation.columns[name]) for name in names}
         if not self.group:
             return columns, np.zeros(table.num_rows, dtype=np.int64)
         return columns, _places(np.asarray(table.column(self.group).to_pylist(), dtype=object), self.labels)
@@ -217,12 +218,16 @@ def _word(label: Any) -> str:
     return "missing" if label is None else str(label)
 
 
-def _values(column: Any) -> NDArray[Any]:
-    """A column as an array: numbers with NaN where they are missing, all else as objects."""
+def _values(column: Any, facts: Column) -> NDArray[Any]:
+    """A column as an array: numbers with NaN where they are missing, all else as objects.
+
+    What kind of array it is follows from the schema alone: were whole numbers read as 1.0 as soon as one of them is
+    missing, one row would change how all others are read.
+    """
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        exact = not pa.types.is_floating(kind) and not column.null_count
-        return np.asarray(column.cast(pa.int64() if exact else pa.float64()).to_numpy(zero_copy_only=False))
+    if facts.type == "real":
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if facts.type == "integer" and not facts.nullable and not column.null_count:
+        return np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False))
     return np.asarray(column.to_pylist(), dtype=object)

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _MOST_CLASSES = 65
+_OURS = ("_cell", "_code", "_place")  # what statements call the columns that they compute
 _TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
 
 
@@ -61,6 +62,8 @@ def read_relation(data: Any, table: str | None, columns: Sequence[str], *, unbou
     for one in relation.columns.values():
         if not (_usable(one) or (unbounded and is_number(one))):
             raise BadSchema(f"{one.name} has neither public bounds nor categories. Give them in the schema.")
+        if one.name.lower().startswith(_OURS):  # here, not after the charge (`Relation.with_columns`)
+            raise BadSchema(f"no model learns from a column that is called {one.name:.60}. Give it another name.")
     return relation
 
 
