@@ -38,6 +38,7 @@ class Classifiers:
             "DecisionTreeClassifier": (learn.DecisionTreeClassifier, mixed, n, m),
             "RandomForestClassifier": (learn.RandomForestClassifier, mixed, n, m),
             "GradientBoostingClassifier": (learn.GradientBoostingClassifier, mixed, n, m),
+            "GradientBoostingClassifier, bins": (learn.GradientBoostingClassifier, {**mixed, "bins": data.cuts}, n, m),
         }  # fmt: skip
 
     def score(self, name: str, amount: float, seed: int) -> list[float]:
@@ -64,6 +65,11 @@ class Classifiers:
             "DecisionTreeClassifier": (DecisionTreeClassifier(max_depth=6, random_state=0), data.X, data.Xt),
             "RandomForestClassifier": (RandomForestClassifier(max_depth=10, random_state=0), data.X, data.Xt),
             "GradientBoostingClassifier": (HistGradientBoostingClassifier(random_state=0), data.X, data.Xt),
+            "GradientBoostingClassifier, bins": (
+                HistGradientBoostingClassifier(random_state=0),
+                data.rich,
+                data.rich_t,
+            ),
         }
         model, rows, asked = twins[name]
         start = time.perf_counter()

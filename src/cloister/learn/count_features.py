@@ -69,14 +69,14 @@ def numbers_in(given: NDArray[Any]) -> NDArray[np.float64]:
     """A column of numbers; what does not read as one is missing, so that no cell makes a step fail."""
     try:
         return given.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.array([_number(one) for one in given.tolist()], dtype=np.float64)
 
 
 def _number(cell: Any) -> float:
     try:
         return float(cell)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("nan")
 
 

@@ -148,13 +148,13 @@ class _Writer:
             "class": name,
             "params": {name: self.value(value) for name, value in told.items() if name not in _NOT_KEPT},
             "state": {name: self.value(value) for name, value in state.items()},
-            "release": self._release(getattr(model, "release_", None)),
+            "release": self._release(getattr(model, "release_", None), told.get("spend") is not None),
         }
 
-    def _release(self, release: Release | None) -> dict[str, Any] | None:
-        if release is None:
+    def _release(self, release: Release | None, paid: bool) -> dict[str, Any] | None:
+        if release is None and not paid:
             return None
-        if release.receipt is None:
+        if release is None or release.receipt is None:
             raise BadInput("a model without a receipt is a lesson, and is not kept.")
         try:
             release.receipt.verify(self._owner)

@@ -29,6 +29,7 @@ __all__ = [
 
 _MOST_CLASSES = 65
 _OURS = ("_cell", "_code", "_place")  # what statements call the columns that they compute
+_FARTHEST = 1e100  # as in questions: a small number in wider bounds would underflow, an error in PostgreSQL
 _TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
 
 
@@ -62,6 +63,8 @@ def read_relation(data: Any, table: str | None, columns: Sequence[str], *, unbou
     for one in relation.columns.values():
         if not (_usable(one) or (unbounded and is_number(one))):
             raise BadSchema(f"{one.name} has neither public bounds nor categories. Give them in the schema.")
+        if one.bounds is not None and is_number(one) and max(map(abs, ends_of(one))) > _FARTHEST:
+            raise BadSchema(f"{one.name} has bounds beyond {_FARTHEST:g}. Give it narrower ones in the schema.")
         if one.name.lower().startswith(_OURS):  # here, not after the charge (`Relation.with_columns`)
             raise BadSchema(f"no model learns from a column that is called {one.name:.60}. Give it another name.")
     return relation
