@@ -25,6 +25,7 @@ from typing import Any
 
 import duckdb
 from charts import growth
+from peers.place import python_of
 from report import write
 from visits.questions import GROUP_BY_PERSON, MILLION, PRIVATE_JOIN, QUESTIONS, SCHEMAS, database, parquet
 from visits.results import PEERS, Found, Times, bars, lines, tables
@@ -33,7 +34,7 @@ import cloister.dataset
 from cloister.privacy.loss import rho
 
 HERE = Path(__file__).parent
-FILES, ENVIRONMENTS = HERE.parent / "build" / "query", HERE.parent / "build" / "peers"
+FILES = HERE.parent / "build" / "query"
 PICTURE = HERE.parent / "docs" / "pictures" / "query-growth.svg"
 ROUNDS = {10**5: 21, 10**6: 11, 10**7: 7, 10**8: 3}
 LIMIT_GB = 2
@@ -126,15 +127,8 @@ def peak_gb() -> float:
 
 def peer(name: str, sizes: list[int]) -> dict[int, dict[str, Any]] | str:
     """Milliseconds a question at each size, or a sentence on what failed."""
-    place = ENVIRONMENTS / name
-    python = place / "bin" / "python"
     try:
-        if not (place / "made").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", place], check=True)
-            wanted = HERE / "peers" / f"{name}.txt"
-            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted]
-            subprocess.run(install, check=True, timeout=900, stderr=subprocess.DEVNULL)
-            (place / "made").touch()
+        python = python_of(name)
         return {rows: _peer_answers(name, python, rows) for rows in PEER_SIZES[name] if rows in sizes}
     except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
         return f"{PEERS[name]} could not be run here: {type(error).__name__}."

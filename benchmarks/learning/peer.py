@@ -3,26 +3,20 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peers.place import PLACES, python_of
 
 HERE = Path(__file__).parents[1]
-PLACE = HERE.parent / "build" / "peers" / "diffprivlib"
 
 
 def ask(arrays: dict[str, Any], epsilons: list[float], seeds: int, seconds: int) -> dict[str, Any] | str:
     """Scores by model and epsilon (None where a fit took longer than that), or a sentence on what failed."""
-    python, data = PLACE / "bin" / "python", PLACE.parent / "diffprivlib.npz"
+    data = PLACES / "diffprivlib.npz"
     try:
-        if not (PLACE / "made").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", PLACE], check=True)
-            wanted = HERE / "peers" / "diffprivlib.txt"
-            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted]
-            subprocess.run(install, check=True, timeout=900, stderr=subprocess.DEVNULL)
-            (PLACE / "made").touch()
+        python = python_of("diffprivlib")
         np.savez(data, **arrays)
         told = [
             python,

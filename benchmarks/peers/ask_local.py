@@ -1,16 +1,11 @@
 """multi-freq-ldpy and pure-ldp, in an environment of their own: seconds for a million people and 1,024 values.
 
-    python -m venv /tmp/peers && /tmp/peers/bin/pip install -r local.txt
-    /tmp/peers/bin/python ask_local.py PEOPLE      # writes local.json
-
 Both draw one report a call, so a smaller number of people is timed and scaled; compilation is not counted.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Client
 from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Client
@@ -49,7 +44,4 @@ def main(people: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    lines = main(int(sys.argv[1]) if len(sys.argv) > 1 else 3_000)
-    print("\n".join(lines))
-    target = Path(__file__).parent / "local.json"
-    target.write_text(json.dumps(lines, indent=2) + "\n", encoding="utf-8")
+    print("\n".join(main(int(sys.argv[1]))))

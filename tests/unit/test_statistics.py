@@ -12,6 +12,7 @@ import pytest
 from sqlglot import exp
 
 from cloister.data.engines.duckdb import DuckDB
+from cloister.data.schema import Schema
 from cloister.data.statistics import (
     WEIGHT,
     DistinctPairs,
@@ -23,6 +24,8 @@ from cloister.data.statistics import (
     integers,
     whole_value,
 )
+from cloister.data.summaries import axis, cross_products, sums
+from cloister.data.tables import open_tables
 from cloister.privacy.errors import BadBounds, BadSchema
 
 WARDS = ("a", "b", "c")
@@ -347,3 +350,16 @@ def test_a_value_without_fitting_limits_is_refused(low, high):
 def test_a_group_without_values_is_refused():
     with pytest.raises(BadSchema, match="group ward has no values"):
         GroupKey("ward", column("ward"), (), "text")
+
+
+def test_bounds_in_which_an_engine_could_underflow_are_refused_before_a_row_is_read():
+    schema = Schema.load(
+        {"unit": "row", "tables": {"t": {"columns": {"x": {"type": "real", "bounds": [-1e300, 1e300]}}}}}
+    )
+    tables = open_tables(pa.table({"x": [1.0]}), schema)
+    for summary in (sums, cross_products):
+        with pytest.raises(BadSchema, match="beyond 1e100"):
+            summary(tables, "t", ["x"])
+    with pytest.raises(BadSchema, match="beyond 1e100"):
+        axis(schema.tables["t"].columns["x"], 10)
+    tables.close()

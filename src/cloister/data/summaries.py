@@ -26,6 +26,7 @@ __all__ = ["Axis", "Summary", "axis", "counts", "cross_products", "histogram", "
 
 _STEP_BITS = 30
 _MOST_VALUES = 4096
+_FARTHEST = 1e100
 _TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
 
 
@@ -116,7 +117,7 @@ def axis(column: Column, bins: int) -> Axis:
         return Axis(GroupKey(column.name, sql, (*listed, *missing), column.type), (*listed, *missing))
     if column.type not in ("integer", "real") or column.bounds is None or not 1 <= bins <= _MOST_VALUES:
         raise BadSchema(f"{column.name} has no public values to count by. Give it categories or bounds in the schema.")
-    low, width = float(column.bounds[0]), _width(column) / bins  # type: ignore[arg-type]
+    low, width = _ends(column)[0], _width(column) / bins
     moved = _away(as_double(sql), low, width)
     place = exp.Floor(this=exp.Mul(this=moved, expression=literal(1 / width)))
     last = exp.GT(this=place, expression=literal(float(bins - 1)))
@@ -156,7 +157,7 @@ def _scaled(column: Column) -> exp.Expression:
     """A number moved and divided so that its public bounds become -1 and 1."""
     if column.type not in ("integer", "real") or column.bounds is None:
         raise BadSchema(f"{column.name} is not a number with public bounds. Give them in the schema.")
-    low, high = (float(end) for end in column.bounds)  # type: ignore[arg-type]
+    low, high = _ends(column)
     half = (high - low) / 2
     moved = _away(as_double(exp.column(column.name, quoted=True)), low + half, half)
     return exp.Paren(this=exp.Mul(this=moved, expression=literal(1 / half)))
@@ -173,5 +174,13 @@ def _grid(sql: exp.Expression) -> Value:
 
 
 def _width(column: Column) -> float:
-    low, high = (float(end) for end in column.bounds or (0, 0))  # type: ignore[arg-type]
+    low, high = _ends(column)
     return max(high - low, math.ulp(1.0))
+
+
+def _ends(column: Column) -> tuple[float, float]:
+    """Bounds that no engine overflows or underflows in, which PostgreSQL makes an error of: it would tell of a row."""
+    low, high = (float(end) for end in column.bounds or (0, 0))  # type: ignore[arg-type]
+    if max(abs(low), abs(high)) > _FARTHEST:
+        raise BadSchema(f"{column.name} has bounds beyond 1e100. Give narrower ones in the schema.")
+    return low, high
