@@ -177,4 +177,4 @@ if __name__ == "__main__":
         print(*(f"{bar['bar']}: {bar['measured']}" for bar in findings(bench)), sep="\n")
     else:
         picture(bench, PICTURES / "local-bayes.svg")
-        write("local-bayes", result(bench))
+        write("local_bayes", result(bench))
