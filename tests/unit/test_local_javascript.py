@@ -312,7 +312,9 @@ def test_a_wallet_that_is_damaged_overdrawn_or_cannot_be_written_sends_nothing()
     _, held = steps_of("2", [asked(SMOKER, "1", 1)])
     state = json.loads(held)
     overdrawn = {**state, "charges": [{"question": "x", "epsilon": "2"}, {"question": "y", "epsilon": "1"}]}
-    for wrong in ("", "{", "[]", "null", json.dumps({**state, "version": 2}), json.dumps(overdrawn)):
+    memos = [None, {"smoker": 1}, {"smoker": [None]}, {"smoker": [{"facts": "", "report": "zz", "private": True}]}]
+    spoiled = [json.dumps({**state, "memos": one}) for one in memos]
+    for wrong in ("", "{", "[]", "null", json.dumps({**state, "version": 2}), json.dumps(overdrawn), *spoiled):
         told, kept = steps_of("2", [asked(SMOKER, "1", 1)], held=wrong)
         assert all("nothing is sent" in one["refused"] for one in told)
         assert kept == wrong

@@ -76,7 +76,7 @@ export class Wallet {
   #read() {
     try {
       const state = JSON.parse(this.#storage.getItem(this.#name));
-      if (state.version !== VERSION || typeof state.memos !== "object" || state.memos === null) throw new Refusal("");
+      if (state.version !== VERSION || !Object.values(state.memos).every(areMemos)) throw new Refusal("");
       rest(state);
       return state;
     } catch {
@@ -105,4 +105,9 @@ function rest(state) {
   const left = cap.n * spent.d - spent.n * cap.d;
   check(left >= 0n, "more was spent than the cap allows.");
   return ratio(left, cap.d * spent.d);
+}
+
+function areMemos(kept) {
+  const isMemo = (one) => typeof one.facts === "string" && typeof one.private === "boolean" && /^([0-9a-f]{2})*$/.test(one.report);
+  return Array.isArray(kept) && kept.every(isMemo);
 }
