@@ -5,6 +5,7 @@ groups: the noise is drawn on a stack of the same exact integers, and the estima
 """
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -246,3 +247,19 @@ def test_quantiles_of_few_rows_keep_their_intervals_where_noise_is_a_step_or_non
             made = _estimate(plan, stacked(plan, dataset, f"{q}"), 0, plan.question.aggregates[0], 0.95)
             truth = sorted(rows)[max(0, math.ceil(q * len(rows) - 1e-9) - 1)]
             assert coverage(made, np.full(REPETITIONS, float(truth)), 1)[0] >= 0.94
+
+
+def test_a_mode_is_as_near_to_the_most_frequent_as_its_probability_says(tmp_path):
+    schema = {"unit": "row", "tables": {"t": {"columns": {"x": {"type": "text", "categories": list("abcdefgh")}}}}}
+    # Many that are just too far behind: the hardest case for the bound.
+    account = Ledger.in_folder(tmp_path).open_account("t", rho(1))
+    tables = open_tables(pa.table({"x": ["a"]}), Schema.load(schema))
+    plan = Dataset(tables, account, "1").plan("SELECT MODE(x) FROM t", spend=rho("0.02"))
+    (vote,) = plan.measurements
+    far = float(re.search(r"at most ([\d.]+) rows", vote.behind(0.95))[1])
+    assert vote.need.extra is not None
+    behind = np.array([0, 0.2 * far, *[far + 1] * (len(vote.need.extra.values) - 2)])
+    votes = np.rint((2 * far + 100 - behind) / vote.unit).astype(np.int64)
+    chosen = vote.mechanisms[0].release([votes] * 4000, SeededSource("mode"))
+    assert np.mean(behind[chosen] <= far) >= 0.95
+    assert np.mean(behind[chosen] <= far / 10) < 0.95

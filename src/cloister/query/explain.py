@@ -59,7 +59,7 @@ def expected_errors(plan: Plan) -> list[tuple[str, str]]:
         if error is not None:
             text = f"± {error:.4g}"
         elif aggregate.needs[0].kind == "vote":
-            text = "a choice: the most frequent, or one nearly as frequent"
+            text = f"a choice: {_finest(plan, aggregate)[0].behind(plan.confidence)}"
         elif expected_error(replace(plan, size_hint=1), aggregate) is not None:
             text = "depends on the number of rows: give `rows` in the schema"
         else:
@@ -70,15 +70,21 @@ def expected_errors(plan: Plan) -> list[tuple[str, str]]:
 
 def expected_error(plan: Plan, aggregate: Aggregate) -> float | None:
     """Half the width of the interval of one answer, at most, if public facts tell."""
-    finest = max(range(len(plan.question.sets)), key=lambda i: _cells(plan, i))
-    places = [plan.measurements[plan.needs[finest, need]] for need in aggregate.needs]
+    places = _finest(plan, aggregate)
     if any(one.need.kind in ("tree", "vote") for one in places):
         return None
     share = 1 - (1 - plan.confidence) / len(places)
     noise = [(one.mechanisms[0], one.unit) for one in places]
     margins = [float(law.margin(share)) * unit for law, unit in noise if isinstance(law, Numeric)]
-    rows = None if plan.size_hint is None else max(1.0, plan.size_hint / _cells(plan, finest))
+    cells = max(_cells(plan, i) for i in range(len(plan.question.sets)))
+    rows = None if plan.size_hint is None else max(1.0, plan.size_hint / cells)
     return aggregate.expected(margins, rows)
+
+
+def _finest(plan: Plan, aggregate: Aggregate) -> list[Measurement]:
+    """What an aggregate is made of, in the grouping set with the most groups."""
+    finest = max(range(len(plan.question.sets)), key=lambda i: _cells(plan, i))
+    return [plan.measurements[plan.needs[finest, need]] for need in aggregate.needs]
 
 
 def _cells(plan: Plan, group_set: int) -> int:

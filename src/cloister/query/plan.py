@@ -89,6 +89,12 @@ class Measurement:
         """In integer steps, all groups together."""
         return self.sums.sensitivity(self.index)
 
+    def behind(self, confidence: float) -> str:
+        """Of a vote: how likely the choice is hardly less frequent than the most frequent, in every group alone."""
+        assert self.need.extra is not None
+        rows = float(self.mechanisms[0].margin(confidence, len(self.need.extra.values))) * self.unit  # type: ignore[attr-defined]
+        return f"with probability {confidence:.4g}, at most {rows:,.4g} rows behind the most frequent"
+
     def fingerprint(self, version: str) -> str:
         """The same for the same statistic of the same data, whoever asks and whatever else they ask."""
         sums, need = self.sums, self.need

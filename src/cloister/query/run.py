@@ -182,7 +182,8 @@ def _estimate(plan: Plan, values: Sequence[list[Any]], group_set: int, aggregate
     if first.need.kind == "vote":
         assert first.need.extra is not None
         listed = first.need.extra.values
-        return Estimate(np.array([listed[i] for i in values[places[0]][0]], dtype=object))
+        chosen = np.array([listed[i] for i in values[places[0]][0]], dtype=object)
+        return Estimate(chosen, note=f"{aggregate.text}: {first.behind(confidence)}")
     if first.need.kind == "tree":
         assert first.need.leaves is not None
         levels = tuple(np.asarray(level, dtype=np.float64) * first.unit for level in values[places[0]])
