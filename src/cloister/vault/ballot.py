@@ -1,0 +1,126 @@
+"""Blind signatures, the device's half: a ballot is hidden, signed unseen, and unveiled. `ballot.mjs` does the same."""
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import gcd
+
+from cloister.privacy.errors import BadInput, Broken
+from cloister.vault.blind import SALT_BYTES, key_fingerprint, public_numbers, unbase64url, unit, verify
+from cloister.vault.slip import NONCE_BYTES, PREFIX_BYTES, text_of
+
+__all__ = ["Ballot"]
+
+_HASH_BYTES = 48
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ballot:
+    """A ballot between being sent for signature and being signed. It holds what links the two: it never prints itself.
+
+    Attributes:
+        public: the key that was asked.
+        message: the prepared message: 32 random bytes, then the text.
+        blinded: what was sent; the same may be sent again if no answer came.
+    """
+
+    public: dict[str, object]
+    message: bytes
+    blinded: bytes
+    _inverse: int
+
+    @classmethod
+    def begin(
+        cls,
+        public: Mapping[str, object],
+        survey: str,
+        wave: str,
+        fingerprint: str,
+        nonce: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> "tuple[bytes, Ballot]":
+        """Make a ballot and hide it: what to send to the signer, and what to keep.
+
+        **The attack that no arithmetic stops:** a signer that shows every person a different key knows each ballot by
+        the key that signed it. So the device must use the key that everybody uses. Take `fingerprint` from the
+        survey's public description, which others see too and which is printed in the invitation, never from where
+        `public` came from; a key that does not fit is refused.
+
+        Args:
+            public: the signer's key, as `BlindKey.public` says it.
+            survey: the survey's name.
+            wave: the wave's name, such as "1".
+            fingerprint: `key_fingerprint` of the key that everybody uses.
+            nonce: where the text's random bytes come from. What hides the ballot always comes from the operating
+                system.
+
+        Privacy:
+            The number sent is m·r^e for a secret, uniform unit r of the ring modulo n. Whoever sees it, its signature,
+            and later all messages with their signatures, finds for each pair exactly one r that explains it: the pairs
+            are equally likely. This holds for any n and e, since only a verified signature is handed on. Not hidden:
+            that a ballot was asked for, when, and from which address.
+        """
+        if key_fingerprint(public) != fingerprint:
+            raise BadInput(
+                "this is not the key that the survey's description names, and a key of one's own makes a ballot known. "
+                "Do not go on; show the invitation to whoever sent it."
+            )
+        n, e = public_numbers(public)
+        message = secrets.token_bytes(PREFIX_BYTES) + text_of(survey, wave, nonce(NONCE_BYTES))
+        factor = unit(n)
+        blinded = blind(n, e, message, secrets.token_bytes(SALT_BYTES), factor)
+        return blinded, cls(dict(public), message, blinded, pow(factor, -1, n))
+
+    def finish(self, blind_signature: bytes) -> tuple[bytes, bytes]:
+        """The ballot: its prepared message and its signature. Forget this object afterwards.
+
+        Raises:
+            Broken: what came back is no signature on this ballot. Nothing of the ballot is shown.
+        """
+        n, _ = public_numbers(self.public)
+        size = (n.bit_length() + 7) // 8
+        signature = (int.from_bytes(blind_signature, "big") * self._inverse % n).to_bytes(size, "big")
+        if len(blind_signature) != size or not verify(self.public, self.message, signature):
+            raise Broken("what came back is no signature on this ballot, so it is not used. Ask for it again.")
+        return self.message, signature
+
+    def to_state(self) -> dict[str, object]:
+        """For JSON, to be kept on the respondent's own device until the signature comes, and no longer: it links."""
+        size = len(self.blinded)
+        raw = {"message": self.message, "blinded": self.blinded, "inverse": self._inverse.to_bytes(size, "big")}
+        written = {name: base64.urlsafe_b64encode(one).decode("ascii").rstrip("=") for name, one in raw.items()}
+        return {"version": _VERSION, "key": dict(self.public), **written}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, object]) -> "Ballot":
+        """The ballot that `to_state`, or the browser's `begin`, kept."""
+        if not isinstance(state, Mapping) or set(state) != {"version", "key", "message", "blinded", "inverse"}:
+            raise BadInput("this is no ballot that was kept. Begin it again.")
+        key = state["key"]
+        if state["version"] != _VERSION or not isinstance(key, Mapping):
+            raise BadInput("this ballot was kept by another version. Begin it again.")
+        message, blinded, inverse = (unbase64url(state[name]) for name in ("message", "blinded", "inverse"))
+        return cls(dict(key), message, blinded, int.from_bytes(inverse, "big"))
+
+
+def blind(n: int, e: int, message: bytes, salt: bytes, factor: int) -> bytes:
+    """Blind of RFC 9474, 4.2, for a given salt and factor: the published test vectors give both."""
+    encoded = int.from_bytes(_encode(message, salt, n.bit_length() - 1), "big")
+    if gcd(encoded, n) != 1:
+        raise BadInput("the key's modulus has a small factor, so it is no proper key. Ask for another.")
+    return (encoded * pow(factor, e, n) % n).to_bytes((n.bit_length() + 7) // 8, "big")
+
+
+def _encode(message: bytes, salt: bytes, bits: int) -> bytes:
+    """EMSA-PSS-ENCODE of RFC 8017, 9.1.1, with SHA-384. `bits` is one less than the modulus has, as 8.1.1 has it."""
+    size = (bits + 7) // 8
+    digest = hashlib.sha384(bytes(8) + hashlib.sha384(message).digest() + salt).digest()
+    block = (b"\x01" + salt).rjust(size - _HASH_BYTES - 1, b"\x00")
+    mask = b"".join(
+        hashlib.sha384(digest + part.to_bytes(4, "big")).digest() for part in range(size // _HASH_BYTES + 1)
+    )
+    masked = bytearray(one ^ other for one, other in zip(block, mask, strict=False))
+    masked[0] &= 0xFF >> (8 * size - bits)
+    return bytes(masked) + digest + b"\xbc"
