@@ -385,10 +385,10 @@ def test_several_choices_are_estimated_as_shares_that_need_not_add_up_to_one() -
     assert found.projected().frequencies.min() >= 0
 
 
-def test_a_whole_distribution_is_left_to_its_own_mechanism() -> None:
-    age = local.Question("age", [local.SquareWave.for_loss((0, 9), LEVELS[1])])
-    with pytest.raises(BadInput, match="whole distribution"):
-        Collection([age]).collect(sent(age, 1, [3.0] * 50)).estimate("age")
+def test_a_ranking_is_left_to_its_own_mechanism() -> None:
+    order = local.Question("order", [local.PairOrder.for_loss(3, LEVELS[1])])
+    with pytest.raises(BadInput, match="asks for an order"):
+        Collection([order]).collect(sent(order, 1, [[2, 0, 1]] * 50)).estimate("order")
 
 
 def test_the_poisoning_bound_of_mixed_levels_is_reached_by_the_worst_liars_and_never_passed() -> None:

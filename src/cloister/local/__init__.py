@@ -34,7 +34,9 @@ with PairOrder and ItemAtPlace; Attributes (several questions), Memoised and Wal
 LocalNaiveBayes (learning from reports) with LabelledNumber; `epsilon` (a replace-one loss); `advise`, `verify`,
 `combine` (several levels), `poisoning`, and the values Reports, Counts, Estimate, Advice, Certificate.
 Over the wire: `Question` (levels to choose from), `seal` (reports into envelopes), `Collection` (envelopes into a
-`Finding`), `from_description`; browsers use `client/index.mjs`.
+`Finding`), `from_description`; browsers use `client/index.mjs`. Answers of one person that are matched: `cross` (a
+`CrossTable`, or `GroupMeans` of a number), `cross_joint`, `scale_mean`, `MatchedNaiveBayes`, all from `scores`; and
+`suspicions` of made-up reports.
 
 >>> from cloister import local
 >>> from cloister.privacy.noise import SeededSource
@@ -51,18 +53,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cloister.local.advice import Advice, advise, advise_number
     from cloister.local.attributes import Attributes
+    from cloister.local.by_group import GroupMeans
     from cloister.local.certificate import Certificate, verify
     from cloister.local.choose import ChooseUpTo, Ranking
     from cloister.local.client.envelope import seal
-    from cloister.local.collector.collection import Collection
+    from cloister.local.collector.collection import Checked, Collection
     from cloister.local.collector.counts import Counts
     from cloister.local.collector.estimate import Estimate
     from cloister.local.collector.mean import MeanEstimate
     from cloister.local.collector.rankings import RankingEstimate
+    from cloister.local.collector.scores import scores
     from cloister.local.collector.square_wave import DistributionEstimate
+    from cloister.local.cross_table import CrossTable, cross, cross_joint
     from cloister.local.description import from_description
     from cloister.local.finding import Finding
     from cloister.local.liars import Poisoning, poisoning
+    from cloister.local.matched import matches
+    from cloister.local.matched_bayes import MatchedNaiveBayes, bayes_from_matched
     from cloister.local.memory import Wallet
     from cloister.local.mixed import combine
     from cloister.local.naive_bayes import LocalNaiveBayes
@@ -91,7 +98,9 @@ if TYPE_CHECKING:
     from cloister.local.oracles.threshold import ThresholdEncoding
     from cloister.local.oracles.unary import UnaryEncoding
     from cloister.local.question import Question
+    from cloister.local.scale import ScaleMean, scale_mean
     from cloister.local.shuffle import Shuffled, shuffled, shuffled_levels
+    from cloister.local.suspicion import Suspicion, suspicions
 
 __all__ = [
     "epsilon",
@@ -135,7 +144,20 @@ __all__ = [
     "Question",
     "seal",
     "Collection",
+    "Checked",
     "Finding",
+    "scores",
+    "matches",
+    "cross",
+    "cross_joint",
+    "scale_mean",
+    "bayes_from_matched",
+    "suspicions",
+    "MatchedNaiveBayes",
+    "CrossTable",
+    "GroupMeans",
+    "ScaleMean",
+    "Suspicion",
     "Oracle",
     "Reports",
     "Counts",
@@ -200,6 +222,19 @@ _HOMES = {
     "poisoning": "liars",
     "Counts": "collector.counts",
     "Collection": "collector.collection",
+    "Checked": "collector.reader",
+    "scores": "collector.scores",
+    "matches": "matched",
+    "cross": "cross_table",
+    "cross_joint": "cross_table",
+    "CrossTable": "cross_table",
+    "GroupMeans": "by_group",
+    "scale_mean": "scale",
+    "bayes_from_matched": "matched_bayes",
+    "MatchedNaiveBayes": "matched_bayes",
+    "ScaleMean": "scale",
+    "suspicions": "suspicion",
+    "Suspicion": "suspicion",
     "Finding": "finding",
     "Question": "question",
     "from_description": "description",

@@ -11,7 +11,9 @@
     version    1
 
 Keys are sorted, there are no spaces, all is ASCII: one content has one spelling, and two envelopes for one question and
-level differ in `id` and `report` alone. Whoever writes a client in another language finds tests/vectors/local.json.
+level differ in `id` and `report` alone. Whoever writes a client in another language finds tests/vectors/local.json; the
+order in which one person's random bytes are read is stated in client/, where each mechanism is: first those of the
+report (of Laplace noise, as client/noise.py says), then 16 for the id.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """What the reports on one question tell: shares or a mean, from all levels, and how far liars could have moved them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,9 +9,12 @@ import numpy as np
 from cloister.local.collector.counts import Counts
 from cloister.local.collector.estimate import Estimate, Projection
 from cloister.local.collector.mean import MeanEstimate
+from cloister.local.collector.square_wave import DistributionEstimate, mean_of
 from cloister.local.liars import Poisoning, poisoning
 from cloister.local.mixed import combine, selection
+from cloister.local.oracles.square_wave import SquareWave
 from cloister.local.question import Question
+from cloister.local.reach import reach
 from cloister.local.shuffle import Shuffled, shuffled_levels
 from cloister.privacy.errors import BadInput
 from cloister.privacy.number import Number
@@ -30,6 +33,8 @@ class Finding:
         weights: how much each level counts; they depend on public facts alone.
         selection: how likely levels would differ as much if nobody's answer had moved their choice; None for one level.
         poisoning: how far made-up reports could have moved a raw share, whatever they said.
+        distributions: of a question asked by square waves, the whole distribution that each level rebuilds; `raw` and
+            `levels` are then unbiased means.
     """
 
     question: Question
@@ -38,6 +43,7 @@ class Finding:
     weights: Mapping[str, float]
     selection: float | None
     poisoning: Poisoning
+    distributions: Mapping[str, DistributionEstimate] = field(default_factory=dict)
 
     @property
     def effective(self) -> float:
@@ -128,9 +134,12 @@ def find(
     if not counts:
         raise BadInput(f"no report on {question.id} was counted, so there is nothing to estimate.")
     each: dict[str, Any] = {level: one.mechanism.estimate(one, confidence) for level, one in counts.items()}
+    distributions = {level: one for level, one in each.items() if isinstance(one, DistributionEstimate)}
+    for level, whole in distributions.items():
+        each[level] = mean_of(whole.mechanism, counts[level], confidence)
     groups = list(each.values())
     if not all(isinstance(one, Estimate | MeanEstimate) for one in groups):
-        raise BadInput(f"{question.id} asks for a whole distribution. Estimate each level with its own mechanism.")
+        raise BadInput(f"{question.id} asks for an order. Estimate each level with its own mechanism.")
     share = _weights(groups, weights)
     people = sum(one.n for one in groups)
     return Finding(
@@ -140,6 +149,7 @@ def find(
         weights=dict(zip(each, share, strict=True)),
         selection=selection(groups) if len(groups) > 1 else None,
         poisoning=_poisoning(groups, share, max(1, people // 100) if fakes is None else fakes),
+        distributions=distributions,
     )
 
 
@@ -156,7 +166,7 @@ def _poisoning(groups: list[Any], share: list[float], fakes: int) -> Poisoning:
     people = sum(one.n for one in groups)
     if isinstance(fakes, bool) or not isinstance(fakes, int) or not 0 <= fakes <= people:
         raise BadInput("fakes must be a whole number of reports, at most all of them.")
-    alone = [poisoning(one.mechanism, 1, one.n) for one in groups]
+    alone = [_alone(one.mechanism, one.n) for one in groups]
 
     def most(which: str) -> float:
         reach = [part * float(getattr(one, which)) for part, one in zip(share, alone, strict=True)]
@@ -167,3 +177,12 @@ def _poisoning(groups: list[Any], share: list[float], fakes: int) -> Poisoning:
         return moved
 
     return Poisoning(fakes, people, most("up"), most("down"), 1, most("up"), most("honest"))
+
+
+def _alone(mechanism: Any, n: int) -> Poisoning:
+    """What one made-up report does; of a square wave to its mean, which is a sum of reports as the whole is not."""
+    if not isinstance(mechanism, SquareWave):
+        return poisoning(mechanism, 1, n)
+    half = float(mechanism.high - mechanism.low) / 2
+    moved = (reach(mechanism)[1] + half) / n
+    return Poisoning(1, n, moved, moved, 1, moved, 2 * half / n, "mean")

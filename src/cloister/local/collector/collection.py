@@ -6,17 +6,14 @@ What is kept are counts and the ids of counted reports (sorted when written, so 
 never a report.
 """
 
-import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from cloister.local.collector.counts import Counts, aggregate
-from cloister.local.collector.wire import decode
-from cloister.local.envelope import ID_BYTES, VERSION, text_of, unpack
+from cloister.local.collector.reader import Checked, Reader, Refusal, Slot
 from cloister.local.oracle import Oracle
 from cloister.local.question import Question
 from cloister.privacy.errors import BadInput
@@ -25,35 +22,9 @@ from cloister.privacy.number import Number
 if TYPE_CHECKING:
     from cloister.local.finding import Finding
 
-__all__ = ["Collection", "Refusal"]
-
-Refusal = Literal[
-    "oversized",
-    "malformed",
-    "wrong version",
-    "wrong question",
-    "unknown level",
-    "wrong mechanism",
-    "out of domain",
-    "replayed",
-]
-Slot = tuple[str, str]
+__all__ = ["Checked", "Collection", "Refusal"]
 
 _PIECE = 1 << 13
-_BEFORE = b'{"id":"'
-_ID_LENGTH = 22
-_SPELLING = 256
-_REPORT = re.compile(rb',"question":"[A-Za-z0-9._-]{1,64}","report":"')
-_FIELDS = {"id", "level", "mechanism", "private", "question", "report", "version"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """An envelope of ours: where its report is counted."""
-
-    slot: Slot
-    private: bool
-    after: bytes
 
 
 class Collection:
@@ -78,22 +49,10 @@ class Collection:
         self._counts: dict[Slot, Counts] = {}
         self._waiting: dict[tuple[Slot, bool], list[bytes]] = {}
         self._ids: set[bytes] = set()
-        self._known: dict[bytes, _Known] = {}
-        for question in listed:
-            for mechanism in question.levels:
-                slot = question.id, str(mechanism.epsilon)
-                self._counts[slot] = aggregate(mechanism, [])
-                for private in (True, False):
-                    before, between, after = text_of(question.id, mechanism.describe(), private)
-                    assert before == _BEFORE
-                    self._known[between] = _Known(slot, private, after)
-        # Envelopes in another spelling are looked at, so that the right reason is counted; anything longer is not.
-        self._longest = _SPELLING + max((self._length(one) for one in self._known.items()), default=0)
-
-    def _length(self, known: tuple[bytes, _Known]) -> int:
-        between, where = known
-        report = (8 * self.mechanism(*where.slot).width + 5) // 6
-        return len(_BEFORE) + _ID_LENGTH + len(between) + report + len(where.after)
+        self._stored = 0
+        self._reader = Reader(listed)
+        for slot, mechanism in self._reader.mechanisms.items():
+            self._counts[slot] = aggregate(mechanism, [])
 
     def mechanism(self, question: str, level: str) -> Oracle:
         """What reports on this question at this level are made with."""
@@ -112,78 +71,63 @@ class Collection:
             self._take(piece)
         return self
 
+    def check(self, envelope: Any) -> Checked | Refusal:
+        """What an envelope holds, or why it would be refused; it is not counted, and nothing is remembered of it.
+
+        For a store that keeps what arrives: `count` takes its reports later, `text_of` writes them out again. What
+        holds a replayed report off is then the store's affair.
+        """
+        return self._reader.check([envelope])[0]
+
+    def count(self, question: str, level: str, reports: Sequence[bytes], private: bool = True) -> "Collection":
+        """Count reports that `check` let into a store; those that no device can have made are refused.
+
+        Args:
+            question: the id of the question.
+            level: as the question spells it.
+            reports: their bytes.
+            private: False if the randomness of any of them was seeded.
+        """
+        slot = question, level
+        if slot not in self._counts:
+            raise BadInput("no such question at such a level is asked here. Spell the level as question.offered does.")
+        found = aggregate(self._counts[slot].mechanism, list(reports))
+        self._counts[slot] = self._counts[slot] + replace(found, refused=0, private=private or not found.n)
+        self._stored += found.n
+        if found.refused:
+            self.refused["out of domain"] += found.refused
+        return self
+
+    def count_stored(
+        self, submissions: Iterable[Mapping[str, tuple[str, bytes]]], private: bool = True
+    ) -> "Collection":
+        """Count submissions as a store keeps them: for each question that was answered its level and its report."""
+        grouped: dict[Slot, list[bytes]] = {}
+        for submission in submissions:
+            for question, (level, report) in submission.items():
+                grouped.setdefault((question, level), []).append(report)
+        for (question, level), reports in grouped.items():
+            self.count(question, level, reports, private)
+        return self
+
+    def text_of(self, question: str, level: str, report: bytes, id: bytes | None = None, private: bool = True) -> bytes:  # noqa: A002
+        """The envelope around a stored report, for export; with a new random id unless one is given."""
+        return self._reader.text_of(question, level, report, id, private)
+
     def _take(self, arrived: Sequence[Any]) -> list[Refusal | None]:
-        read = [self._read(one) for one in arrived]
-        fits = self._which_fit(read)
         verdicts: list[Refusal | None] = []
-        for place, one in enumerate(read):
+        for one in self._reader.check(arrived):
             verdict: Refusal | None = None
-            if not isinstance(one, tuple):
+            if not isinstance(one, Checked):
                 verdict = one
-            elif not fits[place]:
-                verdict = "out of domain"
-            elif one[0] in self._ids:
+            elif one.id in self._ids:
                 verdict = "replayed"
             else:
-                self._ids.add(one[0])
-                self._wait((one[1].slot, one[1].private), one[2])
+                self._ids.add(one.id)
+                self._wait((one.slot, one.private), one.report)
             verdicts.append(verdict)
         self.refused.update(verdict for verdict in verdicts if verdict is not None)
         return verdicts
-
-    def _read(self, envelope: Any) -> tuple[bytes, _Known, bytes] | Refusal:
-        """The id, the place and the report of an envelope, or why it is none."""
-        if isinstance(envelope, str):
-            envelope = envelope.encode("utf-8", "surrogatepass")
-        if not isinstance(envelope, bytes | bytearray):
-            return "malformed"
-        text = bytes(envelope).rstrip(b"\r\n")
-        if len(text) > self._longest:
-            return "oversized"
-        start = len(_BEFORE) + _ID_LENGTH
-        found = _REPORT.search(text, start)
-        known = self._known.get(text[start : found.end()]) if found else None
-        if known is None or found is None or not text.startswith(_BEFORE) or not text.endswith(known.after):
-            return self._reason(text)
-        name = unpack(text[len(_BEFORE) : start].decode("latin-1"))
-        report = unpack(text[found.end() : len(text) - len(known.after)].decode("latin-1"))
-        if name is None or report is None or len(name) != ID_BYTES:
-            return "malformed"
-        return name, known, report
-
-    def _reason(self, text: bytes) -> Refusal:
-        """Why this is no envelope of ours: the first thing that is wrong."""
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError):
-            return "malformed"
-        if not isinstance(content, dict) or set(content) != _FIELDS or not isinstance(content["question"], str):
-            return "malformed"
-        if content["version"] != VERSION:
-            return "wrong version"
-        question = self.questions.get(content["question"])
-        if question is None:
-            return "wrong question"
-        if content["level"] not in question.offered:
-            return "unknown level"
-        if content["mechanism"] != question.at(content["level"]).describe():
-            return "wrong mechanism"
-        return "malformed"  # ours, in another spelling
-
-    def _which_fit(self, read: Sequence[tuple[bytes, _Known, bytes] | Refusal]) -> list[bool]:
-        """Whether each report is one that its mechanism can make."""
-        places: dict[Slot, list[int]] = {}
-        for place, one in enumerate(read):
-            if isinstance(one, tuple):
-                places.setdefault(one[1].slot, []).append(place)
-        fits = [True] * len(read)
-        for slot, here in places.items():
-            mechanism = self.mechanism(*slot)
-            reports = [read[place][2] for place in here]  # those were read
-            if decode(mechanism, reports)[1]:  # rare, so only then one by one
-                for place, report in zip(here, reports, strict=True):
-                    fits[place] = decode(mechanism, [report])[1] == 0
-        return fits
 
     def _wait(self, where: tuple[Slot, bool], report: bytes) -> None:
         """Tables may be large, so reports are added to them by the thousand."""
@@ -202,7 +146,7 @@ class Collection:
     @property
     def n(self) -> int:
         """How many reports were counted."""
-        return len(self._ids)
+        return len(self._ids) + self._stored
 
     def counts(self, question: str) -> dict[str, Counts]:
         """The counts of each level that somebody chose. Publish how many chose a level only in aggregate (ERR-17)."""
@@ -240,6 +184,7 @@ class Collection:
         both = Collection(self.questions.values())
         both.refused = self.refused + other.refused
         both._ids = self._ids | other._ids
+        both._stored = self._stored + other._stored
         for slot in both._counts:
             for one in (self, other):
                 here = one.counts(slot[0]).get(slot[1])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce, singledispatch
+from functools import cache, reduce, singledispatch
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -120,6 +120,7 @@ def _batches(stream: Iterable[Any]) -> Iterator[list[Any]]:
         yield batch
 
 
+@cache
 def register() -> None:
     """Load every mechanism's own file."""
     for name in (

@@ -30,6 +30,8 @@ def save(collection: Collection, path: Path | str) -> None:
         "refused": dict(sorted(collection.refused.items())),
         "ids": _text(b"".join(sorted(collection._ids))),
     }
+    if collection._stored:  # counted from a store, without ids
+        told["stored"] = collection._stored
     place = Path(path)
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     beside.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
@@ -48,6 +50,7 @@ def load(path: Path | str) -> Collection:
                 found._counts[name, level] = _counts(found._counts[name, level], one)
         found.refused.update({reason: int(count) for reason, count in told["refused"].items()})
         ids = base64.b64decode(told["ids"], validate=True)
+        found._stored = int(told.get("stored", 0))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadSource(f"{path} is no file of counts. Write one with `cloister local collect`.") from None
     found._ids = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
