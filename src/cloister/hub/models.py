@@ -5,6 +5,7 @@ Dataset ── Version (its sealed tables), Policy (its versions), Upload
 Job: a piece of work on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
 Request: waits for a decision about access, or about a release above a threshold; Decision, Comment
 Notice, AuditEntry
+Survey ── Invitation (who may answer), Submission (reports, never true answers), Refusal (how many, by reason)
 """
 
 from typing import Any
@@ -19,17 +20,21 @@ __all__ = [
     "Comment",
     "Dataset",
     "Decision",
+    "Invitation",
     "Job",
     "Notice",
     "OneTimeLink",
     "Organisation",
     "Person",
     "Policy",
+    "Refusal",
     "Request",
     "SavedQuery",
     "Seen",
     "Session",
     "Spent",
+    "Submission",
+    "Survey",
     "Token",
     "Try",
     "Upload",
@@ -337,3 +342,64 @@ class AuditEntry(Base):
     detail: Mapped[dict[str, Any]] = mapped_column(JSON)
     previous: Mapped[str] = mapped_column(String(64))
     hash: Mapped[str] = mapped_column(String(64))
+
+
+class Survey(Base):
+    """A survey: what is asked, at which levels, by whom, until when."""
+
+    __tablename__ = "surveys"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(_NAME, unique=True)  # in the address of its page
+    title: Mapped[str] = mapped_column(_NAME)
+    about: Mapped[str] = mapped_column(Text, default="")
+    purpose: Mapped[str] = mapped_column(Text)
+    consent: Mapped[str] = mapped_column(Text)
+    language: Mapped[str] = mapped_column(String(2), default="en")  # of its own texts
+    owner_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
+    target: Mapped[int] = mapped_column(default=500)  # how many people are hoped for
+    ends: Mapped[float | None]
+    invited: Mapped[bool] = mapped_column(default=False)  # only who was invited may answer, once a wave
+    lasting: Mapped[bool] = mapped_column(default=False)  # asked again: answers are memoised
+    state: Mapped[str] = mapped_column(String(20), default="draft")  # draft, open, closed
+    wave: Mapped[int] = mapped_column(default=1)
+    asked: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)  # as composed: see surveys/asked.py
+    questions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)  # mechanisms; fixed when it opens
+    ballot_key: Mapped[bytes | None] = mapped_column(LargeBinary)  # signs this wave's ballots blindly; sealed
+    ballot_public: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    created: Mapped[float] = mapped_column(default=now)
+    opened: Mapped[float | None]
+    closed: Mapped[float | None]
+    owner: Mapped[Person] = relationship(lazy="joined")
+
+
+class Invitation(Base):
+    """A link for one person and one wave. Only the SHA-256 of its secret is kept, and not for whom it is."""
+
+    __tablename__ = "invitations"
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    survey_id: Mapped[int] = mapped_column(ForeignKey("surveys.id"), index=True)
+    wave: Mapped[int]
+    # SHA-256 of what was signed blindly: asking again gets the same answer. Which ballot it became, nobody knows.
+    blinded: Mapped[str] = mapped_column(String(64), default="")
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+
+class Submission(Base):
+    """One respondent's reports. No address, no time; and rows lie in the order of a hash, not as they arrived."""
+
+    __tablename__ = "submissions"
+    survey_id: Mapped[int] = mapped_column(ForeignKey("surveys.id"), primary_key=True)
+    wave: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)  # SHA-256 of the ballot, or of the reports
+    reports: Mapped[str] = mapped_column(Text)  # canonical JSON: {question: [level, report in base64url]}
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+
+class Refusal(Base):
+    """How many submissions of a wave were refused, by reason."""
+
+    __tablename__ = "refusals"
+    survey_id: Mapped[int] = mapped_column(ForeignKey("surveys.id"), primary_key=True)
+    wave: Mapped[int] = mapped_column(primary_key=True)
+    reason: Mapped[str] = mapped_column(String(40), primary_key=True)
+    count: Mapped[int]

@@ -1,0 +1,17 @@
+"""Surveys whose collector never sees a true answer.
+
+    compose ──► publish ──► a device draws the noise ──► intake ──► results
+    asked.py    survey.py   web/respond, local/client    intake.py  results.py, export.py
+                            ballots.py: who was invited answers once, and nobody knows which answer is theirs
+
+    asked.py      a question as it is composed: its type, its public domain, the levels offered; what error to expect
+    survey.py     a survey's life: draft, open (wave 1, 2, …), closed
+    ballots.py    invitations, and blindly signed ballots made from them
+    intake.py     submissions as they arrive: checked, counted if bad, durable before they are acknowledged
+    results.py    what the reports tell: findings, cross-tables, suspicions
+    proof.py      signed receipts: for a respondent, that reports were taken; for a reader, what an analysis said
+    words.py      what the respondent's page says, in four languages (messages/*.json)
+
+What is kept of a respondent: the reports, the levels they chose, and nothing else. No address, no browser, no time, no
+order of arrival.
+"""

@@ -1,0 +1,104 @@
+"""Invitations, and ballots made from them: who was invited answers once, and nobody can tell which answer is theirs.
+
+    a link with a secret ──► the device makes a ballot, blinds it ──► we sign it without seeing it ──► the device
+    unblinds it ──► reports are sent with the ballot, without the link
+
+We know that an invitation got a ballot, and that a ballot is one of ours; not which belongs to which (RFC 9474, see
+vault/blind.py). The key is one for all who answer this wave, and its fingerprint stands in every link: a key made for
+one person would tell them apart. Every wave has a key and links of its own, or a ballot could be kept for the next.
+"""
+
+import hashlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.models import Invitation, Survey
+from cloister.hub.people.secret import digest, fresh
+from cloister.local.envelope import unpack
+from cloister.privacy.errors import BadForm, Broken, Denied, NotNow
+from cloister.vault import BlindKey, admit, key_fingerprint
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["accept", "give_key", "invitations", "invite", "sign"]
+
+_MOST = 100_000
+
+
+def give_key(hub: "Hub", survey: Survey) -> None:
+    """Make the key of this wave; its secret half is sealed by the master key."""
+    key = BlindKey.create()
+    survey.ballot_key = hub.keys.seal(key.to_bytes(), _label(survey.name))
+    survey.ballot_public = key.public()
+
+
+def invite(hub: "Hub", session: Session, survey: Survey, count: int) -> list[str]:
+    """New links, shown once: only their hashes are kept, and not for whom they are.
+
+    The secret stands behind the `#`, which browsers do not send when they open a page.
+    """
+    if not survey.invited or survey.state != "open":
+        raise NotNow("links are made for an open survey that asks for invitations.")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
+        raise BadForm(f"make 1 to {_MOST:,} links at a time.")
+    made = [fresh() for _ in range(count)]
+    rows = sorted(digest(secret) for secret in made)  # not in the order of the links
+    session.execute(
+        sa.insert(Invitation), [{"id": one, "survey_id": survey.id, "wave": survey.wave, "blinded": ""} for one in rows]
+    )
+    hub.audit.write(session, survey.owner_id, "survey.invited", f"survey/{survey.name}", count=count)
+    mark = key_fingerprint(survey.ballot_public or {})
+    return [f"{hub.settings.address.rstrip('/')}/s/{survey.name}#{secret}.{mark}" for secret in made]
+
+
+def invitations(session: Session, survey: Survey) -> tuple[int, int]:
+    """How many were invited to this wave, and how many of them got their ballot."""
+    here = (Invitation.survey_id == survey.id, Invitation.wave == survey.wave)
+    mine = sa.select(sa.func.count()).select_from(Invitation).where(*here)
+    got = mine.where(Invitation.blinded != "")
+    return session.scalar(mine) or 0, session.scalar(got) or 0
+
+
+def sign(hub: "Hub", survey: Survey, secret: str, blinded: bytes) -> bytes:
+    """The blind signature on a ballot that we cannot see; one for each invitation.
+
+    Asking again with the same blinded ballot gets the same signature: a line may have broken.
+
+    Raises:
+        Denied: the link is not one of this wave's, or got another ballot already: which, is not said.
+    """
+    mark = hashlib.sha256(blinded).hexdigest()
+    mine = (Invitation.id == digest(secret), Invitation.survey_id == survey.id, Invitation.wave == survey.wave)
+    first = sa.update(Invitation).where(*mine, Invitation.blinded.in_(("", mark))).values(blinded=mark)
+    with hub.database.writing() as session:
+        taken = session.connection().execute(first).rowcount  # of two who ask at once, one finds it taken
+    if taken != 1:
+        raise Denied("this link is wrong, or was used on another device. Ask whoever invited you for a new one.")
+    return _key(hub, survey.name, survey.ballot_key or b"").sign(blinded)
+
+
+def accept(survey: Survey, told: Any) -> str | None:
+    """The place of a submission with this ballot; None if the ballot is not one that we signed for this wave."""
+    if not isinstance(told, dict) or set(told) != {"message", "signature"} or survey.ballot_public is None:
+        return None
+    message, signature = unpack(told["message"]), unpack(told["signature"])
+    if message is None or signature is None:
+        return None
+    try:
+        admit(survey.ballot_public, message, signature, survey.name, str(survey.wave))
+    except Broken:
+        return None
+    return hashlib.sha256(message).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _key(hub: "Hub", name: str, sealed: bytes) -> BlindKey:
+    return BlindKey.from_bytes(hub.keys.open(sealed, _label(name)))
+
+
+def _label(name: str) -> str:
+    return f"ballot key of {name}"

@@ -1,0 +1,67 @@
+"""Respondents' devices in Python: what a browser does, for scripts, rehearsals and tests.
+
+The noise is drawn here, by the caller's machine: whoever calls this knows the true answers.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from cloister.hub.surveys.asked import Asked, period
+from cloister.local import Question, seal
+from cloister.local.client.perturb import perturb
+from cloister.privacy.errors import BadInput
+from cloister.privacy.noise.source import Source
+
+__all__ = ["submissions"]
+
+Answers = Mapping[str, tuple[Any, str]]
+
+
+def submissions(
+    told: Mapping[str, Any],
+    people: Sequence[Answers],
+    ballots: Sequence[Mapping[str, str]] | None = None,
+    source: Source | None = None,
+) -> list[bytes]:
+    """What the devices of these people send.
+
+    Args:
+        told: the survey, as /s/NAME/survey.json tells it.
+        people: for each the answers, {question: (answer, name of the level)}; a question that is not there is skipped.
+        ballots: one for each person, where the survey asks for them.
+        source: where random bits come from; the operating system unless given. Seeded reports are refused by a hub.
+
+    Privacy: costs each person the sum of the levels chosen.
+    """
+    envelopes: list[list[str]] = [[] for _ in people]
+    for one in told["questions"]:
+        asked = Asked.read({name: one[name] for name in Asked.__dataclass_fields__ if name in one})
+        question = Question.read(one["question"])
+        for place, level in enumerate(asked.levels):
+            mechanism = question.levels[place]  # both are sorted by epsilon
+            chosen = [who for who, said in enumerate(people) if asked.id in said and said[asked.id][1] == level.name]
+            if not chosen:
+                continue
+            values = [_value(asked, question, people[who][asked.id][0]) for who in chosen]
+            for who, envelope in zip(
+                chosen, seal(question.id, perturb(mechanism, values, source), source), strict=True
+            ):
+                envelopes[who].append(envelope.decode("ascii"))
+    made: list[bytes] = []
+    for who, reports in enumerate(envelopes):
+        sent: dict[str, Any] = {"version": 1, "wave": told["wave"], "reports": reports}
+        if ballots is not None:
+            sent["ballot"] = dict(ballots[who])
+        made.append(json.dumps(sent, separators=(",", ":")).encode("ascii"))
+    return made
+
+
+def _value(asked: Asked, question: Question, answer: Any) -> Any:
+    if asked.type == "date" and isinstance(answer, date):
+        answer = period(answer, asked.step)
+    value = question.value(list(answer) if isinstance(answer, set | tuple | list) else str(answer))
+    if value is None:
+        raise BadInput(f"this is no answer to {asked.id}. It takes {question.takes}.")
+    return value

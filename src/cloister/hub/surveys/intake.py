@@ -1,0 +1,223 @@
+"""Submissions as they arrive: checked, counted if bad, on disk before they are acknowledged.
+
+    bytes ──► well formed? ──► envelopes of this survey? ──► ballot? ──► batch ──► one transaction ──► signed receipt
+
+Many wait for one trip to the disk: while a batch is written, the next one gathers. A submission that arrives twice is
+kept once and acknowledged twice, so that a device whose line broke can send again.
+
+A submission is JSON: {"version": 1, "wave": 1, "reports": [envelope, …], "ballot": {"message": …, "signature": …}}, the
+ballot only where people are invited. Its place is the SHA-256 of the ballot's message, or of the envelopes.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from cloister.hub.database import now
+from cloister.hub.models import Refusal, Submission, Survey
+from cloister.hub.surveys import proof
+from cloister.hub.surveys.ballots import accept
+from cloister.hub.surveys.survey import collection, find, is_open
+from cloister.local.envelope import canonical, pack
+from cloister.privacy.errors import BadForm, NotNow, StoreFailed
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["MOST_BYTES", "Intake", "Sent", "read"]
+
+MOST_BYTES = 512 * 1024
+_KNOWN_S = 1.0  # for how long a survey is remembered; the transaction looks again whether it is open
+_WAITING = 2000  # beyond this many in the queue of one process, devices are asked to come back
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A submission that may be kept.
+
+    Attributes:
+        id: its place.
+        reports: canonical JSON, {question: [level, report]}.
+        digest: SHA-256 of the envelopes, for the receipt.
+        levels: what the respondent chose, by question.
+    """
+
+    id: str
+    reports: str
+    digest: str
+    levels: Mapping[str, str]
+
+
+class BadSubmission(BadForm):
+    """A submission that is refused and counted; `reason` is one of few words."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"these reports were not taken ({reason}). Load the page again, then answer again.")
+        self.reason = reason
+
+
+def read(survey: Survey, raw: bytes) -> Sent:
+    """A submission from its bytes.
+
+    Raises:
+        BadSubmission: why not. The reason depends on the form of the reports alone.
+    """
+    if len(raw) > MOST_BYTES:
+        raise BadSubmission("oversized")
+    try:
+        told = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise BadSubmission("malformed") from None
+    if not isinstance(told, dict) or not {"version", "wave", "reports"} <= set(told) <= {
+        "version",
+        "wave",
+        "reports",
+        "ballot",
+    }:
+        raise BadSubmission("malformed")
+    if told["version"] != 1:
+        raise BadSubmission("wrong version")
+    if told["wave"] != survey.wave or isinstance(told["wave"], bool):
+        raise BadSubmission("wrong wave")
+    envelopes = told["reports"]
+    if not isinstance(envelopes, list) or not 0 < len(envelopes) <= len(survey.questions):
+        raise BadSubmission("malformed")
+    checks = collection(survey)
+    kept: dict[str, list[str]] = {}
+    for envelope in envelopes:
+        found = checks.check(envelope)
+        if isinstance(found, str):
+            raise BadSubmission(found)
+        name = found.question.partition(".")[2]
+        if name in kept:
+            raise BadSubmission("malformed")
+        if not found.private:
+            raise BadSubmission("not private")
+        kept[name] = [found.level, pack(found.report)]
+    digest = hashlib.sha256("\n".join(sorted(envelopes)).encode()).hexdigest()
+    place = _ballot(survey, told.get("ballot")) if survey.invited else digest
+    return Sent(place, canonical(kept).decode(), digest, {name: one[0] for name, one in kept.items()})
+
+
+def _ballot(survey: Survey, told: Any) -> str:
+    place = accept(survey, told)
+    if place is None:
+        raise BadSubmission("no ballot")
+    return place
+
+
+class Intake:
+    """Takes submissions of all surveys, in one process. Its methods are called from the event loop."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self.hub = hub
+        self._writer = ThreadPoolExecutor(1, "intake")
+        self._queue: list[tuple[int, int, Sent | str, asyncio.Future[str]]] = []
+        self._busy = False
+        self._known: dict[str, tuple[float, Survey]] = {}
+
+    async def take(self, name: str, raw: bytes) -> dict[str, Any]:
+        """Keep a submission; its signed receipt, when it is on disk.
+
+        Raises:
+            BadSubmission: refused, and counted.
+            NotNow: the survey takes no answers, or the ballot was used.
+            StoreFailed: not now; send again.
+        """
+        survey = await self.survey(name)
+        if not is_open(survey):
+            raise NotNow("this survey takes no more answers.")
+        try:
+            sent = read(survey, raw)
+        except BadSubmission as bad:
+            await self._put(survey, bad.reason)
+            raise
+        verdict = await self._put(survey, sent)
+        if verdict == "closed":
+            raise NotNow("this survey takes no more answers.")
+        if verdict == "used":
+            raise NotNow("this invitation was used for other answers already. What was sent first counts.")
+        facts = {"survey": name, "wave": survey.wave, "reports": sent.digest, "levels": dict(sent.levels)}
+        return proof.issue(proof.TAKEN, facts, self.hub.key)
+
+    async def survey(self, name: str) -> Survey:
+        """The survey, at most a second old."""
+        found = self._known.get(name)
+        if found is None or now() - found[0] > _KNOWN_S:
+            survey = await asyncio.get_running_loop().run_in_executor(None, self._find, name)
+            found = self._known[name] = now(), survey
+        return found[1]
+
+    def _find(self, name: str) -> Survey:
+        with self.hub.database.reading() as session:
+            return find(session, name)
+
+    async def _put(self, survey: Survey, what: Sent | str) -> str:
+        if len(self._queue) >= _WAITING:
+            raise StoreFailed("the hub is busy. Your device tries again in a moment.")
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._queue.append((survey.id, survey.wave, what, done))
+        if not self._busy:
+            self._busy = True
+            asyncio.get_running_loop().create_task(self._write_all())
+        return await done
+
+    async def _write_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._queue:
+                batch, self._queue = self._queue, []
+                try:
+                    verdicts = await loop.run_in_executor(self._writer, self._write, [one[:3] for one in batch])
+                except Exception:
+                    failed = StoreFailed("the reports could not be kept. Your device tries again in a moment.")
+                    for *_, done in batch:
+                        if not done.done():
+                            done.set_exception(failed)
+                    continue
+                for (*_, done), verdict in zip(batch, verdicts, strict=True):
+                    if not done.done():
+                        done.set_result(verdict)
+        finally:
+            self._busy = False
+
+    def _write(self, batch: list[tuple[int, int, Sent | str]]) -> list[str]:
+        """One transaction for all of them: all or nothing."""
+        with self.hub.database.writing() as session:
+            connection = session.connection()
+            insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+            state = sa.select(Survey.id, Survey.wave, Survey.state, Survey.ends)
+            rows = connection.execute(state.where(Survey.id.in_({one[0] for one in batch})))
+            takes = {(row[0], row[1]) for row in rows if row[2] == "open" and (row[3] is None or now() < row[3])}
+            verdicts: list[str] = []
+            refused: Counter[tuple[int, int, str]] = Counter()
+            for survey, wave, what in batch:
+                if isinstance(what, str):
+                    verdicts.append("refused")
+                    refused[survey, wave, what] += 1
+                elif (survey, wave) not in takes:
+                    verdicts.append("closed")
+                    refused[survey, wave, "too late"] += 1
+                else:
+                    row = {"survey_id": survey, "wave": wave, "id": what.id, "reports": what.reports}
+                    new = insert(Submission).values(row).on_conflict_do_nothing()
+                    verdict = "kept"
+                    if connection.execute(new).rowcount != 1:
+                        mine = sa.select(Submission.reports).filter_by(survey_id=survey, wave=wave, id=what.id)
+                        verdict = "again" if connection.scalar(mine) == what.reports else "used"
+                        refused[survey, wave, "sent again" if verdict == "again" else "ballot used"] += 1
+                    verdicts.append(verdict)
+            for (survey, wave, reason), count in refused.items():
+                first = insert(Refusal).values(survey_id=survey, wave=wave, reason=reason, count=count)
+                keys = [Refusal.survey_id, Refusal.wave, Refusal.reason]
+                more = first.on_conflict_do_update(index_elements=keys, set_={"count": Refusal.count + count})
+                connection.execute(more)
+            return verdicts

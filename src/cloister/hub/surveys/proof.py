@@ -1,0 +1,41 @@
+"""Signed receipts of a survey: for a respondent, that reports were taken; for a reader, what an analysis said."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from cloister.privacy.canonical import canonical
+from cloister.privacy.errors import ReceiptRejected
+from cloister.privacy.signing import PublicKey, SigningKey
+
+__all__ = ["ANALYSIS", "TAKEN", "issue", "verify"]
+
+TAKEN = "cloister-survey-taken/1"
+ANALYSIS = "cloister-survey-analysis/1"
+_PURPOSE = b"cloister survey\n"  # a signature under one kind of text never fits another
+
+
+def issue(form: str, facts: dict[str, Any], key: SigningKey) -> dict[str, Any]:
+    """Sign facts; the form and the day are added here. Not the time: it could be compared with somebody's clock."""
+    body = {**facts, "form": form, "day": datetime.now(UTC).date().isoformat()}
+    return {"receipt": body, "signature": key.sign(_PURPOSE + canonical(body))}
+
+
+def verify(text: str | bytes, key: PublicKey | str) -> dict[str, Any]:
+    """The facts of a receipt, if the holder of this key signed exactly them.
+
+    Raises:
+        ReceiptRejected: anything else.
+    """
+    owner = PublicKey.parse(key) if isinstance(key, str) else key
+    try:
+        record = json.loads(text)
+        body, signature = record["receipt"], record["signature"]
+        known = isinstance(body, dict) and body["form"] in (TAKEN, ANALYSIS) and isinstance(signature, str)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        known = False
+    if not known:
+        raise ReceiptRejected("this is no receipt of a survey. Ask for the file as it was issued.")
+    if not owner.verify(_PURPOSE + canonical(body), signature):
+        raise ReceiptRejected("the signature does not fit: the receipt was changed, or another key signed it.")
+    return dict(body)

@@ -1,0 +1,243 @@
+"""A survey's life: draft ──► open (wave 1, 2, …) ──► closed.
+
+What is asked is fixed when a survey opens: whoever answered has answered exactly that.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.database import now
+from cloister.hub.models import Person, Refusal, Submission, Survey
+from cloister.hub.surveys.asked import Asked
+from cloister.hub.surveys.ballots import give_key
+from cloister.local import Collection, Question
+from cloister.local.envelope import canonical
+from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = [
+    "LANGUAGES",
+    "asked_of",
+    "change",
+    "close",
+    "collection",
+    "create",
+    "find",
+    "find_own",
+    "is_open",
+    "mine",
+    "next_wave",
+    "public",
+    "publish",
+    "questions_of",
+    "sizes",
+]
+
+LANGUAGES = ("en", "de", "es", "fr")
+_NAME = re.compile(r"[a-z][a-z0-9-]{1,38}[a-z0-9]")
+_MOST_QUESTIONS = 60
+_TEXTS = {"title": 200, "about": 4000, "purpose": 1000, "consent": 8000}
+_LATEST_DAYS = 3660
+
+
+def create(hub: "Hub", session: Session, owner: Person, name: str, facts: Mapping[str, Any]) -> Survey:
+    """A new draft.
+
+    Args:
+        hub: the hub.
+        session: for writing.
+        owner: who composes it, and will read its results.
+        name: small letters, digits and dashes; in the address of its page, for good.
+        facts: title, purpose, consent and what else `change` takes.
+    """
+    if not _NAME.fullmatch(name):
+        raise BadForm("a survey's name has 3 to 40 small letters, digits and dashes, such as 'sleep-2026'.")
+    if not {"data owner", "data user"} & set(owner.roles):
+        raise Denied("surveys are composed by people with the role data user or data owner. Ask an operator for it.")
+    if session.scalar(sa.select(Survey.id).where(Survey.name == name)) is not None:
+        raise BadForm(f"there is a survey called {name} already. Choose another name.")
+    made = Survey(name=name, owner_id=owner.id, title="", purpose="", consent="", asked=[], questions=[])
+    made.owner = owner
+    _set(made, facts)
+    session.add(made)
+    session.flush()
+    hub.audit.write(session, owner.id, "survey.created", f"survey/{name}")
+    return made
+
+
+def change(hub: "Hub", session: Session, survey: Survey, facts: Mapping[str, Any]) -> None:
+    """Change a draft. What is not named stays.
+
+    Args:
+        hub: the hub.
+        session: for writing.
+        survey: the draft.
+        facts: title, about, purpose, consent, language, target, ends (seconds since 1970), invited, lasting, asked (a
+            list of questions as `Asked.read` takes them).
+    """
+    if survey.state != "draft":
+        raise NotNow(
+            "a survey that was published cannot be changed: people have answered exactly this. Make a new one."
+        )
+    _set(survey, facts)
+    session.add(survey)
+    hub.audit.write(session, survey.owner_id, "survey.changed", f"survey/{survey.name}", fields=sorted(facts))
+
+
+def _set(survey: Survey, facts: Mapping[str, Any]) -> None:
+    for name, most in _TEXTS.items():
+        if name in facts or (name != "about" and not getattr(survey, name)):
+            text = str(facts.get(name, "")).strip()
+            if (not text and name != "about") or len(text) > most:
+                raise BadForm(f"'{name}' needs words, at most {most:,} characters of them.")
+            setattr(survey, name, text)
+    if "language" in facts:
+        if facts["language"] not in LANGUAGES:
+            raise BadForm(f"a survey's language is one of {', '.join(LANGUAGES)}.")
+        survey.language = str(facts["language"])
+    if "target" in facts:
+        target = facts["target"]
+        if isinstance(target, bool) or not isinstance(target, int) or not 10 <= target <= 10**7:
+            raise BadForm("'target' is how many people you hope for: a whole number from 10 to 10,000,000.")
+        survey.target = target
+    if "ends" in facts:
+        ends = facts["ends"]
+        if ends is not None and not (isinstance(ends, int | float) and now() < ends < now() + _LATEST_DAYS * 86_400):
+            raise BadForm("'ends' is a moment in the future, at most ten years away.")
+        survey.ends = float(ends) if ends is not None else None
+    for name in ("invited", "lasting"):
+        if name in facts:
+            setattr(survey, name, bool(facts[name]))
+    if "asked" in facts:
+        survey.asked = [one.to_json() for one in _read(facts["asked"])]
+
+
+def _read(told: Any) -> list[Asked]:
+    if not isinstance(told, Sequence) or isinstance(told, str) or len(told) > _MOST_QUESTIONS:
+        raise BadForm(f"'asked' is a list of at most {_MOST_QUESTIONS} questions.")
+    asked = [one if isinstance(one, Asked) else Asked.read(one) for one in told]
+    if len({one.id for one in asked}) < len(asked):
+        raise BadForm("two questions have the same name. Give each its own.")
+    return asked
+
+
+def asked_of(survey: Survey) -> tuple[Asked, ...]:
+    """The questions as they were composed."""
+    return tuple(Asked.read(one) for one in survey.asked)
+
+
+def publish(hub: "Hub", session: Session, survey: Survey) -> None:
+    """Open it: mechanisms are chosen and fixed, and the page can be answered."""
+    if survey.state != "draft":
+        raise NotNow(f"the survey is {survey.state} already.")
+    asked = asked_of(survey)
+    if not asked:
+        raise BadForm("a survey needs a question before it can be published.")
+    survey.questions = [one.question(survey.name, survey.target, survey.lasting).describe() for one in asked]
+    if survey.invited:
+        give_key(hub, survey)
+    survey.state, survey.opened = "open", now()
+    session.add(survey)
+    hub.audit.write(session, survey.owner_id, "survey.published", f"survey/{survey.name}", questions=len(asked))
+
+
+def close(hub: "Hub", session: Session, survey: Survey) -> None:
+    """Take no more answers, for good."""
+    if survey.state != "open":
+        raise NotNow(f"only an open survey can be closed; this one is {survey.state}.")
+    survey.state, survey.closed = "closed", now()
+    session.add(survey)
+    hub.audit.write(session, survey.owner_id, "survey.closed", f"survey/{survey.name}")
+
+
+def next_wave(hub: "Hub", session: Session, survey: Survey) -> None:
+    """Ask the same people again."""
+    if survey.state != "open" or not survey.lasting:
+        raise NotNow("only an open survey that is asked again and again has waves.")
+    survey.wave += 1
+    if survey.invited:
+        give_key(hub, survey)
+    session.add(survey)
+    hub.audit.write(session, survey.owner_id, "survey.wave", f"survey/{survey.name}", wave=survey.wave)
+
+
+def find(session: Session, name: str) -> Survey:
+    """A survey that was published: anybody with the link may know it."""
+    found = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.state != "draft"))
+    if found is None:
+        raise NotHere("there is no survey at this address.")
+    return found
+
+
+def find_own(session: Session, name: str, person: Person) -> Survey:
+    """A survey of this person, a draft too. Others' are not here for them."""
+    found = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.owner_id == person.id))
+    if found is None:
+        raise NotHere("there is no survey of yours with this name.")
+    return found
+
+
+def mine(session: Session, person: Person) -> list[Survey]:
+    """Somebody's surveys, the newest first."""
+    return list(session.scalars(sa.select(Survey).where(Survey.owner_id == person.id).order_by(Survey.id.desc())))
+
+
+def is_open(survey: Survey) -> bool:
+    """Whether answers are taken now."""
+    return survey.state == "open" and (survey.ends is None or now() < survey.ends)
+
+
+def sizes(session: Session, survey: Survey, wave: int | None = None) -> tuple[int, dict[str, int]]:
+    """How many submissions of a wave (the newest unless given) were counted, and how many refused, by reason."""
+    here = survey.wave if wave is None else wave
+    taken = sa.select(sa.func.count()).where(Submission.survey_id == survey.id, Submission.wave == here)
+    bad = sa.select(Refusal.reason, Refusal.count).where(Refusal.survey_id == survey.id, Refusal.wave == here)
+    return session.scalar(taken) or 0, {row[0]: row[1] for row in session.execute(bad.order_by(Refusal.reason))}
+
+
+def questions_of(survey: Survey) -> dict[str, Question]:
+    """The mechanisms by the question's short name, as they were fixed when it opened."""
+    return {name.partition(".")[2]: one for name, one in collection(survey).questions.items()}
+
+
+def collection(survey: Survey) -> Collection:
+    """An empty collection of the survey's questions: it tells whether an envelope is one of ours."""
+    return _collection(canonical(survey.questions))
+
+
+@lru_cache(maxsize=64)  # certifying every mechanism anew for every submission would be slow
+def _collection(questions: bytes) -> Collection:
+    return Collection(Question.read(one) for one in json.loads(questions))
+
+
+def public(survey: Survey) -> dict[str, Any]:
+    """What a respondent's device is told: everything it needs, nothing about anybody."""
+    asked = asked_of(survey)
+    return {
+        "name": survey.name,
+        "title": survey.title,
+        "about": survey.about,
+        "purpose": survey.purpose,
+        "consent": survey.consent,
+        "language": survey.language,
+        "by": survey.owner.organisation.name if survey.owner.organisation else survey.owner.name,
+        "wave": survey.wave,
+        "open": is_open(survey),
+        "ends": survey.ends,
+        "target": survey.target,
+        "lasting": survey.lasting,
+        "invited": survey.invited,
+        "ballots": survey.ballot_public,
+        "questions": [
+            {**one.to_json(), "choices": list(one.choices), "question": told}
+            for one, told in zip(asked, survey.questions, strict=True)
+        ],
+    }
