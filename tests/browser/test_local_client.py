@@ -47,6 +47,10 @@ SEND = """async ({ question, level, values }) => {
     await fetch("/reports", { method: "POST", body: answer(question, level, value) });
   }
 }"""
+ANSWERS = """async ({ question, level, values }) => {
+  const { answer } = await import("/index.mjs");
+  return values.map((value) => answer(question, level, value));
+}"""
 WITHOUT = """async (question) => {
   Object.defineProperty(globalThis, "crypto", { value: undefined });
   const { answer } = await import("/index.mjs");
@@ -129,6 +133,17 @@ def test_answers_leave_the_page_as_reports_that_a_collection_counts_and_as_nothi
     assert (collection.n, collection.refused.total()) == (200, 0)
     told = {json.loads(one)["report"] for one in Handler.received}
     assert told == {"AA", "AQ"}  # everybody said yes, and the wire holds both
+
+
+def test_every_mechanism_answers_in_chromium_with_its_own_randomness(page):
+    for group in VECTORS["reports"]:
+        question = local.Question("any", [local.from_description(group["mechanism"])])
+        told = {"question": question.describe(), "level": question.offered[0], "values": []}
+        told["values"] = [case["value"] for case in group["cases"]][::6]
+        sent = page.evaluate(ANSWERS, told)
+        collection = local.Collection([question]).collect(sent)
+        assert (collection.n, collection.refused.total()) == (len(sent), 0), group["label"]
+        assert all(json.loads(one)["private"] for one in sent)
 
 
 def test_without_secret_randomness_nothing_is_made(page):

@@ -2,20 +2,17 @@
 
 import importlib.util
 import json
+import math
 import random
 import re
-import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from cloister import local
 from cloister.local.client.memoised import again
@@ -23,60 +20,34 @@ from cloister.local.collector.collection import Collection
 from cloister.local.envelope import canonical
 from cloister.local.oracles.padded import PaddedSample
 from cloister.local.oracles.sets import OneOfSet, SetBits
-from cloister.local.oracles.unary import bits_law
 from cloister.privacy.errors import CloisterError
 from cloister.privacy.noise import SeededSource
 
 ROOT = Path(__file__).parents[2]
-CLIENT = ROOT / "src" / "cloister" / "local" / "client"
 FOLDER = ROOT / "tests" / "vectors"
 VECTORS = json.loads((FOLDER / "local.json").read_text(encoding="utf-8"))
-NODE = shutil.which("node")
-needs_node = pytest.mark.skipif(NODE is None, reason="no Node here: on Debian, apt-get install nodejs")
 WORD = 1 << 64
 
 
-class Node:
-    """A Node that serves all tests of this file: to start one takes longer than most of them."""
+def script(name: str) -> Any:
+    """A file beside the vectors."""
+    found = importlib.util.spec_from_file_location(f"vectors_{name}", FOLDER / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
-    process: subprocess.Popen[str] | None = None
 
-    @classmethod
-    def start(cls) -> subprocess.Popen[str]:
-        assert NODE is not None
-        command = [NODE, str(FOLDER / "run.mjs"), (CLIENT / "index.mjs").as_uri()]
-        cls.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        return cls.process
-
-    @classmethod
-    def end(cls) -> None:
-        if cls.process is not None:
-            cls.process.communicate(timeout=30)
-            cls.process = None
+served = script("node")
+CLIENT, NODE, Node, node = served.CLIENT, served.NODE, served.Node, served.node
+needs_node = pytest.mark.skipif(NODE is None, reason="no Node here: on Debian, apt-get install nodejs")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _node_ends() -> Iterator[None]:
     yield
     Node.end()
-
-
-def node(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the client answers to each case."""
-    process = Node.process or Node.start()
-    assert process.stdin is not None
-    assert process.stdout is not None
-    writer = process.stdin
-
-    def ask() -> None:
-        writer.writelines(json.dumps(case) + "\n" for case in cases)
-        writer.flush()
-
-    asking = threading.Thread(target=ask)  # beside the reading, so that neither waits for the other
-    asking.start()
-    answers = [process.stdout.readline() for _ in cases]
-    asking.join()
-    return [json.loads(answer) for answer in answers]
 
 
 class Script:
@@ -107,12 +78,9 @@ def in_python(mechanism: Any, value: Any, text: bytes) -> tuple[str, int]:
 
 
 def test_the_vectors_are_what_their_script_writes() -> None:
-    found = importlib.util.spec_from_file_location("make_local", FOLDER / "make_local.py")
-    assert found is not None
-    assert found.loader is not None
-    script = importlib.util.module_from_spec(found)
-    found.loader.exec_module(script)
-    assert script.text() == (FOLDER / "local.json").read_text(encoding="utf-8"), "run tests/vectors/make_local.py"
+    assert script("make_local").text() == (FOLDER / "local.json").read_text(encoding="utf-8"), (
+        "run tests/vectors/make_local.py"
+    )
 
 
 @pytest.mark.parametrize("group", VECTORS["reports"], ids=lambda group: group["label"])
@@ -184,6 +152,8 @@ def grid() -> dict[str, tuple[Any, Any]]:
                 "OLH": local.LocalHashing.for_loss,
                 "HR": local.HadamardResponse.for_loss,
                 "SS": local.SubsetSelection.for_loss,
+                "SHE": local.HistogramEncoding.for_loss,
+                "CMS": lambda d, loss: local.CountMeanSketch.for_loss(d, loss, 2 * d + 1, 8, f"salt {d}"),
             }
             for name, maker in makers.items():
                 made[f"{name} {domain} {amount}"] = maker(domain, loss), lambda dice, d=domain: dice.randrange(d)
@@ -198,8 +168,20 @@ def grid() -> dict[str, tuple[Any, Any]]:
         for name, memoised in (("MD", local.Memoised.direct), ("MU", local.Memoised.unary)):
             made[f"{name} {amount}"] = memoised(9, lifetime=loss, report=half), lambda dice: dice.randrange(9)
         for bounds in ((0, 1), (-40, 17), ("-1/3", "2.5")):
-            for name, number in (("PM", local.Piecewise), ("SW", local.SquareWave)):
+            numbers = {
+                "PM": local.Piecewise,
+                "SW": local.SquareWave,
+                "DU": local.Duchi,
+                "HM": local.Hybrid,
+                "LN": local.LaplaceNumber,
+            }
+            for name, number in numbers.items():
                 made[f"{name} {bounds} {amount}"] = number.for_loss(bounds, loss), lambda dice: dice.uniform(-50, 50)
+        for length, chunk in ((32, None), (6, 2), (3, 1)):
+            made[f"HH {length} {amount}"] = (
+                local.HeavyHitters.for_loss(loss, length, chunk),
+                lambda dice, bits=length: dice.randrange(1 << bits),
+            )
     return made
 
 
@@ -209,7 +191,7 @@ def test_thousands_of_fresh_cases_give_identical_reports_in_both_languages() -> 
     cases, expected = [], []
     for mechanism, draw in grid().values():
         told = mechanism.describe()
-        for _ in range(24):
+        for _ in range(24 if mechanism.width < 1_000 else 1):
             value, text = draw(dice), source.bytes(24 * 8 + 8 * mechanism.width * 8)
             report, used = in_python(mechanism, value, text)
             cases.append({"verb": "report", "mechanism": told, "value": value, "bytes": text[: used + 8].hex()})
@@ -229,6 +211,8 @@ def test_the_thresholds_that_javascript_uses_are_those_of_python() -> None:
         if isinstance(outer, local.Memoised):
             facts = outer.permanent_p, outer.permanent_q, outer.flip
             assert tuple(used.values()) == tuple(int(fact * WORD) for fact in facts)
+        elif isinstance(outer, local.HistogramEncoding | local.LaplaceNumber):
+            assert tuple(used.values()) == outer.scale.as_integer_ratio()
         elif hasattr(outer, "thresholds"):
             assert tuple(used.values()) == tuple(outer.thresholds)
         else:
@@ -331,112 +315,7 @@ def test_a_seeded_answer_stays_marked_when_a_wallet_repeats_it() -> None:
     assert [json.loads(one["envelope"])["private"] for one in told] == [False, False]
 
 
-# The law of the client's reports, certified as Python's is.
-
-
-class Measured:
-    """The law of the JavaScript client, for `verify`."""
-
-    def __init__(self, mechanism: Any, laws: dict[int, list[Fraction]]) -> None:
-        self.domain, self.loss, self.laws = mechanism.domain, mechanism.loss, laws
-        self.outputs = len(laws[0])
-
-    def law(self, value: int) -> list[Fraction]:
-        return self.laws[value]
-
-
-def runs(mechanism: Any) -> list[int]:
-    """Where, among the 2^64 words, a report may change."""
-    if isinstance(mechanism, local.RandomisedResponse):
-        ends = [int(mechanism.q * WORD), int(mechanism.p * WORD)]
-    elif isinstance(mechanism, local.HadamardResponse):
-        inside, outside = mechanism.thresholds
-        half = mechanism.order // 2
-        ends = [inside * place for place in range(1, half + 1)]
-        ends += [ends[-1] + outside * place for place in range(1, mechanism.outputs - half)]
-    elif isinstance(mechanism, local.Piecewise | local.SquareWave):
-        p, q = int(mechanism.p * WORD), int(mechanism.q * WORD)
-        ends = [p * place for place in range(1, mechanism.window + 1)]
-        ends += [ends[-1] + q * place for place in range(1, mechanism.reach)]
-    else:
-        keep, run = mechanism.thresholds
-        ends = [keep + run * place for place in range(getattr(mechanism, "buckets", mechanism.domain))]
-    return [0, *(end for end in ends if end < WORD), WORD]
-
-
-def measured(mechanism: Any, values: list[Any] | None = None) -> Measured:
-    """Drive every run of words at both ends and inside, and add up how many words give each report."""
-    seeds = range(mechanism.seeds) if isinstance(mechanism, local.LocalHashing) else [None]
-    dice, cases, keys = random.Random(3), [], []
-    for value in range(mechanism.domain):
-        for seed in seeds:
-            prefix = b"" if seed is None else seed.to_bytes(8, "little")
-            for start, stop in pairwise(runs(mechanism)):
-                for word in (start, dice.randrange(start, stop), stop - 1):
-                    text = prefix + word.to_bytes(8, "little")
-                    given = values[value] if values else value
-                    cases.append(
-                        {"verb": "report", "mechanism": mechanism.describe(), "value": given, "bytes": text.hex()}
-                    )
-                    keys.append((value, start, stop))
-    laws = {value: [Fraction(0)] * mechanism.outputs for value in range(mechanism.domain)}
-    answers = [int.from_bytes(bytes.fromhex(answer["report"]), "little") for answer in node(cases)]
-    for place in range(0, len(cases), 3):
-        value, start, stop = keys[place]
-        assert len(set(answers[place : place + 3])) == 1
-        laws[value][answers[place]] += Fraction(stop - start, WORD * len(seeds))
-    return Measured(mechanism, laws)
-
-
-@needs_node
-@pytest.mark.parametrize("amount", ["0.1", "1", "4"])
-def test_the_law_of_javascript_reports_is_driven_out_of_it_and_certified(amount: str) -> None:
-    loss = local.epsilon(amount)
-    for mechanism in (
-        local.RandomisedResponse.for_loss(loss),
-        local.DirectEncoding.for_loss(2, loss),
-        local.DirectEncoding.for_loss(9, loss),
-        local.LocalHashing.for_loss(9, loss, buckets=3),
-        local.HadamardResponse.for_loss(7, loss, blocks=1),
-        local.HadamardResponse.for_loss(7, loss, blocks=2),
-    ):
-        found = measured(mechanism)
-        assert [tuple(found.law(value)) for value in range(found.domain)] == [
-            tuple(mechanism.law(value)) for value in range(mechanism.domain)
-        ]
-        certificate = local.verify(found)
-        assert certificate.holds
-        assert certificate.method == "listed"
-    for number in (
-        local.Piecewise.for_loss((0, 6), loss, steps=6, shift=2),
-        local.SquareWave.for_loss((0, 6), loss, shift=2),
-    ):
-        found = measured(number, [float(value) for value in range(7)])
-        assert [tuple(found.law(value)) for value in range(7)] == [tuple(number.law(value)) for value in range(7)]
-        assert local.verify(found).holds
-
-
-@needs_node
-@pytest.mark.parametrize("amount", ["0.5", "2"])
-def test_the_coins_of_javascript_have_exactly_their_probability(amount: str) -> None:
-    mechanism = local.UnaryEncoding.optimised(16, local.epsilon(amount))
-    rounds = mechanism.q.denominator.bit_length() - 1
-    cases = []
-    for start in range(0, 1 << rounds, 8):  # eight settings at a time, in the bits of the second byte
-        columns = [sum((start + bit >> place & 1) << bit for bit in range(8)) for place in range(rounds)]
-        text = bytes(8) + b"".join(bytes([0, column]) for column in columns)
-        cases.append({"verb": "report", "mechanism": mechanism.describe(), "value": 0, "bytes": text.hex()})
-    edges = [0, WORD // 2 - 1, WORD // 2, WORD - 1]
-    for word in edges:
-        text = word.to_bytes(8, "little") + bytes(2 * rounds)
-        cases.append({"verb": "report", "mechanism": mechanism.describe(), "value": 0, "bytes": text.hex()})
-    reports = [bytes.fromhex(answer["report"]) for answer in node(cases)]
-    ones = sum(report[1].bit_count() for report in reports[: -len(edges)])
-    assert Fraction(ones, 1 << rounds) == mechanism.q
-    assert [report[0] & 1 for report in reports[-len(edges) :]] == [1, 1, 0, 0]
-    small = local.UnaryEncoding(4, Fraction(1, 2), Fraction(ones, 1 << rounds), local.epsilon(amount))
-    laws = {value: list(bits_law(value, 4, small.p, small.q)) for value in range(4)}
-    assert local.verify(Measured(small, laws)).holds
+# What it doubts.
 
 
 @needs_node
@@ -457,6 +336,59 @@ def test_a_description_one_step_beyond_its_epsilon_is_refused_and_one_step_withi
         assert "thresholds" in answers[2]
 
 
+def narrower() -> list[tuple[Any, dict[str, Any]]]:
+    """Mechanisms as private as they must be, and what makes each of them the least bit less so."""
+    made: list[tuple[Any, dict[str, Any]]] = []
+    for amount in ("1/100", "1/2", "1", "5", "29"):
+        loss = local.epsilon(amount)
+        bit = local.Duchi.for_loss((0, 1), loss, steps=10)
+        steeper = Fraction(WORD - 10 * (bit.rise + 2), 2 * WORD)
+        near = local.Piecewise.for_loss((0, 1), loss, steps=10, shift=1)
+        either = local.Hybrid(0, 1, 10, 1, near.window, near.q, bit.q, Fraction(1, 2), loss)
+        prefix = local.HeavyHitters(4, 2, 3, local.LocalHashing.for_loss(4, loss, buckets=3).lie, loss)
+        vector = local.HistogramEncoding.for_loss(3, loss)
+        noisy = local.LaplaceNumber.for_loss((0, 1), loss, steps=10)
+        made += [
+            (bit, {"q": str(steeper), "p": str(1 - steeper)}),
+            (either, {"flip": str(steeper)}),
+            (prefix, {"lie": str(prefix.lie - Fraction(1, WORD))}),
+            (vector, _scaled(vector.scale * (1 - Fraction(1, 10**9)))),
+            (noisy, _scaled(10 / loss.amount * (1 - Fraction(1, 10**9)))),
+        ]
+    return made
+
+
+def _scaled(scale: Fraction) -> dict[str, Any]:
+    return {"scale": str(scale), "limit": math.ceil(45 * scale) + 1}
+
+
+@needs_node
+def test_the_device_computes_what_a_report_tells_and_refuses_the_least_bit_more() -> None:
+    for mechanism, changed in narrower():
+        told = mechanism.describe()
+        fits, refused = node(
+            [{"verb": "thresholds", "mechanism": told}, {"verb": "thresholds", "mechanism": {**told, **changed}}]
+        )
+        assert "thresholds" in fits, mechanism
+        assert "tell more than the level says" in refused["refused"], mechanism
+
+
+@needs_node
+def test_a_sketch_draws_its_table_from_the_same_public_hash() -> None:
+    for rows, salt in ((1, ""), (4, "x" * 300), (256, "é \U0001f600")):
+        mechanism = local.CountMeanSketch.for_loss(2**32, local.epsilon(20), buckets=65535, rows=rows, salt=salt)
+        dice = random.Random(salt)
+        values = [dice.randrange(2**32) for _ in range(4)]
+        for value in values:
+            row = dice.randrange(rows)
+            text = row.to_bytes(8, "little") + bytes(8) + bytes(65536 // 8 * (mechanism.q.denominator.bit_length() - 1))
+            (answer,) = node(
+                [{"verb": "report", "mechanism": mechanism.describe(), "value": value, "bytes": text.hex()}]
+            )
+            report = int.from_bytes(bytes.fromhex(answer["report"])[2:], "little")
+            assert report == 1 << int(mechanism.hashed(row, value))
+
+
 @needs_node
 def test_both_languages_spell_canonical_json_alike() -> None:
     contents = [
@@ -470,42 +402,7 @@ def test_both_languages_spell_canonical_json_alike() -> None:
     assert [answer["text"] for answer in answers] == [canonical(content).decode() for content in contents]
 
 
-# Statistics.
-
-
-def reports_of(mechanism: Any, values: list[int], seed: str) -> local.Counts:
-    """Counts of JavaScript reports from a seed's bytes."""
-    text = SeededSource(seed).bytes(len(values) * (64 + 40 * mechanism.width)).hex()
-    (answer,) = node([{"verb": "reports", "mechanism": mechanism.describe(), "values": values, "bytes": text}])
-    return mechanism.aggregate([bytes.fromhex(report) for report in answer["reports"]])
-
-
-def surprise(one: local.Estimate, other: local.Estimate) -> float:
-    """How likely two estimates of the same shares differ as much, were they drawn alike."""
-    distance = (one.frequencies - other.frequencies) ** 2 / (one.standard_error**2 + other.standard_error**2)
-    return float(chi2.sf(distance.sum() / 2, len(distance) / 2))  # half: shares of one report are correlated
-
-
-@needs_node
-@pytest.mark.statistical
-@pytest.mark.parametrize("name", ["direct-encoding", "unary-encoding", "local-hashing"])
-def test_an_estimator_cannot_tell_javascript_reports_from_python_reports_but_tells_a_wrong_twin(name: str) -> None:
-    def made(amount: str) -> Any:
-        loss = local.epsilon(amount)
-        return {
-            "direct-encoding": lambda: local.DirectEncoding.for_loss(4, loss),
-            "unary-encoding": lambda: local.UnaryEncoding.optimised(4, loss),
-            "local-hashing": lambda: local.LocalHashing.for_loss(4, loss, buckets=3),
-        }[name]()
-
-    values = [0] * 6_000 + [1] * 2_000
-    mechanism, twin = made("2"), made("1")
-    here = mechanism.estimate(mechanism.aggregate(mechanism.perturb(values, SeededSource(f"python {name}"))))
-    there = mechanism.estimate(reports_of(mechanism, values, f"javascript {name}"))
-    assert surprise(here, there) > 1e-3
-    wrong = reports_of(twin, values, f"twin {name}")
-    read_as = mechanism.estimate(local.Counts(mechanism, wrong.table, wrong.n))
-    assert surprise(here, read_as) < 1e-9
+# Its own randomness.
 
 
 @needs_node

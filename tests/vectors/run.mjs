@@ -3,8 +3,8 @@
 import { createInterface } from "node:readline";
 
 const client = await import(process.argv[2]);
-const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (two) => Number.parseInt(two, 16));
-const hex = (bytes) => Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");
+const unhex = (text) => new Uint8Array(Buffer.from(text, "hex"));
+const hex = (bytes) => Buffer.from(bytes).toString("hex");
 
 const opened = new Map();
 function open(told) {
@@ -20,6 +20,20 @@ const verbs = {
     const report = open(mechanism).perturb(value, source);
     return { report: hex(report), used: source.used };
   },
+  /** Reports from given bytes, and how many were read; null for a report that needs more bytes than there are. */
+  drive({ mechanism, scripts }) {
+    const made = open(mechanism);
+    const told = scripts.map(([value, text]) => {
+      const source = new client.ScriptedSource(unhex(text));
+      try {
+        return [hex(made.perturb(value, source)), source.used];
+      } catch (error) {
+        if (!/used up/.test(error.message)) throw error;
+        return [null, source.used];
+      }
+    });
+    return { reports: told.map(([report]) => report), used: told.map(([, used]) => used) };
+  },
   /** A permanent report, and a fresh one of it, from given bytes. */
   memory({ mechanism, value, bytes }) {
     const source = new client.ScriptedSource(unhex(bytes));
@@ -28,8 +42,8 @@ const verbs = {
   },
   /** Many reports from one string of bytes, one person after the other. */
   reports({ mechanism, values, bytes }) {
-    const source = new client.ScriptedSource(unhex(bytes));
-    return { reports: values.map((value) => hex(open(mechanism).perturb(value, source))) };
+    const [source, made] = [new client.ScriptedSource(unhex(bytes)), open(mechanism)];
+    return { reports: values.map((value) => hex(made.perturb(value, source))) };
   },
   /** Many envelopes with the device's own randomness. */
   answers: ({ question, level, values }) => ({ envelopes: values.map((value) => client.answer(question, level, value)) }),

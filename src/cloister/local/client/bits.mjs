@@ -1,7 +1,7 @@
 // One of several choices as one bit for each: unary encoding, its thresholded twin, subset selection.
 
 import { bitCoins, holds, numberOf, put, trim, widthOf, word } from "./coins.mjs";
-import { WORD, check, fraction, probability, threshold, whole } from "./exact.mjs";
+import { WORD, check, epsilonOf, fraction, halfExp, probability, ratio, threshold, whole } from "./exact.mjs";
 
 const LARGEST = 2 ** 20;
 
@@ -23,6 +23,29 @@ function unary(told) {
       return trim(bits, domain);
     },
   };
+}
+
+/** Unary encoding whose bits say which noisy components exceed theta: p and q must follow from theta and the level. */
+function thresholded(told) {
+  const [theta, epsilon] = [fraction(told.theta, "theta"), epsilonOf(told.loss)];
+  check(theta.n <= theta.d, "theta must lie between 0 and 1.");
+  const half = (n) => above(ratio(n * epsilon.n, 2n * theta.d * epsilon.d), epsilon);
+  const [missed, other] = [half(theta.d - theta.n), half(theta.n)];
+  const [p, q] = [probability(told.p, "p"), probability(told.q, "q")];
+  const follows = p.d === missed.d && p.n === missed.d - missed.n && q.d === other.d && q.n === other.n;
+  check(follows, "p and q do not follow from theta and the level.");
+  return unary(told);
+}
+
+/** e^(-power)/2, rounded up to the multiple of the largest power of 1/2 that is hardly above it: see dyadic.py. */
+function above(power, epsilon) {
+  const [n, d] = halfExp(power);
+  // The share by which it may be above: epsilon/4096, at most 1/1024.
+  const [more, of] = epsilon.n > 4n * epsilon.d ? [1n, 1024n] : [epsilon.n, 4096n * epsilon.d];
+  for (let place = 0n; ; place += 1n) {
+    const rounded = ((n << place) + d - 1n) / d;
+    if (rounded * d * of <= (n << place) * (of + more)) return ratio(rounded, 1n << place);
+  }
 }
 
 /** A uniform set of fixed size that holds the true value with probability p: coins that are mended to the size.
@@ -72,6 +95,6 @@ function mend(bits, left, add, closed, domain, source) {
 
 export const BITS = {
   "unary-encoding": { keys: ["domain", "p", "q"], read: unary },
-  "threshold-encoding": { keys: ["domain", "p", "q", "theta"], read: unary },
+  "threshold-encoding": { keys: ["domain", "p", "q", "theta"], read: thresholded },
   "subset-selection": { keys: ["domain", "p", "size", "start"], read: subset },
 };

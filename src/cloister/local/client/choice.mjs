@@ -4,7 +4,7 @@
 // integer thresholds that random words are compared with, and `toss(value, source)`, the report's bytes.
 
 import { below, bytesOf, uniform, widthOf, word } from "./coins.mjs";
-import { WORD, bitsFor, check, probability, threshold, whole } from "./exact.mjs";
+import { WORD, bitsFor, check, prime, probability, threshold, whole } from "./exact.mjs";
 
 /** Yes (1) if a word is below p or q, whichever is the answer's. */
 function response(told) {
@@ -39,7 +39,7 @@ function direct(told) {
 /** A seed of one's own, then direct encoding of the value's bucket: the seed's words first, then one for the bucket. */
 function hashing(told) {
   const domain = whole(told.domain, "domain", 2, 2 ** 32);
-  const g = BigInt(whole(told.buckets, "buckets", 2, 4096));
+  const g = BigInt(prime(told.buckets, "buckets"));
   const run = threshold(probability(told.lie, "lie"));
   const keep = WORD - (g - 1n) * run;
   check(keep > run, "the value's own bucket must be likelier than others; otherwise reports tell nothing.");

@@ -22,7 +22,8 @@ export function bytesOf(number, width) {
 
 /** A uniform 64-bit word. */
 export function word(source) {
-  return numberOf(source.bytes(8));
+  const bytes = source.bytes(8);
+  return new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0, true);
 }
 
 /** Direct encoding: one's own bucket if a word is below keep, else another in runs of `run` words, upwards from it. */

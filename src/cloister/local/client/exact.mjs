@@ -67,6 +67,11 @@ function expBelow(epsilon) {
   return sum;
 }
 
+/** e^(-power)/2 as [n, d], rounded up in the last of 512 binary places. */
+export function halfExp(power) {
+  return [1n << SCALE, 2n * expBelow(power)];
+}
+
 /** Whether n/d <= e^epsilon. Rounded to the safe side: what is this close to the limit is refused. */
 export function within(n, d, epsilon) {
   return d > 0n && n << SCALE <= d * expBelow(epsilon);
@@ -79,6 +84,13 @@ export function whole(value, name, least, most) {
     `${name} must be a whole number from ${least} to ${most}.`,
   );
   return value;
+}
+
+/** A small prime number of the description, so that two values meet in as few hash buckets as they may. */
+export function prime(value, name) {
+  const number = whole(value, name, 2, 4096);
+  for (let divisor = 2; divisor * divisor <= number; divisor += 1) check(number % divisor, `${name} must be prime.`);
+  return number;
 }
 
 /** How many bits the numbers below `count` need. */

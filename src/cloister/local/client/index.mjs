@@ -7,10 +7,12 @@
 //   exact.mjs      rationals over BigInt, e^epsilon rounded down
 //   random.mjs     crypto.getRandomValues, or given bytes for conformance tests
 //   coins.mjs      words against thresholds, bits by the byte
-//   choice.mjs     yes or no, single choice      bits.mjs   single choice, one bit each
-//   sets.mjs       multiple choice               number.mjs   a number between bounds
-//   memoised.mjs   asked again and again         envelope.mjs what leaves the device
-//   mechanism.mjs  a description, doubted        wallet.mjs   a cap for life, on the device
+//   laplace.mjs    exact discrete Laplace noise  shake.mjs     a public hash
+//   choice.mjs     yes or no, single choice      bits.mjs      single choice, one bit each
+//   histogram.mjs  single choice, a noisy vector large.mjs     single choice among very many
+//   sets.mjs       multiple choice               number.mjs    a number between bounds
+//   memoised.mjs   asked again and again         envelope.mjs  what leaves the device
+//   mechanism.mjs  a description, doubted        wallet.mjs    a cap for life, on the device
 //
 // No dependency, no network, no floats where a report is drawn. Made for evergreen browsers and Node 20.
 

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.local.client.coins import Words
+from cloister.local.client.noise import laplace_rows
 from cloister.local.client.perturb import perturbed
 from cloister.local.oracles.laplace import LaplaceNumber
-from cloister.privacy.noise import discrete_laplace
 from cloister.privacy.noise.source import Source
 
 __all__ = ["laplace"]
@@ -18,5 +18,5 @@ def laplace(mechanism: LaplaceNumber, values: NDArray[np.int64], source: Source)
 
     The sum is cut, not the noise: cut noise would end where the value says.
     """
-    noisy = values + discrete_laplace(mechanism.scale, len(values), source).astype(np.int64) + mechanism.limit
+    noisy = values + laplace_rows(mechanism.scale, len(values), 1, source).ravel() + mechanism.limit
     return np.asarray(np.clip(noisy, 0, mechanism.outputs - 1), dtype=np.uint64)

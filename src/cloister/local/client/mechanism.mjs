@@ -7,12 +7,14 @@ import { BITS } from "./bits.mjs";
 import { CHOICE } from "./choice.mjs";
 import { widthOf } from "./coins.mjs";
 import { Refusal, check, epsilonOf, within } from "./exact.mjs";
+import { HISTOGRAM } from "./histogram.mjs";
+import { LARGE } from "./large.mjs";
 import { MEMOISED } from "./memoised.mjs";
 import { NUMBER } from "./number.mjs";
 import { systemSource } from "./random.mjs";
 import { SETS } from "./sets.mjs";
 
-const KNOWN = { ...CHOICE, ...BITS, ...NUMBER, ...SETS, ...MEMOISED };
+const KNOWN = { ...CHOICE, ...BITS, ...HISTOGRAM, ...LARGE, ...NUMBER, ...SETS, ...MEMOISED };
 const ALWAYS = ["bits", "loss", "mechanism", "width"];
 
 /** What a description means, checked: `perturb(value)` makes a report. Throws a Refusal otherwise. */
@@ -29,9 +31,12 @@ export function open(description) {
   const epsilon = epsilonOf(told.loss);
   const made = read(told, open);
   check(made.bits === told.bits && widthOf(made.bits) === told.width, "the description states another length of report.");
-  for (const [n, d] of made.ratios) {
-    check(within(n, d, epsilon), "these reports would tell more than the level says, so nothing is sent.");
-  }
+  // The logarithm of what Laplace noise tells is itself a fraction, compared as it is.
+  const doubted = [
+    ...made.ratios.map(([n, d]) => within(n, d, epsilon)),
+    ...(made.logs ?? []).map(([n, d]) => n * epsilon.d <= epsilon.n * d),
+  ];
+  check(doubted.every(Boolean), "these reports would tell more than the level says, so nothing is sent.");
   const accept = made.accept ?? ((value) => choice(value, made.domain));
   return Object.freeze({
     description: told,

@@ -10,7 +10,7 @@ from cloister.local.oracle import Kind, Oracle, read_domain, read_loss
 from cloister.local.oracles.unary import bits_law, bits_ratio, check_bits
 from cloister.privacy.errors import BadProbability
 from cloister.privacy.loss import Loss
-from cloister.privacy.number import Number, exp_down, exp_up, rational, show
+from cloister.privacy.number import Number, exp_down, rational, show
 
 __all__ = ["ThresholdEncoding", "best_theta"]
 
@@ -45,18 +45,17 @@ class ThresholdEncoding(Oracle):
         read_domain(self.domain, self.name, 1 << 20)
         read_loss(self.loss, self.name)
         check_bits(self)
+        object.__setattr__(self, "theta", _read_cut(self.theta))
+        if (self.p, self.q) != _bits_at(self.theta, self.epsilon):
+            raise BadProbability("p and q do not follow from theta and the loss. Use for_loss(), which computes them.")
         self._certify()
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, theta: Number | None = None) -> Self:
         """Cut at the theta of least variance, or at a given one between 0 and 1."""
         amount = read_loss(loss, cls.name)
-        cut = best_theta(amount) if theta is None else rational(theta, "theta")
-        if not 0 <= cut <= 1:
-            raise BadProbability(f"theta must lie between 0 and 1, got {show(cut)}. Leave it out for the best one.")
-        # 1 - p and q are both rounded up: each brings the two laws nearer to one another.
-        p = 1 - above(exp_up(amount * (cut - 1) / 2) / 2, amount) if cut < 1 else Fraction(1, 2)
-        return cls(domain, cut, p, above(1 / exp_down(amount * cut / 2) / 2, amount), loss)
+        cut = best_theta(amount) if theta is None else _read_cut(theta)
+        return cls(domain, cut, *_bits_at(cut, amount), loss)
 
     @property
     def bits(self) -> int:
@@ -75,6 +74,22 @@ class ThresholdEncoding(Oracle):
     def largest_ratio(self) -> Fraction:
         """Two bits differ between two values, and they are independent."""
         return bits_ratio(self.p, self.q)
+
+
+def _read_cut(theta: Number) -> Fraction:
+    cut = rational(theta, "theta")
+    if not 0 <= cut <= 1:
+        raise BadProbability(f"theta must lie between 0 and 1, got {show(cut)}. Leave it out for the best one.")
+    return cut
+
+
+def _bits_at(cut: Fraction, amount: Fraction) -> tuple[Fraction, Fraction]:
+    """p and q. 1 - p and q are both rounded up: each brings the two laws nearer to one another."""
+
+    def half(power: Fraction) -> Fraction:
+        return above(1 / exp_down(power) / 2, amount) if power else Fraction(1, 2)
+
+    return 1 - half(amount * (1 - cut) / 2), half(amount * cut / 2)
 
 
 def best_theta(amount: Fraction) -> Fraction:
