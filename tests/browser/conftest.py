@@ -59,7 +59,7 @@ roles:
     may: [see schema, query]
   researchers:
     who: {roles: [data user], organisations: [University]}
-    may: [see schema, query, profile, train]
+    may: [see schema, query, profile, train, synthesise]
 """
 
 
@@ -156,6 +156,7 @@ def place(chromium, tmp_path_factory):
         "WEB_PROCESSES": 1,
         "WORKER_PROCESSES": 0,
         "REQUESTS_PER_MINUTE": 1_000_000,
+        "ANSWERS_PER_MINUTE": 1_000_000,
     }
     environment = {**os.environ, **{f"CLOISTER_{name}": str(value) for name, value in said.items()}}
     with Hub.open(settings) as hub:

@@ -8,9 +8,14 @@
     survey.py     a survey's life: draft, open (wave 1, 2, …), closed
     ballots.py    invitations, and blindly signed ballots made from them
     intake.py     submissions as they arrive: checked, counted if bad, durable before they are acknowledged
-    results.py    what the reports tell: findings, cross-tables, suspicions
+    composing.py  a draft: questions put, moved and taken out, and what error to expect of them
+    results.py    what the reports tell: a found.py for each question, cross-tables, models, suspicions
+    sentences.py  the same in words, no more than the intervals allow
+    export.py     reports and estimates as files, and the receipt of an analysis; receipts.py reads receipts aloud
+    beside.py     a question beside a central release of the same person
     proof.py      signed receipts: for a respondent, that reports were taken; for a reader, what an analysis said
     words.py      what the respondent's page says, in four languages (messages/*.json)
+    telling.py    what a level tells about an answer, computed from the mechanism
 
 What is kept of a respondent: the reports, the levels they chose, and nothing else. No address, no browser, no time, no
 order of arrival.

@@ -131,7 +131,12 @@ def _read(told: Any) -> list[Asked]:
 
 def asked_of(survey: Survey) -> tuple[Asked, ...]:
     """The questions as they were composed."""
-    return tuple(Asked.read(one) for one in survey.asked)
+    return _asked(canonical(survey.asked))
+
+
+@lru_cache(maxsize=64)  # reading a question tries all its mechanisms
+def _asked(told: bytes) -> tuple[Asked, ...]:
+    return tuple(Asked.read(one) for one in json.loads(told))
 
 
 def publish(hub: "Hub", session: Session, survey: Survey) -> None:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, FastAPI
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.staticfiles import StaticFiles
 
+from cloister import local
 from cloister.hub.people.limits import Limiter
-from cloister.hub.web import api, pages, problems
+from cloister.hub.surveys.intake import Intake
+from cloister.hub.web import api, pages, problems, respond
 from cloister.hub.web.context import guard
 from cloister.hub.web.security import FILE_BODY, BodyLimit, NoSurprises, SafeHeaders
 from cloister.hub.web.words import FILTERS
@@ -21,6 +24,9 @@ from cloister.version import __version__
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from starlette.responses import Response
+    from starlette.types import Scope
 
     from cloister.hub.hub import Hub
 
@@ -49,8 +55,15 @@ def create_app(hub: "Hub") -> FastAPI:
     app.state.hub = hub
     app.state.limiter = Limiter(hub.settings.requests_per_minute, 60)
     app.state.templates = _templates()
+    app.state.intake = Intake(hub)
+    app.state.answers = Limiter(hub.settings.answers_per_minute, 60)
     problems.install(app)
+    app.mount("/static/local", Modules(directory=Path(local.__file__).parent / "client"), "local")
     app.mount("/static", StaticFiles(directory=_HERE / "static"), "static")
+    # First, since routes are tried in order and most requests may be these. No `guard`: a respondent has no account,
+    # gets no cookie, and shows none.
+    for router in _routers(respond):
+        app.include_router(router, include_in_schema=False)
     for router in _routers(api):
         app.include_router(router, dependencies=[Depends(guard)])
     for router in _routers(pages):
@@ -59,6 +72,18 @@ def create_app(hub: "Hub") -> FastAPI:
     app.add_middleware(NoSurprises)
     app.add_middleware(SafeHeaders, settings=hub.settings)  # the outermost: the page about a surprise carries them too
     return app
+
+
+class Modules(StaticFiles):
+    """The JavaScript client, and nothing else of that folder."""
+
+    async def get_response(self, path: str, scope: "Scope") -> "Response":
+        """A module, or 404."""
+        if not path.endswith(".mjs"):
+            raise HTTPException(404)
+        response = await super().get_response(path, scope)
+        response.headers["content-type"] = "text/javascript"  # whatever the machine's own table says
+        return response
 
 
 def _routers(package: "ModuleType") -> list[APIRouter]:
