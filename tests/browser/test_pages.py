@@ -29,6 +29,7 @@ PAGES = {
         "/work/query/visits?job=1",
         "/work/profile/visits",
         "/work/train/visits",
+        "/work/synthesise/visits",
         "/jobs",
         "/jobs/1",
         "/jobs/2",
@@ -60,9 +61,11 @@ PAGES = {
     "pia": ["/second-factor"],
 }
 # Files, pictures and answers for machines; not pages.
-FILES = re.compile(r"\.(csv|svg)$|/(receipt|label|model|copy|head|export|mock/\{table\})$|^/(health|metrics)")
+FILES = re.compile(
+    r"\.(csv|svg|parquet|side\.json)$|/(receipt|label|model|copy|head|export|mock/\{table\})$|^/(health|metrics)"
+)
 # They lead to another page.
-DETOURS = {"/datasets/{name}/query", "/datasets/{name}/profile", "/datasets/{name}/train"}
+DETOURS = {f"/datasets/{{name}}/{kind}" for kind in ("query", "profile", "train", "synthesise")}
 # Only where anybody may join, which is not so here; its form is that of an invitation.
 CLOSED = {"/sign-up"}
 OPEN_EVERYTHING = "for (const one of document.querySelectorAll('main details')) one.open = true"

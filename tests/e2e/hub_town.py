@@ -29,6 +29,8 @@ from cloister.hub.policy.conditions import Environment
 from cloister.hub.requests import ask_access
 from cloister.hub.settings import Settings
 from cloister.hub.store import datasets, ingest, upload
+from cloister.hub.surveys import survey as surveys
+from cloister.hub.surveys.device import submissions
 from cloister.hub.web.app import create_app
 from cloister.hub.work import gateway, queue
 from cloister.hub.work.job import run_job
@@ -92,10 +94,10 @@ joins: any
 roles:
   researchers:
     who: {organisations: [University]}
-    may: [see schema, query, profile, train]
+    may: [see schema, query, profile, train, synthesise]
   juniors:
     who: {people: [cleo@college.example]}
-    may: [see schema, query, profile, train]
+    may: [see schema, query, profile, train, synthesise]
     tables: {visits: {columns: [ward, age], rows: "ward <> 'maternity'"}}
   guests:
     who: {organisations: [Institute]}
@@ -109,7 +111,7 @@ budget: {lifetime: {epsilon: 5, delta: 1e-6}}
 roles:
   self:
     who: {people: [other@clinic.example]}
-    may: [see schema, query, profile, train]
+    may: [see schema, query, profile, train, synthesise]
   friends:
     who: {people: [friend@society.example]}
     by_request: true
@@ -135,6 +137,7 @@ class Things:
     version: int = 1
     table: str = "visits"
     trained: int = 987_654
+    made: int = 987_654
 
     def fill(self, path, number=0):
         """An address from a route's pattern; `number` is what stands for {number}."""
@@ -145,6 +148,7 @@ class Things:
             "table": self.table,
             "kind": "query",
             "side": "purpose",
+            "question": "smoker",
             "secret": self.invitation if path.startswith("/invitation") else self.reset,
         }
         return re.sub(r"\{(\w+)\}", lambda found: str(values[found.group(1)]), path)
@@ -326,6 +330,7 @@ def build(folder, **settings):
     share(town, "owner", "visits", _POLICY, SCHEMA, files)
     share(town, "other", "lakeside", _HIDDEN_POLICY, SCHEMA, files)
     _things(town)
+    _surveys(town)
     for name in VISITORS:
         town.sign_in(name)
     with hub.database.writing() as session:
@@ -333,6 +338,25 @@ def build(folder, **settings):
         secret, kept = sessions.begin(session, hub.settings, ada, complete=False)
     town.cookies["half"], town.csrf["half"] = secret, kept.csrf  # a password was shown, a code is missing
     return town
+
+
+def _surveys(town):
+    """A survey of each owner, called like the dataset: one that is open and was answered, and a draft."""
+    asked = [
+        {"id": "smoker", "type": "yes_no", "text": "Do you smoke?"},
+        {"id": "where", "type": "choice", "text": "Where do you live?", "options": ["town", "farm"]},
+    ]
+    words = {"purpose": "To learn.", "consent": "Of my own will.", "asked": asked, "lasting": True}
+    with town.hub.database.writing() as session:
+        for name, owner in (("visits", "owner"), ("lakeside", "other")):
+            made = surveys.create(town.hub, session, town.people[owner], name, {"title": f"Asked by {owner}", **words})
+            if name == "visits":
+                surveys.publish(town.hub, session, made)
+                told = surveys.public(made)
+    person = {"smoker": ("no", "light"), "where": ("farm", "strong")}
+    for raw in submissions(told, [person] * 3):
+        answer = town.web.post("/s/visits/answers", content=raw)
+        assert answer.status_code == 200, answer.text
 
 
 def share(town, owner, name, policy, schema, files):
@@ -373,6 +397,8 @@ def _things(town):
     form = {"estimator": "MixedNB", "table": "visits", "target": "ward", "features": "age"}
     pairs = (("visits", "ada"), ("lakeside", "other"))
     trained = {name: town.submit(who, name, "train", **form).id for name, who in pairs}
+    form = {"method": "independent", "table": "visits", "rows": "40"}
+    synthetic = {name: town.submit(who, name, "synthesise", **form).id for name, who in pairs}
     town.submit("ada", sql="SELECT SUM(cost) AS c FROM visits", spend="rho 1.5")  # waits for somebody to agree
     assert set(town.work()) == {"done"}
     made = {}
@@ -407,6 +433,7 @@ def _things(town):
             invited,
             reset,
             trained=trained[name],
+            made=synthetic[name],
         )
     town.visits, town.hidden = made["visits"], made["lakeside"]
     town.nowhere = Things(

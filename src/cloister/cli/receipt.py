@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from cloister.hub.surveys import proof, receipts
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey
 
@@ -12,14 +13,15 @@ __all__ = ["receipt"]
 
 @click.group()
 def receipt() -> None:
-    """Read and verify receipts of releases."""
+    """Read and verify receipts of releases, and of surveys."""
 
 
 @receipt.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def show(file: Path) -> None:
     """Print what a receipt says. It proves nothing until it is verified."""
-    click.echo(str(Receipt.parse(file.read_bytes())))
+    text = file.read_bytes()
+    click.echo(receipts.words(receipts.read(text)) if receipts.is_of_survey(text) else str(Receipt.parse(text)))
 
 
 @receipt.command()
@@ -27,6 +29,11 @@ def show(file: Path) -> None:
 @click.option("--key", required=True, help="The owner's public key (ed25519:...), or a file that holds it.")
 def verify(file: Path, key: str) -> None:
     """Check a receipt against the owner's public key, which you must have from elsewhere."""
-    found = Receipt.parse(file.read_bytes())
-    found.verify(PublicKey.load(key))
+    text = file.read_bytes()
+    if receipts.is_of_survey(text):
+        found = receipts.words(proof.verify(text, PublicKey.load(key)))
+    else:
+        parsed = Receipt.parse(text)
+        parsed.verify(PublicKey.load(key))
+        found = str(parsed)
     click.echo(f"{found}\n\nThe receipt is genuine.")

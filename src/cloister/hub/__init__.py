@@ -3,7 +3,7 @@
     people/     accounts, organisations, roles, sessions, tokens, second factors
     policy/     who may do what, for which purpose, at which cost; every decision explains itself
     store/      sealed tables: keys, uploads, versions, connections, mock data
-    kinds/      kinds of work that plug in: query, profile, train, and whatever a later room brings
+    kinds/      kinds of work that plug in: query, profile, train, synthesise, and whatever a later room brings
     work/       the gateway every request goes through, the durable queue, the workers, the spending limits
     books/      the ledger's statements, the audit log, the card for a data subject
     requests/   asking for access or for a release, and deciding about it; notifications

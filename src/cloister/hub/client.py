@@ -6,6 +6,7 @@
     answer = visits.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01"))
     answer.to_pandas()                     # the same Answer as from `cl.open(...)`, with its receipt
     model = visits.train("MixedNB", target="readmitted", spend=cl.rho("0.02"))
+    table = visits.synthesise(spend=cl.rho("0.05"), rows=5_000)      # rows that nobody lived, with their side file
 
 A refusal comes back as the class it has on the hub: `except OverBudget` works here and there. Work that waits for an
 approval, or is not done in time, raises `Waiting`, which holds the job.
@@ -15,14 +16,15 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
 from cloister.data.schema import Schema
 from cloister.hub.remote import Finished, RemoteJob, RemotePlan, Waiting, of_form
-from cloister.hub.transport import Transport, drawn, send_file
+from cloister.hub.remote_survey import RemoteSurvey
+from cloister.hub.transport import Transport, drawn, send_file, shared_bar
 from cloister.hub.wire import loss_to_text, plan_from_json
 from cloister.privacy.errors import BadForm, BadLoss, BadSchema, NotNow
 from cloister.privacy.loss import Loss
@@ -32,7 +34,10 @@ from cloister.privacy.signing import PublicKey
 from cloister.query.answer import Answer
 from cloister.query.builder import Builder
 
-__all__ = ["Client", "Finished", "RemoteDataset", "RemoteJob", "RemotePlan", "Waiting"]
+if TYPE_CHECKING:
+    from cloister.synth.handed import HandedTable
+
+__all__ = ["Client", "Finished", "RemoteDataset", "RemoteJob", "RemotePlan", "RemoteSurvey", "Waiting"]
 
 Progress = Callable[[str, int, int], None]  # table, bytes sent, bytes in all
 
@@ -126,6 +131,35 @@ class Client:
         dataset = self.dataset(name)
         dataset.upload(tables, schema=facts, progress=progress, wait_s=wait_s)
         return dataset
+
+    def surveys(self) -> list[dict[str, Any]]:
+        """My surveys, the newest first."""
+        return _listed(self.transport.json("GET", "/api/surveys"), "surveys")
+
+    def survey(self, name: str) -> RemoteSurvey:
+        """One of my surveys."""
+        return RemoteSurvey(self, name)
+
+    def create_survey(self, name: str, *, title: str, purpose: str, consent: str, **facts: Any) -> RemoteSurvey:
+        """Compose a survey; it is a draft until it is published.
+
+        Args:
+            name: in the address of its page, for good.
+            title: what people read first.
+            purpose: what the answers are for.
+            consent: what people agree to.
+            facts: about, language, target, ends, invited, lasting, asked (a list of questions).
+        """
+        body = {"name": name, "title": title, "purpose": purpose, "consent": consent, **facts}
+        self.post("/api/surveys", body)
+        return RemoteSurvey(self, name)
+
+    def advise_question(self, question: Mapping[str, Any], people: int = 500) -> list[dict[str, Any]]:
+        """What error to expect of a survey's question at each level, and which mechanisms could serve it."""
+        told = self.post("/api/surveys/advice", {"question": dict(question), "people": people})
+        if told.get("problem"):
+            raise BadForm(str(told["problem"]))
+        return of_form(told.get("levels"), list)
 
     def close(self) -> None:
         """Close the connections."""
@@ -285,6 +319,44 @@ class RemoteDataset:
         form |= {"evaluate": str(evaluate)} if evaluate is not None else {}
         form |= {"parts": str(parts)} if parts is not None else {}
         return self.submit("train", form, purpose=purpose).model(wait_s=wait_s)
+
+    def synthesise(
+        self,
+        *,
+        method: str = "aim",
+        spend: Loss,
+        rows: int | None = None,
+        columns: Sequence[str] = (),
+        table: str = "",
+        bins: int | None = None,
+        score: Number | None = None,
+        purpose: str = "",
+        wait_s: float = 600,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> "HandedTable":
+        """Make a synthetic table on the hub, and wait for it: rows with their side file, both verified.
+
+        Args:
+            method: the generator: `"aim"`, `"mst"`, `"privbayes"` or `"independent"`.
+            spend: what the table and its score may cost.
+            rows: how many; about as many as the real table has unless given.
+            columns: of the table; all that can be used unless given.
+            table: from which it is made, if there are several.
+            bins: into which numbers and dates are cut.
+            score: the share of the spend that pays for errors which may be told; they are in `side["score"]`.
+            purpose: what the table is for.
+            wait_s: how long to wait.
+            progress: told a share from 0 to 1 and a word; a bar is drawn in a terminal unless given.
+
+        Raises:
+            Waiting: it is not there yet; the job is in it: `waiting.job.synthetic()` later.
+        """
+        form: dict[str, Any] = {"method": method, "spend": spend, "columns": list(columns), "table": table}
+        given = {"rows": rows, "bins": bins, "score": score}
+        form |= {name: str(value) for name, value in given.items() if value is not None}
+        job = self.submit("synthesise", form, purpose=purpose)
+        with shared_bar(progress, "synthesising") as tell:
+            return job.synthetic(wait_s=wait_s, progress=tell)
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:
         """Hand in a piece of work and return at once."""

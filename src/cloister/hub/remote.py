@@ -1,8 +1,9 @@
 """What a hub hands to its client: plans, jobs, and what they leave."""
 
+import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,10 +16,12 @@ from cloister.query.answer import Answer
 
 if TYPE_CHECKING:
     from cloister.hub.client import Client
+    from cloister.synth.handed import HandedTable
 
 __all__ = ["Finished", "RemoteJob", "RemotePlan", "Waiting", "of_form"]
 
 _POLL_S = 20.0  # the hub answers at once when a job ends; this is how long one question to it may last
+_TOLD_S = 1.0
 _UNDER_WAY = ("waiting", "queued", "running", "charged")
 _Kind = TypeVar("_Kind")
 
@@ -89,9 +92,14 @@ class RemoteJob:
             _fits(self.client.checked(found.receipt), found)
         return found
 
-    def finished(self, *, wait_s: float = 60) -> Finished:
-        """What it left, as soon as it is there."""
-        self._wait(wait_s)
+    def finished(self, *, wait_s: float = 60, progress: Callable[[float, str], None] | None = None) -> Finished:
+        """What it left, as soon as it is there.
+
+        Args:
+            wait_s: how long to wait.
+            progress: told a share from 0 to 1 and a word, every second or so while the hub is at work.
+        """
+        self._wait(wait_s, progress)
         if self.state == "done":
             return self._finished()
         if self.state in _UNDER_WAY:
@@ -121,6 +129,27 @@ class RemoteJob:
             raise ReceiptRejected("the model is genuine, but of another job.")
         return found
 
+    def synthetic(self, *, wait_s: float = 600, progress: Callable[[float, str], None] | None = None) -> "HandedTable":
+        """The synthetic table that was made, as soon as it is there: rows with their side file.
+
+        Both are checked against the pinned key, or without one against the key that the hub names.
+
+        Args:
+            wait_s: how long to wait.
+            progress: told a share from 0 to 1 and a word, every second or so while the hub is at work.
+        """
+        done = self.finished(wait_s=wait_s, progress=progress)
+        named, side = done.result.get("key"), done.result.get("side")
+        if not isinstance(named, str) or not isinstance(side, dict):
+            raise BadForm(f"job {self.id} left no table.")
+        from cloister.synth.handed import parse_table
+
+        found = parse_table(self.client.transport.raw("GET", f"/api/jobs/{self.id}/table"), json.dumps(side).encode())
+        found.verify(self.client.owner_key or named)
+        if not done.receipts or found.receipt is None or found.receipt.text() != done.receipts[0].text():
+            raise ReceiptRejected("the table is genuine, but of another job.")
+        return found
+
     def refresh(self) -> str:
         """Ask for its state now."""
         self.record = self.client.get(f"/api/jobs/{self.id}")
@@ -142,13 +171,16 @@ class RemoteJob:
         """The first of them; nearly always the only one."""
         return self.receipts[0]
 
-    def _wait(self, wait_s: float) -> None:
+    def _wait(self, wait_s: float, progress: Callable[[float, str], None] | None = None) -> None:
         until = time.monotonic() + wait_s
+        longest = _POLL_S if progress is None else _TOLD_S
         while self.state in _UNDER_WAY[1:] or not self.state:
             left = until - time.monotonic()
             if left <= 0:
                 return
-            self.record = self.client.get(f"/api/jobs/{self.id}?wait={max(0.0, min(left, _POLL_S)):.1f}")
+            self.record = self.client.get(f"/api/jobs/{self.id}?wait={max(0.0, min(left, longest)):.1f}")
+            if progress is not None:
+                progress(float(self.record.get("progress") or 0.0), str(self.record.get("stage") or self.state))
 
     def _finished(self) -> Finished:
         if self.record.get("result") is None:  # lists of jobs leave results out

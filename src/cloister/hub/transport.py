@@ -30,7 +30,7 @@ from cloister.privacy.errors import (
 )
 from cloister.version import __version__
 
-__all__ = ["Transport", "drawn", "error_of", "send_file"]
+__all__ = ["Transport", "drawn", "error_of", "send_file", "shared_bar"]
 
 _CHUNK = 8 * 1024 * 1024
 _TRIES = 8
@@ -201,3 +201,20 @@ def drawn(progress: Callable[[str, int, int], None] | None) -> Iterator[Callable
             bars.update(known[table], completed=sent)
 
         yield draw
+
+
+@contextmanager
+def shared_bar(
+    progress: Callable[[float, str], None] | None, label: str
+) -> Iterator[Callable[[float, str], None] | None]:
+    """The same for work on the hub, which is told as a share and a word."""
+    if progress is not None or not sys.stderr.isatty():
+        yield progress
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(label, total=1.0)
+        yield lambda share, word: bars.update(task, completed=share, description=word)

@@ -1,6 +1,8 @@
 """A hub with a hospital in it, made once and copied for every test that asks for it: `hospital_hub`."""
 
+import hashlib
 import io
+import json
 import shutil
 from dataclasses import dataclass
 
@@ -173,5 +175,38 @@ def world_maker():
     def make(folder, **settings):
         build(folder, **settings)
         return open_world(folder, **settings)
+
+    return make
+
+
+@pytest.fixture
+def answered(hospital_hub):
+    """Open a survey of Ada's, and let people answer it: `answered(asked, people, name=…)`.
+
+    The reports are put into the store as the intake would: that it does is tested elsewhere, and takes its time.
+    """
+    from cloister.hub.models import Submission, Survey
+    from cloister.hub.surveys import survey as surveys
+    from cloister.hub.surveys.device import submissions
+    from cloister.local.envelope import canonical
+
+    def row(survey, raw):
+        told = [json.loads(one) for one in json.loads(raw)["reports"]]
+        kept = {one["question"].partition(".")[2]: [one["level"], one["report"]] for one in told}
+        return {"survey_id": survey.id, "wave": survey.wave, "id": hashlib.sha256(raw).hexdigest(),
+                "reports": canonical(kept).decode()}  # fmt: skip
+
+    def make(asked, people, name="sleep", who="ada", **facts):
+        hub = hospital_hub.hub
+        words = {"title": "How people sleep", "purpose": "To learn.", "consent": "I take part of my own will."}
+        with hub.database.writing() as session:
+            made = session.scalar(gateway.sa.select(Survey).where(Survey.name == name))
+            if made is None:
+                made = surveys.create(hub, session, hospital_hub.people[who], name, {**words, "asked": asked, **facts})
+                surveys.publish(hub, session, made)
+            rows = [row(made, raw) for raw in submissions(surveys.public(made), people)]
+            if rows:
+                session.execute(gateway.sa.insert(Submission), rows)
+        return made
 
     return make

@@ -46,7 +46,7 @@ budget:
 roles:
   analysts:
     who: {roles: [data user]}
-    may: [see schema, query, profile, train]
+    may: [see schema, query, profile, train, synthesise]
   guests:
     who: {roles: [auditor]}
     may: [see schema, query]
@@ -189,6 +189,31 @@ def test_a_model_is_trained_on_the_hub_and_loaded_here_with_its_receipt(visits, 
     assert job.model().release_.receipt == model.release_.receipt
 
 
+def test_a_table_is_made_on_the_hub_and_arrives_with_its_side_file_and_progress(visits, served):
+    spend, told = cl.rho("0.01"), []
+    form = {"spend": spend, "rows": 150, "columns": ["ward", "age"], "score": "0.2"}
+    table = visits.synthesise(method="mst", **form, progress=lambda share, word: told.append((share, word)))
+    assert (len(table), table.to_arrow().column_names) == (150, ["ward", "age"])
+    assert table.loss == cl.rho("0.008")
+    assert table.side["score"]["publishable"]
+    table.verify(served[0].key.public)
+    assert told
+    assert all(0 <= share <= 1 for share, _ in told)
+    job = visits.client.job(visits.client.jobs()[0]["id"])
+    assert job.finished().loss == spend
+    assert len(job.receipts) == 2
+    assert job.synthetic().to_arrow() == table.to_arrow()
+    with pytest.raises(BadForm, match="left no model"):
+        job.model()
+
+
+def test_a_table_signed_by_another_key_is_not_taken(served, shared):
+    other = SigningKey.create().public
+    form = {"method": "independent", "columns": ["ward"], "rows": 20, "spend": cl.rho("0.001")}
+    with Client(served[1], served[2]["user"], owner_key=other) as client, pytest.raises(ReceiptRejected):
+        client.dataset("visits", purpose=PURPOSE).synthesise(**form)
+
+
 def test_a_model_signed_by_another_key_is_not_loaded(served, shared):
     other = SigningKey.create().public
     with Client(served[1], served[2]["user"], owner_key=other) as client, pytest.raises(ReceiptRejected):
@@ -200,8 +225,11 @@ def test_a_question_leaves_no_model(visits):
     job = visits.client.job(visits.client.jobs()[0]["id"])
     with pytest.raises(BadForm, match="left no model"):
         job.model()
-    with pytest.raises(NotHere):
-        visits.client.transport.raw("GET", f"/api/jobs/{job.id}/model")
+    with pytest.raises(BadForm, match="left no table"):
+        job.synthetic()
+    for file in ("model", "table"):
+        with pytest.raises(NotHere):
+            visits.client.transport.raw("GET", f"/api/jobs/{job.id}/{file}")
 
 
 def test_a_question_is_tried_on_mock_rows_with_nobody_in_them(visits, tmp_path):

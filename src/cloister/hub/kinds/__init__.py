@@ -4,6 +4,7 @@
     query.py      a question in SQL
     profile.py    a table at a glance: counts and a histogram of every column, for one spend
     train/        a private model, with its card and its file
+    synthesise/   a synthetic table, with its side file and the errors to expect
 
 Gateway, policy, approval, ledger, queue, receipt and audit log are the same for all of them.
 """
@@ -14,12 +15,13 @@ from types import MappingProxyType
 from cloister.hub.kinds.kind import Done, Field, Kind, Planned, Progress
 from cloister.hub.kinds.profile import Profile
 from cloister.hub.kinds.query import Query
+from cloister.hub.kinds.synthesise import Synthesise
 from cloister.hub.kinds.train import Train
 from cloister.privacy.errors import NotHere
 
 __all__ = ["KINDS", "Done", "Field", "Kind", "Planned", "Progress", "kind_of"]
 
-KINDS: Mapping[str, Kind] = MappingProxyType({one.name: one for one in (Query(), Profile(), Train())})
+KINDS: Mapping[str, Kind] = MappingProxyType({one.name: one for one in (Query(), Profile(), Train(), Synthesise())})
 
 
 def kind_of(name: str) -> Kind:

@@ -19,6 +19,8 @@ from cloister.data.reader import to_yaml
 from cloister.hub.database import now
 from cloister.hub.hub import Hub
 from cloister.hub.models import Dataset, Job, Organisation, Person, Request, SavedQuery
+from cloister.hub.operate import demo_survey
+from cloister.hub.operate.demo_survey import make_survey
 from cloister.hub.people import accounts, desk
 from cloister.hub.policy.decide import Environment
 from cloister.hub.requests.access import ask_access
@@ -53,7 +55,7 @@ class _Somebody:
 PEOPLE = (
     _Somebody("hanna@st-anna.example", "Hanna Steiner", "St. Anna Hospital", "AT", ("data owner",), "shares `visits`"),
     _Somebody("clara@lake.example", "Clara Vogt", "Lake Clinic", "DE", ("data owner",), "shares `check-ups`"),
-    _Somebody("ada@uni.example", "Ada Brandt", "University", "AT", ("data user",), "has asked `visits`"),
+    _Somebody("ada@uni.example", "Ada Brandt", "University", "AT", ("data user",), "has asked `visits`, runs a survey"),
     _Somebody("ben@uni.example", "Ben Okafor", "University", "AT", ("data user",), "has asked for `check-ups`"),
     _Somebody("iris@audit.example", "Iris Kern", "Audit Office", "AT", ("auditor",), "reads the books"),
     _Somebody("otto@hub.example", "Otto Lang", "Hub Office", "AT", ("operator",), "runs the hub, sees no data"),
@@ -73,7 +75,7 @@ retention: {days: 730}
 roles:
   researchers:
     who: {roles: [data user], organisations: [University]}
-    may: [see schema, query, profile, train]
+    may: [see schema, query, profile, train, synthesise]
     purposes: [health-research]
   own staff:
     who: {organisations: [St. Anna Hospital]}
@@ -118,7 +120,8 @@ class Demo:
         width = max(len(one.email) for one in PEOPLE)
         lines = [f"A demo hub in {self.folder}. Everybody's password is: {PASSWORD}", ""]
         lines += [f"  {one.email:<{width}}  {one.name}, {one.organisation}: {one.about}" for one in PEOPLE]
-        return "\n".join([*lines, "", f"Ada's token for the Python client: {self.token}", f"Open {self.address}"])
+        lines += ["", f"Ada's token for the Python client: {self.token}", f"Open {self.address}"]
+        return "\n".join([*lines, f"A survey to answer, on a phone too: {self.address}/s/{demo_survey.NAME}"])
 
 
 def make_demo(settings: Settings) -> Demo:
@@ -141,6 +144,7 @@ def make_demo(settings: Settings) -> Demo:
         _share(hub, people["clara"], "check-ups", "Check-ups at Lake Clinic", _CHECKUPS_ABOUT, _CHECKUPS_POLICY, _ups())
         _requests(hub, people)
         _work(hub, people["ada"], people["ben"])
+        make_survey(hub, people["ada"])
         if not mark.read_text():
             token = desk.make_token(hub, people["ada"], "demo", ("read", "work"), 365)
             mark.write_text(token)

@@ -33,7 +33,7 @@ __all__ = ["OPERATIONS", "SEE_SCHEMA", "Approval", "Budget", "Period", "Policy",
 
 SEE_SCHEMA = "see schema"
 # Operations that every hub knows; kinds of work bring their own words.
-OPERATIONS = (SEE_SCHEMA, "query", "profile", "train")
+OPERATIONS = (SEE_SCHEMA, "query", "profile", "train", "synthesise")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import vl_convert
 
 from cloister.hub.web.words import cell_text, column_digits, group_text
 
-__all__ = ["Picture", "bars", "pictures", "svg"]
+__all__ = ["COLOURS", "INK", "Picture", "Size", "Theme", "bars", "draw", "name_axis", "pictures", "svg"]
 
 Theme = Literal["light", "dark"]
 Size = Literal["wide", "half", "narrow"]
@@ -22,12 +22,12 @@ _WIDTH: Mapping[Size, int] = {"wide": 620, "half": 250, "narrow": 180}
 _MOST_GROUPS = 60
 _MOST_COLOURS = 6
 _FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
-_INK: Mapping[Theme, Mapping[str, str]] = {
+INK: Mapping[Theme, Mapping[str, str]] = {
     "light": {"ink": "#1b2326", "soft": "#55616a", "line": "#dddad2", "accent": "#0f6b66", "card": "#ffffff"},
     "dark": {"ink": "#e6eaea", "soft": "#a3afb3", "line": "#303c40", "accent": "#6fc9c1", "card": "#1a2224"},
 }
 # Told apart by lightness too, for readers who do not see the colours (after Okabe and Ito).
-_COLOURS: Mapping[Theme, Sequence[str]] = {
+COLOURS: Mapping[Theme, Sequence[str]] = {
     "light": ("#0f6b66", "#b45309", "#3b4fa0", "#9c3d78", "#5b7a1e", "#6b6b6b"),
     "dark": ("#6fc9c1", "#f5b544", "#9db1ff", "#f09ac9", "#b6d66b", "#c4c4c4"),
 }
@@ -83,15 +83,15 @@ def svg(result: Mapping[str, Any], picture: Picture, theme: Theme = "light", siz
         if _finite(cell.get("low")) and _finite(cell.get("high")):
             point |= {"low": cell["low"], "high": cell["high"]}
         points.append(point)
-    return _draw(_dots(points, picture, theme, size).to_json(indent=None), theme)
+    return draw(_dots(points, picture, theme, size).to_json(indent=None), theme)
 
 
 def bars(values: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size = "half") -> str:
     """A histogram with intervals, for a profile: values of {label, value, low, high}, in order, one line for each."""
     points = [{"order": i, "group": str(one["label"]), **_numbers(one)} for i, one in enumerate(values)]
     base = alt.Chart(alt.InlineData(values=points))
-    ink = _INK[theme]
-    up = alt.Y("group:N", sort=None, title=None, axis=_names(points, 100 if size == "narrow" else 170))
+    ink = INK[theme]
+    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(points, 100 if size == "narrow" else 170))
     ends = [0.0, *(float(point[key]) for point in points for key in ("value", "low", "high") if key in point)]
     scale = alt.Scale(domain=[min(ends), max(ends) or 1.0], nice=True)
     across = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=2 if size == "narrow" else 4))
@@ -102,17 +102,17 @@ def bars(values: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size
         rule.encode(alt.X("low:Q", scale=scale, title=None), alt.X2("high:Q"), up),
     ]
     chart = alt.layer(*layers).properties(width=120 if size == "narrow" else 240, height=max(44, 22 * len(points)))
-    return _draw(chart.to_json(indent=None), theme)
+    return draw(chart.to_json(indent=None), theme)
 
 
 def _dots(points: list[dict[str, Any]], picture: Picture, theme: Theme, size: Size) -> Any:
     """Points with intervals: along an axis if the groups are numbers, else one line of text for each group."""
     base = alt.Chart(alt.InlineData(values=points))
-    ink = _INK[theme]
+    ink = INK[theme]
     shade: Any = alt.value(ink["accent"])
     if len(picture.groups) == 2:
         title = picture.groups[1]
-        shade = alt.Color("shade:N", title=title, sort=None, scale=alt.Scale(range=list(_COLOURS[theme])))
+        shade = alt.Color("shade:N", title=title, sort=None, scale=alt.Scale(range=list(COLOURS[theme])))
     ordered = all(_finite(point["group"]) for point in points) and len(points) > _MOST_COLOURS
     if ordered:
         across = alt.X("group:Q", title=picture.groups[0], scale=alt.Scale(zero=False), axis=alt.Axis(grid=False))
@@ -125,7 +125,7 @@ def _dots(points: list[dict[str, Any]], picture: Picture, theme: Theme, size: Si
         return alt.layer(*layers).properties(width=_WIDTH[size], height=300)
     count = len({str(point["group"]) for point in points})
     shift = alt.YOffset("shade:N", sort=None) if len(picture.groups) == 2 else alt.Undefined
-    up = alt.Y("group:N", sort=None, title=None, axis=_names(points, 110 if size == "narrow" else 220))
+    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(points, 110 if size == "narrow" else 220))
     span = [point.get(key, point["value"]) for point in points for key in ("low", "value", "high")]
     from_zero = min(span) > 0 and min(span) < 0.75 * max(span)
     scale = alt.Scale(zero=from_zero or min(span) <= 0 <= max(span), nice=True)
@@ -145,7 +145,8 @@ def _dots(points: list[dict[str, Any]], picture: Picture, theme: Theme, size: Si
     return alt.layer(*layers).properties(width=_WIDTH[size], height=max(80, step * count))
 
 
-def _names(points: Sequence[Mapping[str, Any]], most: int) -> alt.Axis:
+def name_axis(points: Sequence[Mapping[str, Any]], most: int) -> alt.Axis:
+    """An axis of names, one line each; `most` is how many pixels a name may take."""
     # Readers' fonts differ in width from the one it is measured with: leave room for the widest.
     room = min(
         round(1.18 * most) + 12, 12 + max((round(8.2 * len(str(point["group"]))) for point in points), default=0)
@@ -154,13 +155,14 @@ def _names(points: Sequence[Mapping[str, Any]], most: int) -> alt.Axis:
 
 
 @lru_cache(maxsize=256)
-def _draw(spec: str, theme: Theme) -> str:
+def draw(spec: str, theme: Theme) -> str:
+    """A Vega-Lite specification as an SVG, in the hub's look."""
     text: str = vl_convert.vegalite_to_svg(spec, config=_config(theme), allowed_base_urls=[])
     return text
 
 
 def _config(theme: Theme) -> dict[str, Any]:
-    ink = _INK[theme]
+    ink = INK[theme]
     return {
         "background": None,
         "font": _FONT,

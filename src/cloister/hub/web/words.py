@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 from cloister.privacy.loss import Loss
@@ -35,6 +36,11 @@ def loss_text(value: Any) -> str:
         return "nothing"
     sign = {"epsilon": "ε", "rho": "ρ"}[loss.measure]
     return f"{sign} {show(loss.amount)}" + (f", δ {show(loss.delta)}" if loss.delta else "")
+
+
+def exact_text(value: str) -> str:
+    """An exact number, such as 1/2, as people read it: 0.5."""
+    return show(Fraction(value))
 
 
 def number_text(value: Any, digits: int | None = None) -> str:
@@ -93,6 +99,7 @@ FILTERS = {
     "when": when,
     "day": day,
     "loss": loss_text,
+    "exact": exact_text,
     "cell": cell_text,
     "shown": number_text,
 }

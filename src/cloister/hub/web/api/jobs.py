@@ -35,7 +35,9 @@ class Work(BaseModel):
     """A piece of work to plan or to do."""
 
     model_config = ConfigDict(extra="forbid")
-    kind: str = Field("query", max_length=40, description="query, profile, train, or another kind that this hub offers")
+    kind: str = Field(
+        "query", max_length=40, description="query, profile, train, synthesise, or another that is offered"
+    )
     form: dict[str, Any] = Field(description="the fields of the kind, such as sql and spend")
     purpose: str = Field("", max_length=200, description="what the result is for, in the words of the policy")
 

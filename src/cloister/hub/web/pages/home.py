@@ -37,6 +37,12 @@ _DOORS = (
         "/datasets/new",
         ("data owner", "data provider"),
     ),
+    Door(
+        "Run a survey",
+        "Ask people whose answers nobody sees: noise is added on their own devices.",
+        "/surveys",
+        ("data user", "data owner"),
+    ),
     Door("Decide about requests", "Access and large releases wait for your word.", "/requests", ("data owner",)),
     Door("People and invitations", "Invite colleagues, give roles, close accounts.", "/people", ("operator",)),
     Door("Read the audit log", "Every decision and every read, in a chain.", "/audit", ("auditor", "operator")),

@@ -12,6 +12,7 @@ from cloister.hub.models import Job
 from cloister.hub.models import Request as Asked
 from cloister.hub.web import charts
 from cloister.hub.web.api.jobs import model, model_name
+from cloister.hub.web.api.tables import table_name
 from cloister.hub.web.context import Visitor, go, page, signed_in
 from cloister.hub.web.spreadsheets import csv_of_table
 from cloister.hub.web.words import column_digits
@@ -33,6 +34,7 @@ _STAGES = {
     "running": "at work",
     "charged": "charged, and looking",
 }
+_LEFT = {"train": "Model", "synthesise": "Synthetic table"}
 _STOPPED = {
     "refused": ("Refused", "The policy or the budget did not allow this. Nothing was charged."),
     "failed": ("This did not work", "The work stopped."),
@@ -69,7 +71,7 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
         kind.template if kind is not None and result is not None else "job.html",
         job=job,
         title=f"{kind.title if kind else job.kind} {job.id}",
-        heading=f"{'Model' if 'model' in result else 'Answer'} from {place}"
+        heading=f"{_LEFT.get(job.kind, 'Answer')} from {place}"
         if result is not None
         else f"{kind.title if kind else job.kind}: {place}",
         sql=job.parameters.get("sql", ""),
@@ -84,7 +86,7 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
         owner_detail=_owner_detail(here, job),
         pictures=charts.pictures(result) if result is not None else [],
         places=_places(result),
-        file=model_name(job),
+        file=table_name(job) if job.kind == "synthesise" else model_name(job),
         again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if job.person_id == here.who.id else "",
     )
 

@@ -106,6 +106,7 @@ def work(
 @router.get("/datasets/{name}/query")
 @router.get("/datasets/{name}/profile")
 @router.get("/datasets/{name}/train")
+@router.get("/datasets/{name}/synthesise")
 def shorter(request: Request, name: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """The same pages under the dataset's address."""
     with here.hub.database.reading() as session:

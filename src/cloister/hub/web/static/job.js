@@ -14,7 +14,7 @@ async function follow() {
   const before = state.textContent.trim();
   for (let wait = 1; ; ) {
     try {
-      const job = await call(`/api/jobs/${box.dataset.job}?wait=10`);
+      const job = await call(`/api/jobs/${box.dataset.job}?wait=2`);
       wait = 1;
       if (job.state !== before && (FINISHED.includes(job.state) || before === "waiting")) return window.location.reload();
       if (job.state !== state.textContent.trim()) state.textContent = job.state;

@@ -1,0 +1,120 @@
+"""What leaves with the researcher: reports without names, estimates with their errors, and a signed receipt of both.
+
+Rows of reports lie in the order of a hash, as in the store: who answered when is not known. They are reports, so
+whoever has the file learns no more of a person than the collector did.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cloister.hub.models import Survey
+from cloister.hub.survey_wire import REPORTS
+from cloister.hub.surveys import proof
+from cloister.hub.surveys.found import CONFIDENCE
+from cloister.hub.surveys.results import Results
+from cloister.hub.surveys.survey import asked_of
+from cloister.local.envelope import canonical, pack
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+
+__all__ = ["analysis", "estimates_table", "reports_json", "reports_table", "text_of"]
+
+_COLUMNS = ("question", "text", "value", "reports", "raw", "standard error", "low", "high", "projected", "confidence",
+            "by people", "by people low", "by people high")  # fmt: skip
+Table = tuple[list[str], list[list[object]]]
+
+
+def reports_json(survey: Survey, results: Results) -> dict[str, Any]:
+    """Every report of a wave, with what is needed to rebuild its envelope: see `survey_wire.envelopes`."""
+    return {
+        "form": REPORTS,
+        "survey": survey.name,
+        "wave": results.wave,
+        "questions": survey.questions,
+        "reports": [{name: [level, pack(report)] for name, (level, report) in one.items()} for one in results.people],
+    }
+
+
+def reports_table(survey: Survey, results: Results) -> Table:
+    """Every report of a wave for a spreadsheet, one row a person: the level's name, and the report in hexadecimal.
+
+    Base64 may begin like a formula, and `1/2` reads like a date: a spreadsheet would spoil both.
+    """
+    asked = asked_of(survey)
+    names = {name: found.level_names for name, found in results.found.items()}
+    heads = [head for one in asked for head in (f"{one.id} level", f"{one.id} report")]
+    rows: list[list[object]] = []
+    for person in results.people:
+        row: list[object] = []
+        for one in asked:
+            told = person.get(one.id)
+            row += [None, None] if told is None else [names[one.id][told[0]], f"0x{told[1].hex()}"]
+        rows.append(row)
+    return heads, rows
+
+
+def estimates_table(results: Results) -> Table:
+    """Every estimate of a wave: one row a value, and one more for the mean of a scale."""
+    rows: list[list[object]] = []
+    for found in results.found.values():
+        told = found.rows()
+        if found.mean is not None:
+            told.append({"value": "mean", **found.mean.to_json()})
+        for row in told:
+            facts = {"question": found.asked.id, "text": found.asked.text, "reports": found.n}
+            facts |= {"confidence": float(CONFIDENCE)}
+            rows.append([{**facts, **row}.get(name) for name in _COLUMNS])
+    return list(_COLUMNS), rows
+
+
+def analysis(hub: "Hub", survey: Survey, results: Results) -> dict[str, Any]:
+    """A signed receipt of the analysis: what was computed, from which reports, and what came out.
+
+    Whoever has the reports (an export) and the survey's questions can compute the same: nothing in it is by chance.
+    """
+    facts = {
+        "survey": survey.name,
+        "title": survey.title,
+        "wave": results.wave,
+        "computed": "unbiased shares and means from all levels, weighted by public variances; projected by norm-sub",
+        "confidence": CONFIDENCE,
+        "people": results.n,
+        "submissions": results.digest,
+        "questions": hashlib.sha256(canonical(survey.questions)).hexdigest(),
+        "refused": dict(sorted(results.refused.items())),
+        "estimates": [_estimates(found.asked.id, found.n, found.rows()) for found in results.found.values()],
+        "published": _published(results),
+        "private": all(found.finding is None or found.finding.raw.private for found in results.found.values()),
+    }
+    return proof.issue(proof.ANALYSIS, facts, hub.key)
+
+
+def text_of(told: Mapping[str, Any]) -> bytes:
+    """As a file."""
+    return json.dumps(told, allow_nan=False).encode()
+
+
+def _published(results: Results) -> dict[str, str] | None:
+    found = results.published()
+    if found is None:
+        return None
+    amount, delta = found
+    return {
+        "epsilon": _text(amount),
+        "delta": _text(delta),
+        "shuffler": "the operator of this hub",
+        "of": "the estimates of single questions",
+    }
+
+
+def _estimates(question: str, reports: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Numbers as text: a float has no single spelling, and a signature needs one."""
+    values = [{key: _text(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows]
+    return {"question": question, "reports": reports, "values": values}
+
+
+def _text(value: float) -> str:
+    return json.dumps(value)

@@ -1,0 +1,81 @@
+"""Receipts of a survey in words: what a respondent, or a reader of an analysis, holds in their hands."""
+
+import json
+from typing import Any
+
+from cloister.hub.surveys import proof
+from cloister.privacy.errors import ReceiptRejected
+
+__all__ = ["is_of_survey", "read", "words"]
+
+_MOST_LINES = 200
+
+
+def is_of_survey(text: str | bytes) -> bool:
+    """Whether this looks like a receipt of a survey; it proves nothing."""
+    try:
+        read(text)
+    except ReceiptRejected:
+        return False
+    return True
+
+
+def read(text: str | bytes) -> dict[str, Any]:
+    """What a receipt says. It proves nothing until `proof.verify` has looked at it."""
+    try:
+        body = json.loads(text)["receipt"]
+        known = isinstance(body, dict) and body["form"] in (proof.TAKEN, proof.ANALYSIS)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        known = False
+    if not known:
+        raise ReceiptRejected("this is no receipt of a survey. Ask for the file as it was issued.")
+    return dict(body)
+
+
+def words(body: dict[str, Any]) -> str:
+    """A receipt as people read it."""
+    lines = [
+        f"survey      {body.get('survey')}",
+        f"wave        {body.get('wave')}",
+        f"day         {body.get('day')}",
+    ]
+    lines += _taken(body) if body["form"] == proof.TAKEN else _analysis(body)
+    return "\n".join(lines[:_MOST_LINES])
+
+
+def _taken(body: dict[str, Any]) -> list[str]:
+    levels = body.get("levels")
+    chosen = ", ".join(f"{name} {level}" for name, level in levels.items()) if isinstance(levels, dict) else ""
+    return [
+        f"reports     {body.get('reports')}",
+        f"levels      {chosen}",
+        "Reports were taken; the hub never saw answers.",
+    ]
+
+
+def _analysis(body: dict[str, Any]) -> list[str]:
+    lines = [
+        f"title       {body.get('title')}",
+        f"computed    {body.get('computed')}",
+        f"people      {body.get('people')}",
+        f"submissions {body.get('submissions')}",
+    ]
+    cost = body.get("published")
+    if isinstance(cost, dict):
+        lines.append(
+            f"published   epsilon {cost.get('epsilon')}, delta {cost.get('delta')}; trusted: {cost.get('shuffler')}"
+        )
+    for one in body.get("estimates") or []:
+        lines.append(f"{one.get('question')}: {one.get('reports')} reports")
+        lines += [
+            f"  {row.get('value')}: {_short(row.get('raw'))} [{_short(row.get('low'))}, {_short(row.get('high'))}]"
+            for row in one.get("values") or []
+        ]
+    return lines
+
+
+def _short(text: Any) -> str:
+    try:
+        return f"{float(text):.4f}"
+    except (TypeError, ValueError):
+        return str(text)

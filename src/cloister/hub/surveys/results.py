@@ -1,0 +1,241 @@
+"""What the reports tell: findings for each question, from all levels, with their errors and their limits.
+
+    stored submissions ──► counts for each question and level ──► a Finding each ──► pages, API, exports, receipts
+
+Everything here is post-processing of reports that carried their noise when they arrived: it costs nobody anything and
+can be done again. Results are kept in the process by how many submissions they were made from: submissions are only
+ever added.
+"""
+
+import hashlib
+import json
+import threading
+from binascii import a2b_base64
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.models import Submission, Survey
+from cloister.hub.surveys.asked import Asked
+from cloister.hub.surveys.found import CONFIDENCE, LINKED, Found
+from cloister.hub.surveys.survey import asked_of, questions_of, sizes
+from cloister.local import (
+    Collection,
+    CrossTable,
+    GroupMeans,
+    Question,
+    Suspicion,
+    cross,
+    matches,
+    scale_mean,
+    suspicions,
+)
+from cloister.privacy.errors import BadForm, NotHere, NotNow
+
+if TYPE_CHECKING:
+    from cloister.hub.hub import Hub
+    from cloister.local import MatchedNaiveBayes
+
+__all__ = ["Results", "read"]
+
+Submissions = Sequence[Mapping[str, tuple[str, bytes]]]
+_KEPT = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """A wave of a survey, as far as its reports tell.
+
+    Attributes:
+        survey: its name.
+        wave: which wave.
+        n: how many people took part.
+        target: how many were hoped for.
+        refused: submissions that were refused, by reason.
+        digest: SHA-256 over the sorted places of all submissions: which ones went in.
+        found: by the question's name.
+        people: for each submission, by question, its level and its report.
+        questions: the mechanisms, by name.
+    """
+
+    survey: str
+    wave: int
+    n: int
+    target: int
+    refused: Mapping[str, int]
+    digest: str
+    found: Mapping[str, Found]
+    people: Submissions = field(repr=False)
+    questions: Mapping[str, Question] = field(repr=False)
+    _made: dict[tuple[str, ...], Any] = field(repr=False, default_factory=dict)
+
+    def about(self, question: str) -> Found:
+        """One question of it."""
+        if question not in self.found:
+            raise NotHere("the survey has no such question.")
+        return self.found[question]
+
+    def cross(self, first: str, second: str) -> CrossTable | GroupMeans:
+        """How the answers to two questions go together, from matched reports.
+
+        Privacy: post-processing. Two reports of one submission are known to belong together; each has its own noise.
+
+        Raises:
+            NotNow: nobody has answered both.
+        """
+        asked = self.about(first), self.about(second)
+        if first == second:
+            raise BadForm("a cross-table is of two different questions.")
+        if all(one.asked.type == "number" for one in asked):
+            raise BadForm("two numbers have no cross-table. Choose a question with choices for one of them.")
+        if (first, second) not in self._made:
+            told = matches(self.people, first, second)
+            if not told:
+                raise NotNow("nobody has answered both of these questions yet.")
+            self._made[first, second] = cross(self.questions[first], self.questions[second], told, CONFIDENCE)
+        found: CrossTable | GroupMeans = self._made[first, second]
+        return found
+
+    def model(self, label: str, features: Sequence[str]) -> "MatchedNaiveBayes":
+        """Naive Bayes that tells one answer from others, from matched reports.
+
+        Privacy: post-processing.
+        """
+        from cloister.local import bayes_from_matched  # scikit-learn takes its time
+
+        key = label, *sorted(set(features))
+        for name in key:
+            if self.about(name).question.kind != "choice":
+                raise BadForm(f"{name} is no single choice. Naive Bayes tells a single choice from single choices.")
+        if len(key) < 2 or label in key[1:]:
+            raise BadForm("choose what to tell, and at least one other question to tell it from.")
+        if ("model", *key) not in self._made:
+            if any(not matches(self.people, name, label) for name in key[1:]):
+                raise NotNow("nobody has answered all of these questions yet.")
+            asked = [self.questions[name] for name in key[1:]]
+            self._made["model", *key] = bayes_from_matched(self.questions[label], asked, self.people)
+        found: MatchedNaiveBayes = self._made["model", *key]
+        return found
+
+    def suspicions(self) -> list[Suspicion]:
+        """What honest devices do not do: signs of reports that were made up, whatever people answered."""
+        if ("suspicions",) not in self._made:
+            self._made["suspicions",] = suspicions(self.questions.values(), self.people)
+        found: list[Suspicion] = self._made["suspicions",]
+        return found
+
+    def published(self, wait_s: float | None = None) -> tuple[float, float] | None:
+        """Epsilon and delta of the estimates of all questions, for one person, against their readers.
+
+        Not of cross-tables and models: these match the reports of one person, who is then no longer hidden among all
+        reports on one question. For them what people chose on their devices holds, and nothing more.
+
+        Args:
+            wait_s: how long to wait for it; None: until it is there.
+
+        Returns:
+            None if nothing was reported, or if it takes longer.
+        """
+        answered = [one for one in self.found.values() if one.finding is not None]
+        ready = wait([one.shuffling() for one in answered], wait_s)
+        parts = [one.result().loss for one in ready.done]
+        if ready.not_done or not parts:
+            return None
+        return float(sum(one.amount for one in parts)), float(sum(one.delta for one in parts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return {
+            "survey": self.survey,
+            "wave": self.wave,
+            "people": self.n,
+            "target": self.target,
+            "refused": dict(self.refused),
+            "suspicions": [one.to_json() for one in self.suspicions()],
+            "digest": self.digest,
+            "questions": [one.to_json() for one in self.found.values()],
+        }
+
+
+# Reading
+
+
+_kept: OrderedDict[tuple[str, str, int, int], Results] = OrderedDict()
+_lock, _computing = threading.Lock(), threading.Lock()
+
+
+def read(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) -> Results:
+    """The results of a wave, the newest unless given.
+
+    Args:
+        hub: the hub.
+        session: for reading.
+        survey: one that was published.
+        wave: its number.
+
+    Privacy: post-processing of reports.
+
+    Raises:
+        NotNow: it is a draft, which has no results.
+        NotHere: there is no such wave.
+    """
+    here = survey.wave if wave is None else wave
+    if survey.state == "draft":
+        raise NotNow("a draft has no results. Publish the survey first.")
+    if not 1 <= here <= survey.wave:
+        raise NotHere(f"the survey has {survey.wave} {'wave' if survey.wave == 1 else 'waves'}.")
+    n, refused = sizes(session, survey, here)
+    key = hub.database.url, survey.name, here, n
+    with _lock:
+        found = _kept.get(key)
+    if found is None:
+        with _computing:  # the pictures of a page ask at once: one computes, the others wait
+            found = _kept.get(key) or _compute(session, survey, here)
+            with _lock:
+                _kept[hub.database.url, survey.name, here, found.n] = found
+                while len(_kept) > _KEPT:
+                    _kept.popitem(last=False)
+    if dict(found.refused) != refused:  # a refused submission changes no estimate
+        found = replace(found, refused=refused)
+    return found
+
+
+def _compute(session: Session, survey: Survey, wave: int) -> Results:
+    rows = session.execute(
+        sa.select(Submission.id, Submission.reports)
+        .where(Submission.survey_id == survey.id, Submission.wave == wave)
+        .order_by(Submission.id)
+    ).all()
+    # Here questions go by their short names, as in the store; and not into the collection that the intake shares.
+    questions = {name: replace(one, id=name) for name, one in questions_of(survey).items()}
+    people = [_reports(text) for _, text in rows]
+    counted = Collection(questions.values()).count_stored(people)
+    found = {one.id: _found(one, questions[one.id], counted, people) for one in asked_of(survey)}
+    digest = hashlib.sha256("\n".join(row[0] for row in rows).encode()).hexdigest()
+    return Results(survey.name, wave, len(rows), survey.target, {}, digest, found, people, questions)
+
+
+def _reports(text: str) -> dict[str, tuple[str, bytes]]:
+    told = {}
+    for name, (level, packed) in json.loads(text).items():
+        # The intake packed it: no need to check again.
+        told[name] = level, a2b_base64(packed.replace("-", "+").replace("_", "/") + "==")
+    return told
+
+
+def _found(asked: Asked, question: Question, counted: Collection, people: Submissions) -> Found:
+    if not counted.counts(asked.id):  # nobody answered
+        return Found(asked, question, len(people), None)
+    finding = counted.estimate(asked.id, CONFIDENCE)
+    linked = finding.selection is not None and finding.selection < LINKED
+    other = counted.estimate(asked.id, CONFIDENCE, weights="people") if linked else None
+    mean = None
+    if asked.type == "scale":
+        values = [float(one) for one in asked.choices]
+        mean = scale_mean(question, (one[asked.id] for one in people if asked.id in one), values, CONFIDENCE)
+    return Found(asked, question, len(people), finding, other, mean)

@@ -1,0 +1,92 @@
+"""What was found, in a sentence that can be read aloud: never more than the intervals allow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cloister.hub.surveys.found import Found
+from cloister.hub.surveys.results import Results
+
+__all__ = ["FEW", "cautions", "headline", "leading", "number", "participation", "share"]
+
+FEW = 30  # fewer reports than this are not put into words: intervals of normal laws do not hold for them
+
+
+def headline(found: Found) -> str:
+    """The answer to one question, in a sentence or two."""
+    rows = found.rows()
+    if not rows:
+        return "Nobody has answered this question yet."
+    if found.n < FEW:
+        reports = "report is" if found.n == 1 else "reports are"
+        return f"{found.n} {reports} too few to say anything: the noise is larger than any answer could be."
+    if found.asked.type == "number":
+        return f"The mean is about {_mean(rows[0], found.asked.unit)}."
+    if found.asked.type == "yes_no":
+        return f"About {_share(rows[1])} would say yes."
+    first = leading(rows)
+    said = "was chosen by" if found.asked.type == "choices" else "is the answer of"
+    text = f"“{first['value']}” {said} about {_share(first)}."
+    if found.mean is not None:
+        told = found.mean.to_json()
+        text = f"The mean is about {_mean(told, found.asked.unit)}. {text}"
+    rest = [row for row in rows if row is not first]
+    next_best = max(rest, key=lambda row: float(row["raw"]))
+    if next_best["high"] >= first["low"]:
+        text += f" Whether it is ahead of “{next_best['value']}” cannot be told from the noise yet."
+    return text
+
+
+def leading(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The row with the largest raw share."""
+    return max(rows, key=lambda row: float(row["raw"]))
+
+
+def cautions(found: Found) -> list[str]:
+    """What a reader must know before they rely on it."""
+    told: list[str] = []
+    finding = found.finding
+    if finding is None:
+        return told
+    if found.linked:
+        told.append(
+            "Levels and answers may be linked: people who chose different levels answered differently, by more than "
+            f"chance explains (p = {finding.selection:.2g}). The column “by people” weights every person alike."
+        )
+    if not finding.raw.private:
+        told.append("Some of these reports were drawn with seeded randomness, which protects nobody.")
+    widest = max(row["high"] - row["low"] for row in finding.rows())
+    if found.asked.type != "number" and widest > 0.5:
+        told.append(f"The widest interval spans {100 * widest:.0f} percentage points. Wait for more reports.")
+    return told
+
+
+def participation(results: Results) -> str:
+    """How many took part, against how many were hoped for."""
+    people = "person has" if results.n == 1 else "people have"
+    return f"{results.n:,} {people} answered, of {results.target:,} hoped for."
+
+
+def share(value: float, width: float = 0.1) -> str:
+    """A share as people read it, with a decimal only where the interval is narrow."""
+    text = f"{100 * value:.{1 if width < 0.04 else 0}f}"
+    return f"{'0' if text == '-0' else text}\N{NO-BREAK SPACE}%"
+
+
+def number(value: float, width: float) -> str:
+    """A number with as many decimals as its interval makes sensible."""
+    places = 0
+    while width and width * 10**places < 10 and places < 6:
+        places += 1
+    return f"{value:,.{places}f}"
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    width = row["high"] - row["low"]
+    low, likely, high = (min(1.0, max(0.0, row[key])) for key in ("low", "raw", "high"))
+    return f"{share(likely, width)} of those who answered (between {share(low, width)} and {share(high, width)})"
+
+
+def _mean(row: Mapping[str, Any], unit: str) -> str:
+    width = row["high"] - row["low"]
+    ends = f"between {number(row['low'], width)} and {number(row['high'], width)}"
+    return f"{number(row['raw'], width)}{' ' + unit if unit else ''} ({ends})"

@@ -1,0 +1,243 @@
+"""Surveys over HTTP, for whoever composes them: make one, open it, read what it found. Others' are not here."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.orm import Session
+from starlette.responses import Response
+
+from cloister.hub.models import Survey
+from cloister.hub.surveys import ballots, composing, export, results, survey
+from cloister.hub.surveys.asked import Asked
+from cloister.hub.web.context import Visitor, scoped
+from cloister.hub.web.spreadsheets import csv_of
+from cloister.privacy.errors import BadForm
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["surveys"])
+MayRead = Annotated[Visitor, Depends(scoped("read"))]
+MayWork = Annotated[Visitor, Depends(scoped("work"))]
+Wave = Annotated[int, Query(ge=0, lt=2**31, description="which wave; 0 is the newest")]
+_People = Annotated[int, Field(ge=10, le=10_000_000)]
+
+
+class Facts(BaseModel):
+    """What can be said about a survey while it is a draft; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+    title: str | None = Field(None, max_length=200)
+    about: str | None = Field(None, max_length=4000)
+    purpose: str | None = Field(None, max_length=1000, description="what the answers are for")
+    consent: str | None = Field(None, max_length=8000, description="what people agree to")
+    language: Literal["en", "de", "es", "fr"] | None = None
+    target: _People | None = Field(None, description="how many people are hoped for")
+    ends: float | None = Field(None, ge=0, le=10**11, description="seconds since 1970; null: when it is closed")
+    invited: bool | None = Field(None, description="only people with an invitation answer, once a wave")
+    lasting: bool | None = Field(None, description="the same people will be asked again")
+    asked: list[dict[str, Any]] | None = Field(
+        None, max_length=60, description="the questions, as Asked.read takes them"
+    )
+
+
+class NewSurvey(Facts):
+    """A new survey."""
+
+    name: str = Field(min_length=3, max_length=40, description="in the address of its page, for good")
+
+
+class SurveyFacts(BaseModel):
+    """A survey."""
+
+    name: str
+    title: str
+    about: str
+    purpose: str
+    consent: str
+    language: str
+    target: int
+    ends: float | None
+    invited: bool
+    lasting: bool
+    state: str = Field(description="draft, open or closed")
+    open: bool = Field(description="whether answers are taken now")
+    wave: int
+    people: int = Field(description="how many have answered in this wave")
+    refused: dict[str, int] = Field(description="submissions refused in this wave, by reason")
+    link: str
+    created: float
+    opened: float | None
+    closed: float | None
+    asked: list[dict[str, Any]]
+
+
+class SurveyList(BaseModel):
+    """One's own surveys, the newest first."""
+
+    surveys: list[SurveyFacts]
+
+
+class Wanted(BaseModel):
+    """A question to be advised about."""
+
+    model_config = ConfigDict(extra="forbid")
+    question: dict[str, Any]
+    people: _People = 500
+    lasting: bool = False
+
+
+class Advised(BaseModel):
+    """What to expect of a question, level by level; or what is wrong with it so far."""
+
+    levels: list[dict[str, Any]]
+    problem: str | None = None
+
+
+class Count(BaseModel):
+    """How many links to make."""
+
+    model_config = ConfigDict(extra="forbid")
+    count: int = Field(ge=1, le=100_000)
+
+
+class Links(BaseModel):
+    """Links, shown once: only their hashes are kept."""
+
+    links: list[str]
+
+
+@router.get("/api/surveys")
+def mine(here: MayRead) -> SurveyList:
+    """One's own surveys."""
+    with here.hub.database.reading() as session:
+        return SurveyList(surveys=[_facts(here, session, one) for one in survey.mine(session, here.who)])
+
+
+@router.post("/api/surveys", status_code=201)
+def create(body: NewSurvey, here: MayWork) -> SurveyFacts:
+    """Make a draft."""
+    facts = body.model_dump(exclude_unset=True, exclude={"name"})
+    with here.hub.database.writing() as session:
+        made = composing.begin(here.hub, session, here.who, body.name, _named(facts))
+        return _facts(here, session, made)
+
+
+@router.post("/api/surveys/advice")
+def advice(body: Wanted, here: MayWork) -> Advised:
+    """What error to expect of a question, and which mechanisms could serve it. Looks at public facts alone."""
+    try:
+        asked = Asked.read({**body.question, "id": body.question.get("id") or "q"})
+        return Advised(levels=composing.expected(asked, body.people, body.lasting))
+    except BadForm as error:  # somebody is still writing it
+        return Advised(levels=[], problem=str(error).removeprefix(f"{error.code}: "))
+
+
+@router.get("/api/surveys/{name}")
+def show(name: str, here: MayRead) -> SurveyFacts:
+    """A survey."""
+    with here.hub.database.reading() as session:
+        return _facts(here, session, survey.find_own(session, name, here.who))
+
+
+@router.put("/api/surveys/{name}")
+def change(name: str, body: Facts, here: MayWork) -> SurveyFacts:
+    """Change a draft; what is left out stays."""
+    with here.hub.database.writing() as session:
+        found = survey.find_own(session, name, here.who)
+        survey.change(here.hub, session, found, _named(body.model_dump(exclude_unset=True)))
+        return _facts(here, session, found)
+
+
+@router.post("/api/surveys/{name}/publish")
+def publish(name: str, here: MayWork) -> SurveyFacts:
+    """Open it: questions and mechanisms are fixed from now on."""
+    with here.hub.database.writing() as session:
+        found = survey.find_own(session, name, here.who)
+        survey.publish(here.hub, session, found)
+        return _facts(here, session, found)
+
+
+@router.post("/api/surveys/{name}/close")
+def close(name: str, here: MayWork) -> SurveyFacts:
+    """Take no more answers, for good."""
+    with here.hub.database.writing() as session:
+        found = survey.find_own(session, name, here.who)
+        survey.close(here.hub, session, found)
+        return _facts(here, session, found)
+
+
+@router.post("/api/surveys/{name}/wave")
+def wave(name: str, here: MayWork) -> SurveyFacts:
+    """Ask the same people again."""
+    with here.hub.database.writing() as session:
+        found = survey.find_own(session, name, here.who)
+        survey.next_wave(here.hub, session, found)
+        return _facts(here, session, found)
+
+
+@router.post("/api/surveys/{name}/invitations")
+def invite(name: str, body: Count, here: MayWork) -> Links:
+    """New links, one for each person to be invited."""
+    with here.hub.database.writing() as session:
+        links = ballots.invite(here.hub, session, survey.find_own(session, name, here.who), body.count)
+    return Links(links=links)
+
+
+# What it found
+
+
+@router.get("/api/surveys/{name}/results")
+def found(name: str, here: MayRead, wave: Wave = 0) -> dict[str, Any]:
+    """Estimates of every question with their errors, and what limits them."""
+    return _read(here, name, wave)[1].to_json()
+
+
+@router.get("/api/surveys/{name}/cross")
+def cross(
+    name: str,
+    here: MayRead,
+    first: Annotated[str, Query(max_length=40)],
+    second: Annotated[str, Query(max_length=40)],
+    wave: Wave = 0,
+) -> dict[str, Any]:
+    """How the answers to two questions go together, from matched reports."""
+    return _read(here, name, wave)[1].cross(first, second).to_json()
+
+
+@router.get("/api/surveys/{name}/reports", response_class=Response)
+def reports(name: str, here: MayRead, wave: Wave = 0, kind: Literal["json", "csv"] = "json") -> Response:
+    """Every report of a wave, without names, in the order of a hash."""
+    asked, read = _read(here, name, wave)
+    here.hub.audit.record(
+        here.who.id, "survey.reports.exported", f"survey/{name}", wave=read.wave, people=read.n, kind=kind
+    )
+    if kind == "csv":
+        return Response(csv_of(*export.reports_table(asked, read)), media_type="text/csv; charset=utf-8")
+    return Response(export.text_of(export.reports_json(asked, read)), media_type="application/json")
+
+
+@router.get("/api/surveys/{name}/receipt", response_class=Response)
+def receipt(name: str, here: MayRead, wave: Wave = 0) -> Response:
+    """The analysis, signed by the hub."""
+    asked, read = _read(here, name, wave)
+    here.hub.audit.record(here.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
+    return Response(export.text_of(export.analysis(here.hub, asked, read)), media_type="application/json")
+
+
+def _read(here: Visitor, name: str, wave: int) -> tuple[Survey, results.Results]:
+    with here.hub.database.reading() as session:
+        asked = survey.find_own(session, name, here.who)
+        return asked, results.read(here.hub, session, asked, wave or None)
+
+
+def _named(facts: dict[str, Any]) -> dict[str, Any]:
+    """What was said; null means nothing but for the end, where it means that there is none."""
+    return {name: value for name, value in facts.items() if value is not None or name == "ends"}
+
+
+def _facts(here: Visitor, session: Session, one: Survey) -> SurveyFacts:
+    people, refused = (0, {}) if one.state == "draft" else survey.sizes(session, one)
+    told = {name: getattr(one, name) for name in SurveyFacts.model_fields if hasattr(one, name)}
+    link = f"{here.hub.settings.address.rstrip('/')}/s/{one.name}"
+    return SurveyFacts(**told, open=survey.is_open(one), people=people, refused=refused, link=link)

@@ -1,0 +1,46 @@
+"""Synthetic tables over HTTP: the rows that were made, for whoever asked for them."""
+
+import base64
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from cloister.hub.models import Job
+from cloister.hub.web.context import Visitor, scoped
+from cloister.hub.work import gateway
+from cloister.privacy.errors import NotHere
+
+__all__ = ["download", "made", "router", "table_name"]
+
+router = APIRouter(tags=["work"])
+MayRead = Annotated[Visitor, Depends(scoped("read"))]
+
+
+@router.get("/api/jobs/{number}/table", response_class=Response)
+def table(number: int, here: MayRead) -> Response:
+    """The synthetic table that was made, as Parquet. Its side file is `result.side` of the job."""
+    job, result = made(here, number)
+    content = base64.b64decode(result["file"])
+    return download(content, f"{table_name(job)}.parquet", "application/vnd.apache.parquet")
+
+
+def made(here: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
+    """A job of one's own that made a table, and what it left."""
+    with here.hub.database.reading() as session:
+        job = gateway.find_job(session, here.who, number)
+    mine = job.result if job.person_id == here.who.id and job.state == "done" else None
+    if not mine or "file" not in mine:
+        raise NotHere(f"job {number} has no table of yours.")
+    return job, mine
+
+
+def table_name(job: Job) -> str:
+    """What the files of a table are called: letters and digits that every system takes."""
+    words = f"{job.dataset.name}-synthetic-{job.id}"
+    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in words)
+
+
+def download(content: bytes, name: str, kind: str) -> Response:
+    """A file to keep."""
+    return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

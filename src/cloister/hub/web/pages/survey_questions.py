@@ -1,0 +1,196 @@
+"""The questions of a draft, one at a time, by plain forms; and the survey as a respondent will see it."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.surveys import composing, survey
+from cloister.hub.surveys.asked import LEVELS, MECHANISMS, PERIODS, TYPES, Asked, Level
+from cloister.hub.surveys.survey import asked_of
+from cloister.hub.web.context import Visitor, form, go, page, signed_in
+from cloister.hub.web.forms import Form
+from cloister.hub.web.problems import status_of
+from cloister.privacy.errors import BadForm, CloisterError, NotHere, NotNow
+from cloister.privacy.number import show
+
+__all__ = ["TITLES", "router"]
+
+router = APIRouter()
+Here = Annotated[Visitor, Depends(signed_in)]
+Sent = Annotated[Form, Depends(form)]
+
+TITLES = {
+    "yes_no": "Yes or no",
+    "choice": "One choice",
+    "choices": "Several choices",
+    "scale": "Scale",
+    "date": "Date",
+    "number": "Number",
+}
+_FIELDS = {
+    "yes_no": (),
+    "choice": ("options",),
+    "choices": ("options", "most"),
+    "scale": ("low", "high", "ends"),
+    "date": ("low", "high", "step"),
+    "number": ("low", "high", "unit"),
+}
+# Which mechanisms can serve a type; empty means the best one at every level.
+_SERVES = {
+    "number": ("hybrid", "piecewise"),
+    "choices": ("one-of-set", "set-bits"),
+}
+_CHOICES = tuple(one for one in MECHANISMS if one not in (*_SERVES["number"], *_SERVES["choices"]))
+_FRESH = {"scale": {"low": "1", "high": "5"}, "choices": {"most": "3"}, "date": {"step": "month"}}
+
+
+@router.get("/surveys/{name}/add")
+def begin(request: Request, name: str, here: Here, type: str = "yes_no") -> Response:  # noqa: A002
+    """The form for a question of a type."""
+    if type not in TYPES:
+        raise NotHere("there is no such type of question.")
+    return _draw(request, here, name, {"type": type, "levels": _lines(LEVELS), **_FRESH.get(type, {})})
+
+
+@router.post("/surveys/{name}/add")
+def add(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """Add it, or only look what error to expect."""
+    return _put(request, here, name, sent)
+
+
+@router.get("/surveys/{name}/questions/{question}")
+def edit(request: Request, name: str, question: str, here: Here) -> Response:
+    """The form for a question that is there."""
+    with here.hub.database.reading() as session:
+        asked = {one.id: one for one in asked_of(survey.find_own(session, name, here.who))}
+    if question not in asked:
+        raise NotHere("the survey has no such question.")
+    return _draw(request, here, name, _values(asked[question]), question)
+
+
+@router.post("/surveys/{name}/questions/{question}")
+def change(request: Request, name: str, question: str, here: Here, sent: Sent) -> Response:
+    """Change it."""
+    return _put(request, here, name, sent, question)
+
+
+@router.post("/surveys/{name}/questions/{question}/move")
+def move(request: Request, name: str, question: str, here: Here, sent: Sent) -> Response:
+    """One place up or down."""
+    with here.hub.database.writing() as session:
+        composing.move(
+            here.hub, session, survey.find_own(session, name, here.who), question, sent.text("where", "Where")
+        )
+    return go(request, f"/surveys/{name}#q-{question}")
+
+
+@router.post("/surveys/{name}/questions/{question}/delete")
+def delete(request: Request, name: str, question: str, here: Here) -> Response:
+    """Take it out."""
+    with here.hub.database.writing() as session:
+        composing.remove(here.hub, session, survey.find_own(session, name, here.who), question)
+    return go(request, f"/surveys/{name}", said="The question is taken out.")
+
+
+@router.get("/surveys/{name}/preview")
+def preview(request: Request, name: str, here: Here) -> Response:
+    """The survey as a respondent will see it; nothing can be sent from here."""
+    with here.hub.database.reading() as session:
+        found = survey.find_own(session, name, here.who)
+    return page(request, "survey_preview.html", survey=found, asked=asked_of(found))
+
+
+def _put(request: Request, here: Visitor, name: str, sent: Form, instead_of: str = "") -> Response:
+    told = _told(sent)
+    try:
+        if sent.get("action") == "look":
+            Asked.read({**told, "id": told.get("id") or "q"})
+            return _draw(request, here, name, {**dict(sent), **_shown(told)}, instead_of)
+        with here.hub.database.writing() as session:
+            found = survey.find_own(session, name, here.who)
+            read = composing.put(here.hub, session, found, told, instead_of)
+    except BadForm as error:
+        return _draw(request, here, name, {**dict(sent), **_shown(told)}, instead_of, problem=error)
+    return go(request, f"/surveys/{name}#q-{read.id}", said="The question is saved.")
+
+
+def _told(sent: Form) -> dict[str, Any]:
+    """What `Asked.read` takes: the fields of this type, and no others."""
+    kind = sent.get("type", "")
+    wanted = ("id", "text", "help", "levels", "mechanism", *_FIELDS.get(kind, ()))
+    told: dict[str, Any] = {"type": kind}
+    told |= {one: sent.get(one, "").strip() for one in wanted if one != "ends" and sent.get(one, "").strip()}
+    if "ends" in wanted and (sent.maybe("first") or sent.maybe("last")):
+        told["options"] = [sent.maybe("first", most=120), sent.maybe("last", most=120)]
+    return told
+
+
+def _shown(told: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in told.items() if isinstance(value, str)}
+
+
+def _values(asked: Asked) -> dict[str, str]:
+    """A question as its form shows it."""
+    told = {name: str(value) for name, value in asked.to_json().items() if isinstance(value, str | int)}
+    if asked.type == "scale" and asked.options:
+        told |= {"first": asked.options[0], "last": asked.options[1]}
+    else:
+        told["options"] = "\n".join(asked.options)
+    return told | {"levels": _lines(asked.levels)}
+
+
+def _lines(levels: Sequence[Level]) -> str:
+    """Levels as people write them: 0.5 for 1/2, if it is that exactly."""
+    shown = [(one, show(Fraction(one.epsilon))) for one in levels]
+    exact = [text if text.replace(".", "", 1).isdigit() and Fraction(text) == Fraction(one.epsilon) else one.epsilon
+             for one, text in shown]  # fmt: skip
+    return "\n".join(f"{one.name} {text}" for one, text in zip(levels, exact, strict=True))
+
+
+def _draw(
+    request: Request,
+    here: Visitor,
+    name: str,
+    values: Mapping[str, str],
+    question: str = "",
+    problem: CloisterError | None = None,
+) -> Response:
+    with here.hub.database.reading() as session:
+        found = survey.find_own(session, name, here.who)
+    if found.state != "draft":
+        raise NotNow("a survey that was published cannot be changed: people have answered exactly this.")
+    kind = values.get("type", "")
+    return page(
+        request,
+        "survey_question.html",
+        200 if problem is None else status_of(problem),
+        survey=found,
+        question=question,
+        kind=kind,
+        kind_title=TITLES.get(kind, "Question"),
+        fields=_FIELDS.get(kind, ()),
+        values=values,
+        periods=PERIODS,
+        mechanisms=[
+            ("", "The best at every level"),
+            *((one, one.replace("-", " ")) for one in _SERVES.get(kind, _CHOICES)),
+        ],
+        expected=_expected(values, found.target, found.lasting) if problem is None else [],
+        problem=problem,
+    )
+
+
+def _expected(values: Mapping[str, str], people: int, lasting: bool) -> list[dict[str, Any]]:
+    """For the page as it is first drawn; while somebody types, the page asks the API."""
+    kept = {key: value for key, value in values.items() if key in Asked.__dataclass_fields__ and value}
+    if kept.get("type") == "scale":
+        kept.pop("options", None)
+    try:
+        return composing.expected(
+            Asked.read({**kept, "id": kept.get("id", "q"), "text": kept.get("text", "?")}), people, lasting
+        )
+    except BadForm:  # not complete yet
+        return []

@@ -1,0 +1,189 @@
+"""What a survey found, for the researcher: live findings with pictures, cross-tables, downloads, receipts."""
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Request
+from sqlalchemy.orm import Session
+from starlette.responses import Response
+
+from cloister.hub.models import Survey
+from cloister.hub.surveys import export, results, sentences, survey
+from cloister.hub.surveys.found import CONFIDENCE, DELTA, Found
+from cloister.hub.surveys.results import Results
+from cloister.hub.web import charts, survey_charts
+from cloister.hub.web.context import Visitor, page, signed_in
+from cloister.hub.web.spreadsheets import csv_of
+from cloister.local import CrossTable
+from cloister.privacy.errors import BadForm, NotHere, NotNow
+from cloister.privacy.number import show
+
+__all__ = ["alt_text", "found_for", "heat_cells", "picture_of", "router", "size_of", "svg", "theme_of"]
+
+router = APIRouter()
+Here = Annotated[Visitor, Depends(signed_in)]
+Kind = Literal["csv", "json"]
+_MOST_ALT = 12
+_PATIENCE_S = 1.0  # for the guarantee of the shuffler; then the page is shown without it, and asks again
+
+
+def found_for(here: Visitor, session: Session, name: str, wave: int) -> tuple[Survey, Results]:
+    """Somebody's own survey with the results of a wave; 0 is the newest."""
+    found = survey.find_own(session, name, here.who)
+    return found, results.read(here.hub, session, found, wave or None)
+
+
+@router.get("/surveys/{name}/results")
+def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "", second: str = "") -> Response:
+    """All findings; with two questions named, their cross-table too."""
+    with here.hub.database.reading() as session:
+        found, read = found_for(here, session, name, wave)
+    table, problem = None, None
+    if first and second:
+        try:
+            table = read.cross(first, second)
+        except (BadForm, NotHere, NotNow) as error:
+            problem = error
+    published = read.published(_PATIENCE_S)
+    return page(
+        request,
+        "survey_results.html",
+        survey=found,
+        results=read,
+        open=survey.is_open(found) and read.wave == found.wave,
+        said_of={one: sentences.headline(about) for one, about in read.found.items()},
+        cautions={one: sentences.cautions(about) for one, about in read.found.items()},
+        alt={one: alt_text(about) for one, about in read.found.items()},
+        taking_part=sentences.participation(read),
+        suspicions=read.suspicions(),
+        published=published,
+        pending=published is None and any(one.finding for one in read.found.values()),
+        delta=DELTA,
+        lightest=show(sum((Fraction(one.asked.levels[-1].epsilon) for one in read.found.values()), start=Fraction(0))),
+        confidence=f"{100 * float(CONFIDENCE):g}",
+        share=sentences.share,
+        number=sentences.number,
+        table=table,
+        is_table=isinstance(table, CrossTable),
+        first=first,
+        second=second,
+        problem=problem,
+    )
+
+
+@router.get("/surveys/{name}/results/{question}.svg")
+def chart(name: str, question: str, here: Here, wave: int = 0, theme: str = "light", size: str = "wide") -> Response:
+    """A picture of one finding."""
+    with here.hub.database.reading() as session:
+        _, read = found_for(here, session, name, wave)
+    return svg(picture_of(read.about(question), theme_of(theme), size_of(size)))
+
+
+@router.get("/surveys/{name}/cross.svg")
+def cross_chart(
+    name: str, here: Here, first: str = "", second: str = "", wave: int = 0, theme: str = "light", size: str = "wide"
+) -> Response:
+    """A picture of a cross-table."""
+    with here.hub.database.reading() as session:
+        _, read = found_for(here, session, name, wave)
+    table = read.cross(first, second)
+    if isinstance(table, CrossTable):
+        names = read.about(first).asked.id, read.about(second).asked.id
+        return svg(survey_charts.heat(heat_cells(table), names, theme_of(theme), size_of(size)))
+    rows = [{**row, "group": row["value"], "source": table.ids[1]} for row in table.rows() if row["raw"] is not None]
+    points = [{**row, "value": row["raw"]} for row in rows]
+    return svg(survey_charts.means(points, table.ids[1], theme_of(theme), size_of(size)))
+
+
+# Downloads
+
+
+@router.get("/surveys/{name}/reports")
+def reports(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Response:
+    """Every report, without a name."""
+    with here.hub.database.reading() as session:
+        found, read = found_for(here, session, name, wave)
+    return _file(here, found, read, "reports", kind, lambda: export.reports_json(found, read),
+                 lambda: export.reports_table(found, read))  # fmt: skip
+
+
+@router.get("/surveys/{name}/estimates")
+def estimates(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Response:
+    """Every estimate, with its error."""
+    with here.hub.database.reading() as session:
+        found, read = found_for(here, session, name, wave)
+    return _file(here, found, read, "estimates", kind, read.to_json, lambda: export.estimates_table(read))
+
+
+@router.get("/surveys/{name}/receipt")
+def receipt(name: str, here: Here, wave: int = 0) -> Response:
+    """The analysis, signed."""
+    with here.hub.database.reading() as session:
+        found, read = found_for(here, session, name, wave)
+    signed = export.analysis(here.hub, found, read)
+    here.hub.audit.record(here.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
+    return _download(export.text_of(signed), f"{name}-wave-{read.wave}.receipt.json", "application/json")
+
+
+def _file(here: Visitor, found: Survey, read: Results, what: str, kind: str, as_json: Any, as_table: Any) -> Response:
+    here.hub.audit.record(
+        here.who.id, f"survey.{what}.exported", f"survey/{found.name}", wave=read.wave, people=read.n, kind=kind
+    )
+    name = f"{found.name}-wave-{read.wave}-{what}.{kind}"
+    if kind == "json":
+        return _download(export.text_of(as_json()), name, "application/json")
+    return _download(csv_of(*as_table()), name, "text/csv; charset=utf-8")
+
+
+def _download(content: bytes, name: str, kind: str) -> Response:
+    return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+# Pictures
+
+
+def picture_of(found: Found, theme: charts.Theme, size: charts.Size) -> str:
+    """A finding, drawn."""
+    rows = found.rows()
+    if not rows:
+        raise NotHere("nobody has answered this question yet.")
+    if found.asked.type == "number":
+        low, high = (float(end) for end in found.asked.bounds)
+        return survey_charts.mean(rows[0], (low, high), found.asked.unit, theme, size)
+    return survey_charts.shares(rows, found.asked.type in ("scale", "date"), theme, size)
+
+
+def heat_cells(table: CrossTable) -> list[dict[str, Any]]:
+    """The cells of a cross-table as its picture takes them: what can be, not what noise made of it."""
+    return [
+        {"first": row[table.ids[0]], "second": row[table.ids[1]], "share": row["projected"]} for row in table.rows()
+    ]
+
+
+def alt_text(found: Found) -> str:
+    """What a picture shows, for those who do not see it."""
+    rows = found.rows()
+    if not rows or found.asked.type == "number":
+        return sentences.headline(found)
+    parts = [
+        f"{row['value']}: {sentences.share(row['raw'], row['high'] - row['low'])} "
+        f"[{sentences.share(row['low'], 0.1)}, {sentences.share(row['high'], 0.1)}]"
+        for row in rows[:_MOST_ALT]
+    ]
+    more = f"; and {len(rows) - _MOST_ALT} more, in the table" if len(rows) > _MOST_ALT else ""
+    return f"Estimated shares with intervals. {'; '.join(parts)}{more}."
+
+
+def theme_of(text: str) -> charts.Theme:
+    """Light unless dark is asked for."""
+    return "dark" if text == "dark" else "light"
+
+
+def size_of(text: str) -> charts.Size:
+    """Wide unless something smaller is asked for."""
+    return "narrow" if text == "narrow" else "half" if text == "half" else "wide"
+
+
+def svg(text: str) -> Response:
+    """A picture."""
+    return Response(text, media_type="image/svg+xml")

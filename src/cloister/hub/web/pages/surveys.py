@@ -1,0 +1,198 @@
+"""Surveys in the browser of whoever composes them: the list, a new one, its facts, its life."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from cloister.hub.database import now
+from cloister.hub.models import Survey
+from cloister.hub.surveys import ballots, composing, survey
+from cloister.hub.surveys.asked import TYPES
+from cloister.hub.surveys.survey import asked_of
+from cloister.hub.web.context import Visitor, form, go, page, signed_in, with_role
+from cloister.hub.web.forms import Form
+from cloister.hub.web.problems import status_of
+from cloister.hub.web.spreadsheets import csv_of
+from cloister.privacy.errors import BadForm, CloisterError, NotNow
+from cloister.privacy.number import show as show_number
+
+__all__ = ["CONSENT", "LANGUAGES", "facts_of", "router", "values_of"]
+
+router = APIRouter()
+Here = Annotated[Visitor, Depends(signed_in)]
+Composer = Annotated[Visitor, Depends(with_role("data user", "data owner"))]
+Sent = Annotated[Form, Depends(form)]
+
+LANGUAGES = (("en", "English"), ("de", "German"), ("es", "Spanish"), ("fr", "French"))
+# A beginning, for people who have none: what the page of a respondent does, in words that hold for every survey.
+CONSENT = """Taking part is voluntary. Your answers are blurred by chance on your own device before they are sent: \
+nobody, not even we, receives what you really answered. You choose for each question how strongly, or skip it. \
+We learn that somebody took part, which questions were skipped and which levels were chosen. What was sent cannot \
+be taken back, because nobody can tell which reports are yours."""
+_TEXTS = ("title", "about", "purpose", "consent", "language")
+
+
+@router.get("/surveys")
+def listed(request: Request, here: Here) -> Response:
+    """One's own surveys."""
+    with here.hub.database.reading() as session:
+        found = [(one, survey.sizes(session, one)[0]) for one in survey.mine(session, here.who)]
+    return page(request, "surveys.html", surveys=found)
+
+
+@router.get("/surveys/new")
+def begin(request: Request, here: Composer) -> Response:
+    """The form for a new one."""
+    values = {"consent": CONSENT, "language": "en", "target": "500"}
+    return page(request, "survey_new.html", values=values, languages=LANGUAGES, problem=None)
+
+
+@router.post("/surveys/new")
+def create(request: Request, here: Composer, sent: Sent) -> Response:
+    """Make a draft; its questions come next."""
+    try:
+        with here.hub.database.writing() as session:
+            name = sent.get("name", "").strip() or composing.address_of(sent.get("title", ""))
+            made = composing.begin(here.hub, session, here.who, name, facts_of(sent))
+    except CloisterError as error:
+        if status_of(error) >= 500:
+            raise
+        return page(request, "survey_new.html", status_of(error), values=dict(sent), languages=LANGUAGES, problem=error)
+    return go(request, f"/surveys/{made.name}", said="The draft is made. Now add its questions.")
+
+
+@router.get("/surveys/{name}")
+def show(request: Request, name: str, here: Here) -> Response:
+    """A survey: composed while it is a draft, looked after when it is open."""
+    return _draw(request, here, name)
+
+
+@router.post("/surveys/{name}")
+def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """Change the facts of a draft."""
+    try:
+        with here.hub.database.writing() as session:
+            survey.change(here.hub, session, survey.find_own(session, name, here.who), facts_of(sent))
+    except BadForm as error:
+        return _draw(request, here, name, problem=error, values=dict(sent))
+    return go(request, f"/surveys/{name}", said="Saved.")
+
+
+@router.get("/surveys/{name}/publish")
+def confirm(request: Request, name: str, here: Here) -> Response:
+    """What becomes fixed, before it does."""
+    with here.hub.database.reading() as session:
+        found = survey.find_own(session, name, here.who)
+    if found.state != "draft":
+        raise NotNow(f"the survey is {found.state} already.")
+    asked = asked_of(found)
+    expected = [(one, composing.expected(one, found.target, found.lasting)) for one in asked]
+    most = show_number(sum((Fraction(one.levels[-1].epsilon) for one in asked), start=Fraction(0)))
+    return page(request, "survey_publish.html", survey=found, asked=expected, most=most)
+
+
+@router.post("/surveys/{name}/publish")
+def publish(request: Request, name: str, here: Here, sent: Sent) -> Response:
+    """Open it."""
+    with here.hub.database.writing() as session:
+        found = survey.find_own(session, name, here.who)
+        if not sent.ticked("sure"):
+            raise BadForm("tick the box to say that the questions are final.")
+        survey.publish(here.hub, session, found)
+    return go(request, f"/surveys/{name}", said="The survey is open. Share its link.")
+
+
+@router.post("/surveys/{name}/close")
+def close(request: Request, name: str, here: Here) -> Response:
+    """Take no more answers."""
+    with here.hub.database.writing() as session:
+        survey.close(here.hub, session, survey.find_own(session, name, here.who))
+    return go(request, f"/surveys/{name}/results", said="The survey is closed. Its results stay here.")
+
+
+@router.post("/surveys/{name}/wave")
+def wave(request: Request, name: str, here: Here) -> Response:
+    """Ask the same people again."""
+    with here.hub.database.writing() as session:
+        found = survey.find_own(session, name, here.who)
+        survey.next_wave(here.hub, session, found)
+        number = found.wave
+    return go(request, f"/surveys/{name}", said=f"Wave {number} is open: the same people can answer again.")
+
+
+@router.post("/surveys/{name}/invitations")
+def invite(name: str, here: Here, sent: Sent) -> Response:
+    """Make links and hand them over as a file, once: only their hashes are kept."""
+    count = sent.number("count", "How many", low=1, high=100_000)
+    with here.hub.database.writing() as session:
+        links = ballots.invite(here.hub, session, survey.find_own(session, name, here.who), count)
+    file = {"Content-Disposition": f'attachment; filename="{name}-links.csv"', "Cache-Control": "no-store"}
+    return Response(csv_of(["link"], [[one] for one in links]), media_type="text/csv; charset=utf-8", headers=file)
+
+
+# The page
+
+
+def facts_of(sent: Form) -> dict[str, Any]:
+    """What `survey.change` takes, from the fields of a form."""
+    facts: dict[str, Any] = {name: sent.get(name, "") for name in _TEXTS if name in sent}
+    facts["target"] = sent.number("target", "People hoped for", low=1, high=10**7)
+    facts["ends"] = _end(sent.maybe("ends", most=10))
+    return facts | {"invited": sent.ticked("invited"), "lasting": sent.ticked("lasting")}
+
+
+def _end(text: str) -> float | None:
+    """The moment after the last day."""
+    if not text:
+        return None
+    try:
+        last = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise BadForm("'Last day' is a day like 2026-12-31.") from None
+    if last.year >= 9999:
+        raise BadForm("'Last day' lies at most ten years away.")
+    return (last + timedelta(days=1)).timestamp()
+
+
+def values_of(found: Survey) -> dict[str, str]:
+    """The facts as the form shows them."""
+    last = datetime.fromtimestamp(found.ends, UTC) - timedelta(days=1) if found.ends is not None else None
+    told = {name: str(getattr(found, name)) for name in _TEXTS}
+    told |= {"target": str(found.target), "ends": last.strftime("%Y-%m-%d") if last else ""}
+    return told | {name: "yes" if getattr(found, name) else "" for name in ("invited", "lasting")}
+
+
+def _draw(
+    request: Request,
+    here: Visitor,
+    name: str,
+    problem: CloisterError | None = None,
+    values: Mapping[str, str] | None = None,
+) -> Response:
+    with here.hub.database.reading() as session:
+        found = survey.find_own(session, name, here.who)
+        people, refused = survey.sizes(session, found)
+        invited = ballots.invitations(session, found) if found.invited and found.state != "draft" else (0, 0)
+    asked = asked_of(found)
+    return page(
+        request,
+        "survey.html",
+        200 if problem is None else status_of(problem),
+        survey=found,
+        values=values if values is not None else values_of(found),
+        languages=LANGUAGES,
+        language=dict(LANGUAGES)[found.language],
+        types=TYPES,
+        asked=[(one, composing.expected(one, found.target, found.lasting)) for one in asked],
+        problem=problem,
+        people=people,
+        refused=sum(refused.values()),
+        invited=invited,
+        open=survey.is_open(found),
+        over=found.state == "open" and found.ends is not None and found.ends <= now(),
+        link=f"{here.hub.settings.address.rstrip('/')}/s/{found.name}",
+    )

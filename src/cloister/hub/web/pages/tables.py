@@ -1,0 +1,41 @@
+"""Files of a synthetic table: Parquet, CSV for spreadsheets, and the side file that goes with both."""
+
+import base64
+import io
+import json
+from typing import Annotated
+
+import pyarrow.parquet as pq
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from cloister.hub.web.api.tables import download, made, table, table_name
+from cloister.hub.web.context import Visitor, signed_in
+from cloister.hub.web.spreadsheets import csv_of_table
+
+__all__ = ["router"]
+
+router = APIRouter()
+SignedIn = Annotated[Visitor, Depends(signed_in)]
+
+
+@router.get("/jobs/{number}/table.parquet")
+def as_parquet(number: int, here: SignedIn) -> Response:
+    """The rows, as they were signed."""
+    return table(number, here)
+
+
+@router.get("/jobs/{number}/table.csv")
+def as_csv(number: int, here: SignedIn) -> Response:
+    """The rows for a spreadsheet."""
+    job, result = made(here, number)
+    rows = pq.read_table(io.BytesIO(base64.b64decode(result["file"])))
+    return download(csv_of_table(rows), f"{table_name(job)}.csv", "text/csv; charset=utf-8")
+
+
+@router.get("/jobs/{number}/table.side.json")
+def side(number: int, here: SignedIn) -> Response:
+    """What was measured and why, the errors to expect, the loss and the receipt."""
+    job, result = made(here, number)
+    text = json.dumps(result["side"], indent=1, ensure_ascii=False) + "\n"
+    return download(text.encode(), f"{table_name(job)}.parquet.side.json", "application/json")

@@ -1,0 +1,105 @@
+"""A survey beside a central release: which queries fit, and that both become shares with honest intervals."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cloister.hub.surveys import beside, results
+from cloister.privacy.errors import NotHere
+
+WARDS = ["cardiology", "oncology", "surgery", "maternity", "emergency", "geriatrics"]
+ASKED = [
+    {"id": "ward", "type": "choice", "text": "Which ward were you in?", "options": WARDS},
+    {"id": "back", "type": "yes_no", "text": "Did you come back?"},
+    {"id": "hours", "type": "number", "text": "How long?", "low": 0, "high": 24},
+    {"id": "other", "type": "choice", "text": "Colour?", "options": ["red", "blue"]},
+]
+
+
+def job(rows, sql="SELECT g, COUNT(*) AS n FROM t GROUP BY g", columns=None, confidence=0.95):
+    columns = columns or [{"name": "g", "number": False}, {"name": "n", "number": True}]
+    cells = [[{"value": name}, {"value": n, "low": n - half, "high": n + half}] for name, n, half in rows]
+    return SimpleNamespace(
+        result={"columns": columns, "rows": cells, "confidence": confidence}, parameters={"sql": sql}
+    )
+
+
+def without_limits():
+    made = job([("no", 30, 2), ("yes", 10, 2)])
+    made.result["rows"][0][1] = {"value": 30}
+    return made
+
+
+def test_counts_become_shares_whose_intervals_hold_the_noise_of_the_total():
+    shares = beside.share_of(job([("no", 300, 20), ("yes", 100, 20)]), ("no", "yes"))
+    value, low, high = shares["yes"]
+    assert value == 0.25
+    # d(a/(a+b)) for independent errors of 20 each: sqrt((0.75 * 20)² + (0.25 * 20)²) / 400.
+    assert high - value == pytest.approx((15**2 + 5**2) ** 0.5 / 400)
+    assert value - low == pytest.approx(high - value)
+
+
+@pytest.mark.parametrize("words", [("false", "true"), ("0", "1"), ("No", "YES"), (False, True), (0, 1)])
+def test_yes_and_no_are_known_by_their_other_names(words):
+    shares = beside.share_of(job([(words[0], 30, 2), (words[1], 10, 2)]), ("no", "yes"))
+    assert (shares["no"][0], shares["yes"][0]) == (0.75, 0.25)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        job([("no", 30, 2)]),
+        job([("no", 30, 2), ("maybe", 10, 2)]),
+        job([("no", 30, 2), ("yes", 10, 2)], sql="SELECT g, SUM(x) AS n FROM t GROUP BY g"),
+        job([("no", 30, 2), ("yes", 10, 2)], sql="not SQL ((("),
+        job([("no", -30, 2), ("yes", 10, 2)]),
+        job([("no", 30, 2), ("yes", 10, 2)], columns=[{"name": "g", "number": True}, {"name": "n", "number": True}]),
+        SimpleNamespace(result=None, parameters={}),
+        SimpleNamespace(result={"columns": [], "rows": "sealed"}, parameters={}),
+        without_limits(),
+    ],
+)
+def test_what_does_not_count_people_by_the_choices_does_not_fit(one):
+    assert beside.share_of(one, ("no", "yes")) is None
+
+
+def test_groups_that_are_no_choice_are_left_out():
+    shares = beside.share_of(job([("no", 30, 2), ("yes", 10, 2), (None, 100, 2), ("maybe", 5, 1)]), ("no", "yes"))
+    assert shares["no"][0] == 0.75
+
+
+@pytest.fixture
+def town(answered, hospital_hub):
+    world = hospital_hub
+    counted = world.submit("ada", spend="rho 0.02")
+    world.submit("ada", sql="SELECT COUNT(*) AS n FROM visits", spend="rho 0.01")
+    world.submit("ben", sql="SELECT ward, COUNT(*) AS n FROM visits WHERE age > 30 GROUP BY ward")
+    assert world.work() == ["done"] * 3
+    wards = [cell[0]["value"] for cell in world.job(counted.id).result["rows"]]
+    asked = [{**ASKED[0], "options": wards}, *ASKED[1:]]
+    people = [{"ward": (wards[at % len(wards)], "light"), "back": ("no", "light")} for at in range(200)]
+    return world, answered(asked, people), counted
+
+
+def test_a_finished_count_by_the_same_choices_is_offered_and_laid_beside(town):
+    world, survey, counted = town
+    with world.hub.database.reading() as session:
+        read = results.read(world.hub, session, survey)
+        assert [one.id for one in beside.fitting(session, world.ada, read.found["ward"])] == [counted.id]
+        assert beside.fitting(session, world.ada, read.found["back"]) == []
+        assert beside.fitting(session, world.ada, read.found["hours"]) == []
+        assert beside.fitting(session, world.cleo, read.found["ward"]) == []
+        found, here, central = beside.both(session, world.ada, read.found["ward"], counted.id)
+    assert found.id == counted.id
+    assert list(here.shares) == list(central.shares)
+    assert sum(value for value, _, _ in central.shares.values()) == pytest.approx(1)
+    assert all(low < value < high for side in (here, central) for value, low, high in side.shares.values())
+
+
+def test_somebody_elses_answer_cannot_be_laid_beside(town):
+    world, survey, _ = town
+    with world.hub.database.reading() as session:
+        read = results.read(world.hub, session, survey)
+        for number in (0, -1, 3, 2, 10**12):  # Ben's, one without groups, and none
+            with pytest.raises(NotHere):
+                beside.both(session, world.ada, read.found["ward"], number)
