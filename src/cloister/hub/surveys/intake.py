@@ -27,7 +27,7 @@ from cloister.hub.surveys import proof
 from cloister.hub.surveys.ballots import accept
 from cloister.hub.surveys.survey import collection, find, is_open
 from cloister.local.envelope import canonical, pack
-from cloister.privacy.errors import BadForm, NotNow, StoreFailed
+from cloister.privacy.errors import NotNow, StoreFailed
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
@@ -56,7 +56,7 @@ class Sent:
     levels: Mapping[str, str]
 
 
-class BadSubmission(BadForm):
+class BadSubmission(ValueError):
     """A submission that is refused and counted; `reason` is one of few words."""
 
     def __init__(self, reason: str) -> None:
