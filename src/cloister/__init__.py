@@ -10,8 +10,8 @@ This is the one door. It offers few names, and the rooms behind it:
     DiscreteLaplace, Laplace, DiscreteGaussian, Gaussian     exact noise for integers and reals
     measure                        one private answer: charge, look, add exact noise
     Release, Receipt               what a private call returns, and its signed proof
-    privacy, attack, data, query, learn, local     the rooms: the trusted core, audits and attacks, tables, questions,
-                                   models, noise on the device
+    privacy, attack, data, query, learn, local, synth     the rooms: the trusted core, audits and attacks, tables,
+                                   questions, models, noise on the device, synthetic tables
 
 Nothing is loaded before it is asked for, so `import cloister` costs a few milliseconds.
 """
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from cloister.version import __version__
 
 if TYPE_CHECKING:
-    from cloister import attack, data, learn, local, privacy, query
+    from cloister import attack, data, learn, local, privacy, query, synth
     from cloister.data.schema import Schema
     from cloister.dataset import Dataset, open  # noqa: A004
     from cloister.privacy.ledger import Ledger
@@ -84,10 +84,11 @@ __all__ = [
     "query",
     "learn",
     "local",
+    "synth",
     "__version__",
 ]
 
-_ROOMS = {"privacy", "attack", "data", "query", "learn", "local"}
+_ROOMS = {"privacy", "attack", "data", "query", "learn", "local", "synth"}
 _HOMES = {
     "open": "dataset",
     "Dataset": "dataset",

@@ -74,6 +74,11 @@ TRAINED = (
     {"estimator": "LinearRegression", "table": "visits", "target": "cost"},
     {"estimator": "PCA", "table": "visits", "features": "patient, age"},
 )
+SYNTHESISED = (
+    {"method": "mst", "table": "visits", "rows": "80", "score": "0.2"},
+    {"method": "independent", "table": "salaries", "rows": "30"},
+    {"method": "aim", "table": "visits", "columns": "patient, age"},
+)
 
 
 def found_in(content):
@@ -151,6 +156,10 @@ def _drive(town):
             body = {"kind": "train", "form": {"spend": "rho 0.05", **form}, "purpose": "health-research"}
             answers.append(town.call(who, "POST", "/api/datasets/visits/plan", body=body))
             answers.append(town.call(who, "POST", "/api/datasets/visits/jobs", body=body))
+        for form in SYNTHESISED:
+            body = {"kind": "synthesise", "form": {"spend": "rho 0.05", **form}, "purpose": "health-research"}
+            answers.append(town.call(who, "POST", "/api/datasets/visits/plan", body=body))
+            answers.append(town.call(who, "POST", "/api/datasets/visits/jobs", body=body))
     _break_things(town)
     for how in Careless.WAYS:
         body = {"kind": "careless", "form": {"way": how, "spend": "rho 0.01"}, "purpose": "health-research"}
@@ -169,11 +178,14 @@ def _drive(town):
                 "/label",
                 "/answer.csv",
                 "/model",
+                "/table.parquet",
+                "/table.csv",
+                "/table.side.json",
                 "/chart.svg",
                 "/chart.svg?theme=dark&column=comment",
             ):
                 answers.append(town.ask(who, "GET", f"/jobs/{job.id}{after}"))
-            for after in ("", "?wait=1", "/receipt", "/model"):
+            for after in ("", "?wait=1", "/receipt", "/model", "/table"):
                 answers.append(town.call(who, "GET", f"/api/jobs/{job.id}{after}"))
     town.remember()
     for key in matrix.TABLE:

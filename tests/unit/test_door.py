@@ -19,7 +19,7 @@ NAMES = {
     *("Ledger", "SigningKey", "measure", "Release", "Receipt"),
     *("open", "Dataset", "Schema"),
     *("count", "count_people", "total", "mean", "var", "std", "median", "quantile", "minimum", "maximum", "mode"),
-    *("privacy", "attack", "data", "query", "learn", "local", "__version__"),
+    *("privacy", "attack", "data", "query", "learn", "local", "synth", "__version__"),
 }
 
 

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from cloister.dataset import Dataset
     from cloister.query.answer import Answer
 
-__all__ = ["data_options", "open_dataset", "price_options", "query"]
+__all__ = ["data_options", "open_dataset", "price_options", "query", "read_loss"]
 
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
-def _loss(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Loss | None:
+def read_loss(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Loss | None:
+    """A loss in words."""
     from cloister.query.console import parse_loss
 
     return None if text is None else parse_loss(text)
@@ -49,7 +50,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--budget",
             required=True,
             metavar="LOSS",
-            callback=_loss,
+            callback=read_loss,
             envvar="CLOISTER_BUDGET",
             show_envvar=True,
             help="What all answers together may cost: 'epsilon 2, delta 1e-7', 'rho 0.1', or '2' for epsilon 2.",
@@ -72,7 +73,9 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def price_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What an answer may cost, or how wrong it may be."""
     options = [
-        click.option("--spend", metavar="LOSS", callback=_loss, help="What an answer may cost, such as 'rho 0.01'."),
+        click.option(
+            "--spend", metavar="LOSS", callback=read_loss, help="What an answer may cost, such as 'rho 0.01'."
+        ),
         click.option("--within", help="How far off an answer may be: at the cheapest loss, and at most --spend."),
         click.option("--confidence", default="0.95", show_default=True, help="Of the intervals."),
     ]

@@ -20,7 +20,7 @@ _DEEPEST = 20
 _WORDS = {
     "schema": ("unit", "tables", "foreign_keys"),
     "unit": ("name", "max_rows"),
-    "table": ("unit", "public", "rows", "max_rows", "columns"),
+    "table": ("unit", "public", "rows", "max_rows", "columns", "never", "determines"),
     "column": ("type", "bounds", "categories", "nullable", "confirm"),
 }
 
@@ -150,7 +150,29 @@ def _table(name: str, raw: Any, problems: list[str]) -> Table:
         for column, given in _mapping(f"{name}: columns", words.get("columns"), problems).items()
     }
     unit = words.get("unit")
-    return Table(name, columns, None if unit is None else str(unit), words.get("max_rows"), public, words.get("rows"))
+    named = None if unit is None else str(unit)
+    rules = _never(name, words.get("never") or [], problems), _determines(name, words.get("determines") or [], problems)
+    return Table(name, columns, named, words.get("max_rows"), public, words.get("rows"), *rules)
+
+
+def _never(table: str, raw: Any, problems: list[str]) -> tuple[dict[str, Any], ...]:
+    if isinstance(raw, list | tuple) and all(isinstance(one, Mapping) for one in raw):
+        return tuple({str(name): wanted for name, wanted in one.items()} for one in raw)
+    problems.append(f"{table}: never is a list of combinations such as {{ward: maternity, age: {{from: 70}}}}")
+    return ()
+
+
+def _determines(table: str, raw: Any, problems: list[str]) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """`ward -> building`, or 'ward, floor -> nurse', which YAML needs in quotes."""
+    found = []
+    for text in raw if isinstance(raw, list | tuple) else [raw]:
+        left, arrow, right = str(text).partition("->")
+        names = tuple(name.strip() for name in left.split(","))
+        if not arrow or not all(names) or not right.strip():
+            problems.append(f"{table}: determines is a list such as [ward -> building, 'ward, floor -> nurse']")
+            return ()
+        found.append((names, right.strip()))
+    return tuple(found)
 
 
 def _column(table: str, name: str, raw: Any, problems: list[str]) -> Column:
@@ -201,6 +223,11 @@ def _foreign_keys(raw: Any, problems: list[str]) -> Iterator[ForeignKey]:
 def _plain_table(table: Table) -> dict[str, Any]:
     words = {"unit": table.unit, "public": table.public or None, "rows": table.rows, "max_rows": table.max_rows}
     stated: dict[str, Any] = {word: value for word, value in words.items() if value is not None}
+    rules: dict[str, Any] = {
+        "never": [dict(rule) for rule in table.never],
+        "determines": [f"{', '.join(left)} -> {right}" for left, right in table.determines],
+    }
+    stated |= {word: listed for word, listed in rules.items() if listed}
     return stated | {"columns": {name: _plain_column(column) for name, column in table.columns.items()}}
 
 

@@ -9,6 +9,8 @@
           ward: {type: text, categories: [cardiology, surgery]}
           stay_days: {type: integer, bounds: [0, 60]}
           admitted: {type: date, bounds: [2020-01-01, 2026-12-31], nullable: false}
+        never: [{ward: maternity, age: {from: 70}}]     # optional: what no row can be, whatever the data say
+        determines: [ward -> building, 'ward, floor -> nurse']   # optional: what decides another column
       wards:
         public: true                         # nobody's secret: joined freely
         columns:
@@ -119,6 +121,10 @@ class Table:
         max_rows: how many rows of one unit count here, if fewer than the unit's own limit.
         public: whether nothing in it is secret.
         rows: a public size, for plans only.
+        never: combinations that no row can have, each as {column: value, list of values, or {from: …, below: …}}.
+        determines: columns that decide the value of another one: (("ward", "floor"), "nurse").
+
+    `never` and `determines` are kept by every synthetic row. Nothing else believes them.
     """
 
     name: str
@@ -127,6 +133,8 @@ class Table:
     max_rows: int | None = None
     public: bool = False
     rows: int | None = None
+    never: tuple[Mapping[str, Any], ...] = ()
+    determines: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def problems(self, unit: Unit) -> Iterator[str]:
         """What is wrong with the table under this unit, in the order in which it is written."""
@@ -141,6 +149,15 @@ class Table:
         for word, number in (("max_rows", self.max_rows), ("rows", self.rows)):
             if number is not None and not (_is_a("integer", number) and number > 0):
                 yield f"needs a whole number above 0 for {word}"
+        for rule in self.never:
+            if len(rule) < 1 or any(name not in self.columns for name in rule):
+                yield "needs columns of its own in never: [{ward: maternity, age: {from: 70}}]"
+        decided = [right for _, right in self.determines]
+        for left, right in self.determines:
+            if right in left or any(name not in self.columns for name in (*left, right)):
+                yield "needs columns of its own in determines: [ward -> building]"
+            elif set(left) & set(decided) or decided.count(right) > 1:
+                yield f"has {right} or what decides it decided twice. Say what decides it in the end, once"
         if not self.columns:
             yield "needs columns"
         yield from _same_but_for_case([*self.columns, *([self.unit] if self.unit else [])])

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from cloister.learn.exact import Integers
 from cloister.learn.inputs import Box
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
+from cloister.privacy.mechanisms import root_above
 from cloister.privacy.meter import Meter
+from cloister.privacy.purse import law
 
 __all__ = ["find_box", "law", "wants_bounds"]
 
@@ -31,18 +32,6 @@ _BINS = _MOST - _LEAST
 def wants_bounds(bounds: Any) -> bool:
     """Whether bounds are to be found: bounds="find"."""
     return isinstance(bounds, str) and bounds == "find"
-
-
-def law(l2: Fraction | int, l1: int, loss: Loss) -> DiscreteGaussian | DiscreteLaplace:
-    """The noise on integers: Gaussian for a rho, Laplace for a pure epsilon.
-
-    Args:
-        l2, l1: how far one unit moves the integers, in either norm.
-        loss: of this step.
-    """
-    if loss.measure == "rho":
-        return DiscreteGaussian.for_loss(l2, loss)
-    return DiscreteLaplace.for_loss(l1, loss)
 
 
 def find_box(meter: Meter, look: Callable[[], Floats], features: int, loss: Loss) -> Box:

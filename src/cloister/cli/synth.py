@@ -1,0 +1,159 @@
+"""`cloister synth`: make a private synthetic table, and see how good it is before anybody else does."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloister.cli.query import data_options, open_dataset, read_loss
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.synth.planning import METHODS, method_of, plan
+
+if TYPE_CHECKING:
+    from cloister.synth.table import SyntheticTable
+
+__all__ = ["synth"]
+
+_NEW = click.Path(dir_okay=False, writable=True, path_type=Path)
+_FILE = click.Path(exists=True, path_type=Path)
+_FORMS = (".parquet", ".csv")
+
+
+def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
+    return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[Callable[[float, str], None]]:
+    """A bar that is told a share and a word; without a terminal there is nobody to see one."""
+    if not sys.stderr.isatty():
+        yield lambda _share, _word: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True)
+    ) as bars:
+        task = bars.add_task(label, total=1.0)
+        yield lambda share, word: bars.update(task, completed=share, description=word)
+
+
+@click.group()
+def synth() -> None:
+    """Synthetic tables: rows that nobody lived, with a proof of what they cost and a score."""
+
+
+@synth.command()
+@data_options
+@click.option(
+    "--spend", metavar="LOSS", required=True, callback=read_loss, help="What it may cost: all of it is charged."
+)
+@click.option("--method", type=click.Choice(tuple(METHODS)), default="aim", show_default=True, help="The generator.")
+@click.option("--rows", type=click.IntRange(min=1), help="How many rows; estimated inside the spend unless given.")
+@click.option("--columns", metavar="A,B", callback=_words, help="Of the synthetic table; all unless named.")
+@click.option("--of", "table", metavar="TABLE", help="Which private table, if there are several.")
+@click.option("--bins", type=click.IntRange(min=1), help="For numbers and dates; as the method likes unless given.")
+@click.option("--output", type=_NEW, help="A .parquet or .csv file; its side file is written beside it.")
+@click.option("--plan", "only_plan", is_flag=True, help="Show what would be measured, and charge nothing.")
+def make(
+    spend: Loss,
+    method: str,
+    output: Path | None,
+    only_plan: bool,
+    rows: int | None,
+    columns: list[str] | None,
+    table: str | None,
+    bins: int | None,
+    **data: Any,
+) -> None:
+    """Make a synthetic table of SOURCE (a file, a folder, a postgresql:// address), and pay for it.
+
+    The side file says what was measured and why, which errors to expect, what it cost, and holds the receipt. Hand it
+    on with the table.
+    """
+    asked: dict[str, Any] = {"rows": rows, "columns": columns, "table": table}
+    asked |= {} if bins is None else {"bins": bins}
+    if not only_plan:
+        output = _checked(output)
+    with open_dataset(**data) as dataset:
+        planned = plan(dataset, method, spend=spend, **asked)  # whatever is wrong is told before a charge
+        if only_plan:
+            click.echo(planned)
+            return
+        with _bar(f"synthesising by {method}") as tell:
+            made: SyntheticTable = method_of(method)(dataset, spend=spend, progress=tell, **asked)
+        assert output is not None
+        side = _written(made, output)
+        click.echo(made)
+        click.echo(f"wrote {output}, and {side.name} beside it: hand both on")
+        click.echo(f"{dataset.left} left", err=True)
+
+
+def _checked(output: Path | None) -> Path:
+    """Before anything is paid for."""
+    if output is None or output.suffix.lower() not in _FORMS:
+        raise click.UsageError("say where to: --output table.parquet or table.csv; or --plan to charge nothing.")
+    if not os.access(output if output.exists() else output.parent, os.W_OK):
+        raise click.UsageError(f"{output} cannot be written.")
+    return output
+
+
+def _written(made: "SyntheticTable", output: Path) -> Path:
+    try:
+        return made.to_csv(output) if output.suffix.lower() == ".csv" else made.to_parquet(output)
+    except OSError as error:  # it is paid for: keep it somewhere rather than lose it
+        place = Path(mkdtemp(prefix="cloister-synth-")) / "table.parquet"
+        made.to_parquet(place)
+        raise click.ClickException(f"{output} could not be written ({error.strerror}). It is in {place}.") from error
+
+
+@synth.command()
+@click.argument("real", type=_FILE)
+@click.argument("synthetic", type=_FILE)
+@click.option("--schema", required=True, envvar="CLOISTER_SCHEMA", show_envvar=True, help="The public facts.")
+@click.option("--holdout", type=_FILE, help="Rows of the same kind that the generator did not see: attacks need them.")
+@click.option("--target", help="A column that models are to predict.")
+@click.option("--of", "table", metavar="TABLE", help="Which table of the schema, if there are several.")
+@click.option("--columns", metavar="A,B", callback=_words, help="To score; all with public values unless named.")
+@click.option("--bins", type=int, default=32, show_default=True, help="For numbers and dates.")
+@click.option("--most-rows", type=int, default=50_000, show_default=True, help="Of each table, for distances.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random choices.")
+@click.option("--html", type=_NEW, help="Write the report here: one page with charts, for a board.")
+@click.option("--json", "as_json", type=_NEW, help="Write everything here as JSON.")
+@click.option("--gate", is_flag=True, help="Judge: the exit status is 3 unless the table is fit to hand on.")
+def score(
+    real: Path, synthetic: Path, html: Path | None, as_json: Path | None, gate: bool, holdout: Path | None, **asked: Any
+) -> None:
+    """How good SYNTHETIC is, beside the REAL rows it was made from, and what attackers get out of it.
+
+    The owner's view: it looks at real rows and adds no noise. Nothing of it may be published or shown to users, the
+    verdict of the gate included; what the table cost stays paid whatever it says.
+    """
+    from cloister.synth.handed import read_table, side_path
+    from cloister.synth.scoring.score import score as scored
+    from cloister.synth.scoring.verdict import judge
+
+    if gate and holdout is None:
+        raise BadInput("a gate needs rows that the generator did not see: --holdout FILE. Keep one row in five back.")
+    made: Any = read_table(synthetic) if side_path(synthetic).exists() else synthetic
+    with _bar("scoring") as tell:
+        found = scored(real, made, holdout=holdout, progress=tell, **asked)
+    verdict = judge(found)
+    click.echo(verdict if gate else found)
+    if html is not None:
+        found.to_html(html, title=f"Synthetic table {synthetic.name}")
+        click.echo(f"wrote {html}: for the owner's eyes", err=True)
+    if as_json is not None:
+        told = verdict.to_json() if gate else found.to_json()
+        as_json.write_text(json.dumps(told, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        click.echo(f"wrote {as_json}: for the owner's eyes", err=True)
+    if gate and not verdict.passed:
+        sys.exit(3)

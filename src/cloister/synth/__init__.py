@@ -1,0 +1,141 @@
+"""Private synthetic data: tables that look like the real one, with a proof and a score.
+
+    from cloister import synth, epsilon
+    table = synth.aim(ds, spend=epsilon(1, delta="1e-9"), rows=30_000)      # -> SyntheticTable
+    table.to_parquet("visits-synthetic.parquet")                            # and visits-synthetic.parquet.side.json
+
+The way of a table: axes.py, domain.py (columns as public cells) → run.py (one charge, before anything is read) →
+marginals.py (a Survey: counts in the engine, exact noise, private choices) → the generator's own file in generators/ →
+levels.py (coarser cells for noisy numbers) → junction.py, inference.py, asking.py (one model of all columns) →
+sampling.py (rows from it) → table.py (SyntheticTable: rows, release, side file).
+
+    generators    histogram, one_column, two_way, m_way    the textbook's, corrected: one marginal of few columns
+                  independent   every column by itself: the floor
+                  mst           a tree of the strongest pairs (Chow-Liu, chosen privately)
+                  aim           marginals chosen one after the other where the model is worst
+                  privbayes     a network: each column given a few before it
+                  mwem          weights on all cells of a small domain, led by a workload
+                  mggm          Gaussians of groups of rows, for sets of columns that go together
+                  ron_gauss     a Gaussian in a few random directions
+                  two_tables    parents and children with matching keys, under one charge
+    cells         bins=16, bins={"age": [0, 18, 65]}, or bins=PrivateCuts(16): cuts that are bought
+    around them   Pipeline (stages, tests of a release, recorded verdicts), experiment.evaluate (the case study)
+
+    before and after         plan (what would be measured, for nothing), read_table (for whoever is handed a table)
+    the owner's view         score (how useful, what attackers get), gate (may it be handed on?), link (names joined)
+    paid for                 publishable_score (errors that may be told), choose (among several tables)
+    to compare with          negatives, deniability: tables that are labelled not private
+
+Every generator has one signature, and one file in generators/:
+
+    name(ds, *, spend, rows=None, columns=None, table=None, bins=32, progress=None, random_state=None, …own options)
+
+and is a few lines: a function `steps(survey, progress) -> Made` that looks at rows through a `Survey` alone, handed to
+`run.synthesise`. Rows are drawn from the model that it returns: they are post-processing and cost nothing.
+
+Nothing is loaded before it is asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cloister.synth.cuts import PrivateCuts
+    from cloister.synth.generators.aim import aim
+    from cloister.synth.generators.histogram import histogram
+    from cloister.synth.generators.independent import independent
+    from cloister.synth.generators.m_way import m_way
+    from cloister.synth.generators.mggm import mggm
+    from cloister.synth.generators.mst import mst
+    from cloister.synth.generators.mwem import mwem
+    from cloister.synth.generators.one_column import one_column
+    from cloister.synth.generators.privbayes import privbayes
+    from cloister.synth.generators.ron_gauss import ron_gauss
+    from cloister.synth.generators.two_tables import TwoTables, two_tables
+    from cloister.synth.generators.two_way import two_way
+    from cloister.synth.handed import HandedTable, read_table
+    from cloister.synth.linkage import link
+    from cloister.synth.pipeline import Pipeline
+    from cloister.synth.planning import plan
+    from cloister.synth.scoring.choosing import choose
+    from cloister.synth.scoring.gate import gate
+    from cloister.synth.scoring.publishable import publishable_score
+    from cloister.synth.scoring.score import Score, score
+    from cloister.synth.scoring.verdict import Limits, Verdict, judge
+    from cloister.synth.table import SyntheticTable
+
+__all__ = [
+    "histogram",
+    "one_column",
+    "two_way",
+    "m_way",
+    "independent",
+    "mst",
+    "aim",
+    "privbayes",
+    "mwem",
+    "mggm",
+    "ron_gauss",
+    "two_tables",
+    "TwoTables",
+    "PrivateCuts",
+    "Pipeline",
+    "SyntheticTable",
+    "score",
+    "Score",
+    "gate",
+    "judge",
+    "Verdict",
+    "Limits",
+    "publishable_score",
+    "choose",
+    "plan",
+    "read_table",
+    "HandedTable",
+    "link",
+]
+
+# No file of this folder may have the name of what is offered here: importing it would put the module in its place.
+_HOMES = {
+    "histogram": "generators.histogram",
+    "one_column": "generators.one_column",
+    "two_way": "generators.two_way",
+    "m_way": "generators.m_way",
+    "independent": "generators.independent",
+    "mst": "generators.mst",
+    "aim": "generators.aim",
+    "privbayes": "generators.privbayes",
+    "mwem": "generators.mwem",
+    "mggm": "generators.mggm",
+    "ron_gauss": "generators.ron_gauss",
+    "two_tables": "generators.two_tables",
+    "TwoTables": "generators.two_tables",
+    "PrivateCuts": "cuts",
+    "Pipeline": "pipeline",
+    "SyntheticTable": "table",
+    "score": "scoring.score",
+    "Score": "scoring.score",
+    "gate": "scoring.gate",
+    "judge": "scoring.verdict",
+    "Verdict": "scoring.verdict",
+    "Limits": "scoring.verdict",
+    "publishable_score": "scoring.publishable",
+    "choose": "scoring.choosing",
+    "plan": "planning",
+    "read_table": "handed",
+    "HandedTable": "handed",
+    "link": "linkage",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Fetch a name from its home the first time it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"cloister.synth has no {name!r}. It offers: {', '.join(__all__)}.")
+    value: object = getattr(import_module(f"cloister.synth.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

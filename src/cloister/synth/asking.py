@@ -1,0 +1,101 @@
+"""Questions to a model: what it expects of columns that need not lie in one clique.
+
+asked = Asked(model)
+asked.marginal((0, 3))      # rows in each cell of the domain; what several questions share is computed once
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cloister.synth.domain import Places
+from cloister.synth.marginals import Floats
+
+if TYPE_CHECKING:
+    from cloister.synth.inference import Model
+
+__all__ = ["Asked"]
+
+
+_KEPT = 10_000  # larger tables are computed again when they are needed again
+einsum: Any = np.einsum  # numpy's types do not know its form with lists of axes
+
+
+class Asked:
+    """A model that is asked several times."""
+
+    def __init__(self, model: "Model") -> None:
+        self.model = model
+        tree = model.tree
+        self.children: list[list[int]] = [[] for _ in tree.cliques]
+        for i, parent in enumerate(tree.parents):
+            if parent >= 0:
+                self.children[parent].append(i)
+        self.below: list[frozenset[int]] = [frozenset()] * len(tree.cliques)
+        for i in range(len(tree.cliques) - 1, -1, -1):
+            own = set(tree.cliques[i]) - set(tree.separators[i])
+            self.below[i] = frozenset(own.union(*(self.below[child] for child in self.children[i])))
+        self.conditional = [_conditional(model, i) for i in range(len(tree.cliques))]
+        self.known: dict[tuple[int, frozenset[int]], tuple[Places, Floats]] = {}
+
+    def joint(self, places: Places) -> Floats:
+        """The probability of each cell of some columns, in rising order."""
+        tree, wanted = self.model.tree, frozenset(places)
+        home = tree.home(places, self.model.shape)
+        if home >= 0:
+            axes = tuple(i for i, place in enumerate(tree.cliques[home]) if place not in wanted)
+            return np.asarray(self.model.beliefs[home].sum(axis=axes))
+        roots = [i for i, parent in enumerate(tree.parents) if parent < 0 and wanted & self.below[i]]
+        found = [self._collect(root, wanted & self.below[root]) for root in roots]
+        columns, table = found[0]
+        for more, other in found[1:]:  # parts of the tree that share nothing are independent
+            columns, table = (*columns, *more), np.multiply.outer(table, other)
+        return np.transpose(table, np.argsort(columns))
+
+    def marginal(self, places: Places) -> Floats:
+        """The rows that the model expects in each cell of some columns of the domain, in rising order."""
+        table = self.joint(places) * self.model.total
+        for side, place in enumerate(places):
+            grain = self.model.grains[place]
+            if grain.size < len(grain.cells):
+                sides = [-1 if k == side else 1 for k in range(len(places))]
+                table = table.take(grain.cells, axis=side) * grain.shares.reshape(sides)
+        return table
+
+    def _collect(self, i: int, wanted: frozenset[int]) -> tuple[Places, Floats]:
+        """P(wanted columns at or below a clique | its separator), over the separator and those columns."""
+        if (i, wanted) in self.known:
+            return self.known[i, wanted]
+        tree = self.model.tree
+        clique, separator = tree.cliques[i], tree.separators[i]
+        parts = []
+        needed = set(separator) | (wanted & set(clique))
+        for child in self.children[i]:
+            some = wanted & self.below[child]
+            if some:
+                parts.append(self._collect(child, some))
+                needed |= set(tree.separators[child])
+        axes = tuple(k for k, place in enumerate(clique) if place not in needed)
+        columns: Places = tuple(place for place in clique if place in needed)
+        table = self.conditional[i].sum(axis=axes) if axes else self.conditional[i]
+        for k, (more, other) in enumerate(parts):
+            later = {place for rest, _ in parts[k + 1 :] for place in rest}
+            kept = tuple(
+                p
+                for p in (*columns, *(q for q in more if q not in columns))
+                if p in wanted or p in separator or p in later
+            )
+            table = einsum(table, list(columns), other, list(more), list(kept), optimize=True)
+            columns = kept
+        if table.size <= _KEPT:
+            self.known[i, wanted] = columns, table
+        return columns, table
+
+
+def _conditional(model: "Model", i: int) -> Floats:
+    belief, separator = model.beliefs[i], model.tree.separators[i]
+    if not separator:
+        return belief
+    clique = model.tree.cliques[i]
+    shared = belief.sum(axis=tuple(k for k, place in enumerate(clique) if place not in separator), keepdims=True)
+    return np.asarray(np.divide(belief, shared, out=np.zeros_like(belief), where=shared > 0))

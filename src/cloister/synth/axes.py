@@ -1,0 +1,306 @@
+"""One column as public cells: what a marginal counts by, and how a cell becomes a value again.
+
+    categories, booleans, few integers    a cell for each value
+    numbers, dates, moments               a cell for each of some bins between public cuts
+    text without categories               no cell: every synthetic row gets a fresh pseudonym
+    columns that may be NULL              one more cell, the last
+
+Privacy: everything here follows from the schema and from what the caller names. Nothing is read off the data.
+"""
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from cloister.data.literals import literal
+from cloister.data.schema import Column, Type
+from cloister.data.statistics import GroupKey
+from cloister.privacy.errors import BadBounds, BadSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MOST_CELLS", "Axis", "Cells", "read_axis"]
+
+Cells = NDArray[np.int64]
+
+MOST_CELLS = 4096
+_EPOCH = datetime(1970, 1, 1)
+_DAY = date(1970, 1, 1).toordinal()
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The public cells of one column.
+
+    Attributes:
+        name: of the column.
+        type: of its values.
+        values: the value of each cell; None if the column is cut into bins or is a pseudonym.
+        ends: of bins: the ends of all of them in rising order, one more than there are bins. Numbers as they are, dates
+            as days and moments as microseconds since 1970. A bin holds its lower end, the last one its upper end too.
+        nullable: whether the last cell stands for NULL.
+    """
+
+    name: str
+    type: Type
+    values: tuple[Any, ...] | None = None
+    ends: tuple[float, ...] | None = None
+    nullable: bool = False
+
+    @property
+    def pseudonym(self) -> bool:
+        """Whether its values name somebody, so that synthetic rows get fresh ones."""
+        return self.values is None and self.ends is None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring cells are alike: numbers and dates, in bins or not."""
+        return self.ends is not None or (self.values is not None and self.type == "integer")
+
+    @property
+    def known(self) -> int:
+        """How many cells hold values that are not NULL."""
+        if self.values is not None:
+            return len(self.values)
+        return 1 if self.ends is None else len(self.ends) - 1
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return self.known + (1 if self.nullable and not self.pseudonym else 0)
+
+    def labels(self) -> list[str]:
+        """What each cell holds, in words."""
+        if self.values is not None:
+            told = [str(value) for value in self.values]
+        elif self.ends is not None:
+            shown = [str(self._value(end)) if self.type in ("date", "timestamp") else f"{end:g}" for end in self.ends]
+            told = [f"{low} to {high}" for low, high in pairwise(shown)]
+        else:
+            return ["a fresh pseudonym"]
+        return [*told, "missing"] if self.nullable else told
+
+    def key(self) -> GroupKey:
+        """How an engine names the cell of a row."""
+        column = exp.column(self.name, quoted=True)
+        missing = (None,) if self.nullable else ()
+        if self.values is not None:
+            return GroupKey(self.name, column, (*self.values, *missing), self.type)
+        if self.ends is None:
+            raise BadSchema(f"{self.name} is replaced by pseudonyms and cannot be counted by.")
+        # Comparisons alone: every engine puts a value into the same bin, whatever its arithmetic.
+        tree = _between(column, [self._literal(end) for end in self.ends[1:-1]], 0)
+        absent = exp.Is(this=column.copy(), expression=exp.Null())
+        cell = exp.Case(ifs=[exp.If(this=absent, true=exp.Null())], default=tree)
+        cells: Sequence[Any] = range(self.known) if not self.nullable else (*range(self.known), None)
+        return GroupKey(self.name, cell, cells, "integer")
+
+    def place(self, column: "pa.ChunkedArray") -> Cells:
+        """The cell of each value of a column; -1 where there is none.
+
+        Privacy: as secret as the column. For whoever may see it (an owner who scores a table), or for synthetic rows.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        absent = self.known if self.nullable else -1
+        if self.pseudonym:
+            return np.zeros(len(column), dtype=np.int64)
+        if self.values is not None:
+            kind = _arrow_types()[self.type]
+            found = pc.index_in(column.cast(kind), value_set=pa.array(list(self.values), type=kind))
+            return np.asarray(pc.fill_null(found, absent).to_numpy(zero_copy_only=False), dtype=np.int64)
+        assert self.ends is not None
+        known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
+        numbers = _numbers(column, self.type)
+        cells = np.searchsorted(np.array(self.ends[1:-1]), numbers, side="right")
+        return np.where(known & ~np.isnan(numbers), cells, absent)
+
+    def draw(self, cells: Cells, generator: np.random.Generator) -> "pa.Array":
+        """A value of each cell: the value it stands for, or one that is spread evenly over its bin."""
+        import pyarrow as pa
+
+        if self.pseudonym:
+            return pa.array([secrets.token_hex(8) for _ in range(len(cells))], pa.string())
+        absent = cells >= self.known
+        inside = np.where(absent, 0, cells)
+        kind = _arrow_types()[self.type]
+        if self.values is not None:
+            return pa.array(self.values, kind).take(pa.array(np.where(absent, 0, inside), mask=absent))
+        ends = np.array(self.ends)
+        low, high = ends[inside], ends[inside + 1]
+        if self.type == "real":
+            return pa.array(np.minimum(low + (high - low) * generator.random(len(cells)), high), kind, mask=absent)
+        # Whole steps: those from the lower end up to, and without, the upper one; the last bin holds its end.
+        first = np.ceil(low)
+        last = np.where(inside == self.known - 1, np.floor(high), np.ceil(high) - 1)
+        steps = np.floor(first + (last - first + 1) * generator.random(len(cells)))
+        whole = np.minimum(steps, last).astype(np.int64)
+        if self.type == "date":
+            return pa.array(whole.astype(np.int32), pa.int32(), mask=absent).cast(kind)
+        return pa.array(whole, pa.int64(), mask=absent).cast(kind)
+
+    def cells_of(self, wanted: Any) -> NDArray[np.bool_]:
+        """Which cells a condition names: a value, a list of values, None for missing, or {"below": 16, "from": 65}.
+
+        A bin counts if any of it is named.
+        """
+        chosen = np.zeros(self.size, dtype=bool)
+        if isinstance(wanted, dict):
+            if self.ends is None and not self.ordered:
+                raise BadBounds(f"{self.name} has no order. Name its values.")
+            unknown = set(wanted) - {"from", "below"}
+            if unknown or not wanted:
+                raise BadBounds(f"a range of {self.name} is written {{from: …, below: …}}, one of them or both.")
+            low = _place(self.type, wanted["from"]) if "from" in wanted else -math.inf
+            high = _place(self.type, wanted["below"]) if "below" in wanted else math.inf
+            if self.ends is not None:
+                ends = np.array(self.ends)
+                chosen[: self.known] = (ends[1:] > low) & (ends[:-1] < high)
+            else:
+                chosen[: self.known] = [low <= value < high for value in self.values or ()]
+            return chosen
+        for value in wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]:
+            chosen[self._cell(value)] = True
+        return chosen
+
+    def number(self, value: Any) -> float:
+        """A value on the line that bins lie on: a number as it is, days or microseconds since 1970."""
+        return _place(self.type, value)
+
+    def _cell(self, value: Any) -> int:
+        if value is None:
+            if not self.nullable:
+                raise BadBounds(f"{self.name} is never missing.")
+            return self.known
+        if self.values is not None:
+            if value not in self.values:
+                raise BadBounds(f"{value!r:.40} is no public value of {self.name}. Look at the schema.")
+            return self.values.index(value)
+        if self.ends is None:
+            raise BadBounds(f"{self.name} is replaced by pseudonyms: nothing can be asked of it.")
+        return int(np.searchsorted(np.array(self.ends[1:-1]), _place(self.type, value), side="right"))
+
+    def value(self, end: float) -> Any:
+        """A place on the line that bins lie on as a value of the column; the next whole one for integers and dates."""
+        return self._value(end)
+
+    def _value(self, end: float) -> Any:
+        if self.type == "date":
+            return date.fromordinal(_DAY + math.ceil(end))
+        if self.type == "timestamp":
+            return _EPOCH + timedelta(microseconds=math.ceil(end))
+        return math.ceil(end) if self.type == "integer" else end
+
+    def _literal(self, end: float) -> exp.Expression:
+        value = self._value(end)
+        if isinstance(value, datetime):  # without a zone: a Spark session has one of its own
+            text = exp.Literal.string(value.isoformat(" "))
+            return exp.Cast(this=text, to=exp.DataType.build("TIMESTAMPNTZ"))
+        return literal(value)
+
+
+def read_axis(column: Column, bins: Any) -> Axis:
+    """The cells of a column, from its public facts.
+
+    Args:
+        column: its schema.
+        bins: into how many equal bins a number or date is cut if it has more values; or the ends of its bins.
+    """
+    listed = column.categories if column.type != "boolean" else (False, True)
+    if listed is not None:
+        return Axis(column.name, column.type, tuple(listed), nullable=column.nullable)
+    if column.type == "text":
+        return Axis(column.name, "text")
+    if isinstance(bins, Sequence) and not isinstance(bins, str):
+        return _of_cuts(column, bins)
+    if column.bounds is None:
+        raise BadSchema(f"{column.name} has neither public bounds nor categories. Give them in the schema.")
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_CELLS:
+        raise BadBounds(
+            f"{column.name} is cut into 1 to {MOST_CELLS} bins, or between the ends of bins in rising order."
+        )
+    low, high = (_place(column.type, end) for end in column.bounds)
+    if column.type != "real" and high - low < bins:
+        if column.type == "integer":
+            return Axis(column.name, "integer", tuple(range(int(low), int(high) + 1)), nullable=column.nullable)
+        bins = int(high - low) + 1
+    # Whole numbers and days: the upper bound is a value like the others, so the bins reach one step beyond it.
+    edges = np.linspace(low, high if column.type == "real" else high + 1, bins + 1)
+    return _checked(column, [*edges[:-1], high])
+
+
+def _of_cuts(column: Column, given: Sequence[Any]) -> Axis:
+    ends = [_place(column.type, one) for one in given]
+    if column.bounds is not None:
+        low, high = (_place(column.type, end) for end in column.bounds)
+        # The bounds are the outermost ends: what lies beyond them cannot occur.
+        ends = [low, *(end for end in ends if low < end < high or (end == high and column.type != "real")), high]
+    return _checked(column, ends)
+
+
+def _checked(column: Column, ends: Sequence[float]) -> Axis:
+    if not 2 <= len(ends) <= MOST_CELLS + 1 or not np.isfinite(ends).all() or not (np.diff(ends[:-1]) > 0).all():
+        raise BadBounds(f"the bins of {column.name} need ends in rising order, at most {MOST_CELLS + 1}.")
+    if ends[-1] < ends[-2] or (column.type == "real" and ends[-1] <= ends[-2]):
+        raise BadBounds(f"the bins of {column.name} need ends in rising order, at most {MOST_CELLS + 1}.")
+    return Axis(column.name, column.type, ends=tuple(float(end) for end in ends), nullable=column.nullable)
+
+
+def _between(column: exp.Expression, cuts: Sequence[exp.Expression], first: int) -> exp.Expression:
+    """The number of cuts that are not above a value, found by halving."""
+    if not cuts:
+        return literal(first)
+    middle = len(cuts) // 2
+    below = exp.LT(this=column.copy(), expression=cuts[middle].copy())
+    lower, upper = _between(column, cuts[:middle], first), _between(column, cuts[middle + 1 :], first + middle + 1)
+    return exp.Case(ifs=[exp.If(this=below, true=lower)], default=upper)
+
+
+def _place(kind: str, value: Any) -> float:
+    """A value on the line that its bins lie on."""
+    try:
+        if kind in ("date", "timestamp") and isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if kind == "timestamp":
+            moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+            return float((moment - _EPOCH) // timedelta(microseconds=1))
+        if kind == "date":
+            return float(value.toordinal() - _DAY)
+        return float(value)
+    except (AttributeError, TypeError, ValueError):
+        raise BadBounds(f"a {kind} was expected, got {value!r:.40}.") from None
+
+
+def _numbers(column: "pa.ChunkedArray", kind: str) -> NDArray[np.float64]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if kind == "date":
+        column = column.cast(pa.date32()).cast(pa.int32())
+    elif kind == "timestamp":
+        column = column.cast(pa.timestamp("us")).cast(pa.int64())
+    filled = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _arrow_types() -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {
+        "integer": pa.int64(),
+        "real": pa.float64(),
+        "text": pa.string(),
+        "boolean": pa.bool_(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
+    }

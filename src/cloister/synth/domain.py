@@ -1,0 +1,189 @@
+"""The columns of a table as public cells, and what no row may break: structural zeros and dependencies.
+
+    domain = read_domain(ds, table="visits", columns=["ward", "age"], bins=32)
+    domain.axes          # every column of the synthetic table
+    domain.modelled      # those that a model describes; the others are pseudonyms, or decided by them
+
+Privacy: read off the schema and the caller's own words. Neighbouring tables have the same domain.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.schema import Column
+from cloister.privacy.errors import BadInput, BadSchema
+from cloister.synth.axes import Axis, Cells, read_axis
+from cloister.synth.cuts import PrivateCuts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cloister.data.relation import Relation
+
+__all__ = ["Domain", "Zero", "read_domain"]
+
+Places = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Zero:
+    """Combinations of cells that never occur.
+
+    Attributes:
+        places: of the columns, among those that are modelled, in rising order.
+        allowed: False where a combination never occurs; one side for each column.
+    """
+
+    places: Places
+    allowed: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Public cells of all columns.
+
+    Attributes:
+        table: its name.
+        axes: of every column of the synthetic table, in order.
+        never: combinations that no row has: {column: condition}, as `Axis.cells_of` reads it.
+        determines: (columns, column): what is decided by what.
+    """
+
+    table: str
+    axes: tuple[Axis, ...]
+    never: tuple[Mapping[str, Any], ...] = ()
+    determines: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of all columns."""
+        return tuple(axis.name for axis in self.axes)
+
+    @cached_property
+    def modelled(self) -> tuple[Axis, ...]:
+        """Columns that a model describes: all but pseudonyms and what others decide."""
+        decided = {right for _, right in self.determines}
+        return tuple(axis for axis in self.axes if not axis.pseudonym and axis.name not in decided)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The number of cells of each modelled column."""
+        return tuple(axis.size for axis in self.modelled)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each modelled column stands."""
+        return {axis.name: place for place, axis in enumerate(self.modelled)}
+
+    @cached_property
+    def zeros(self) -> tuple[Zero, ...]:
+        """What never occurs, as cells of modelled columns."""
+        return tuple(self._zero(rule) for rule in self.never)
+
+    def axis(self, name: str) -> Axis:
+        """One column."""
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise BadInput(f"there is no column {name!r:.60} here. There are: {', '.join(self.names)}.")
+
+    def cells(self, places: Sequence[int]) -> int:
+        """How many cells a marginal of these columns has."""
+        return math.prod(self.shape[place] for place in places)
+
+    def words(self, places: Sequence[int]) -> tuple[str, ...]:
+        """The names of modelled columns."""
+        return tuple(self.modelled[place].name for place in places)
+
+    def encode(self, table: "pa.Table") -> Cells:
+        """The cells of rows, one column for each axis; -1 where a value has none.
+
+        Privacy: as secret as the rows.
+        """
+        return np.column_stack([axis.place(table.column(axis.name)) for axis in self.axes])
+
+    def _zero(self, rule: Mapping[str, Any]) -> Zero:
+        names = sorted(rule, key=lambda name: self.places.get(name, -1))
+        missing = [name for name in names if name not in self.places]
+        if missing:
+            raise BadSchema(
+                f"{missing[0]} is decided by other columns, so never cannot speak of it. Name those instead."
+            )
+        chosen = np.array(True)
+        for name in names:
+            chosen = np.multiply.outer(chosen, self.axis(name).cells_of(rule[name]))
+        return Zero(tuple(self.places[name] for name in names), ~chosen)
+
+
+def read_domain(
+    data: Any, *, table: str | None = None, columns: Sequence[str] | None = None, bins: Any = 32
+) -> tuple[Domain, "Relation"]:
+    """The domain of a dataset's table, and its rows as a relation. No row is looked at.
+
+    Args:
+        data: a Cloister dataset; its views are respected.
+        table: the private table; the only one unless given.
+        columns: of the synthetic table; all that can be used unless named.
+        bins: into how many equal bins numbers and dates with more values are cut; or {column: bins or ends of bins}; or
+            `PrivateCuts`, for which as many equal bins stand here until the cuts are bought.
+
+    Raises:
+        BadSchema: a column has no public bounds or categories.
+    """
+    name = data.relation(table, []).table
+    seen = {one: term for one, term in data.columns(name).items() if not term.unit}
+    unknown = [one for one in columns or () if one not in seen]
+    if unknown:
+        raise BadSchema(f"there is no column {name}.{unknown[0]:.60} to synthesise. Look at the schema.")
+    chosen = tuple(dict.fromkeys(seen if columns is None else columns))
+    if not chosen:
+        raise BadInput("a synthetic table needs at least one column.")
+    own = dict(bins) if isinstance(bins, Mapping) else {}
+    if set(own) - set(chosen):
+        raise BadInput(f"bins names {sorted(set(own) - set(chosen))[0]:.60}, which is no column of the table.")
+    usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
+    facts = data.schema.tables[name]
+    never = tuple(rule for rule in facts.never if set(rule) <= set(chosen))
+    determines = tuple((left, right) for left, right in facts.determines if {*left, right} <= set(chosen))
+    terms = {one: _facts(data.relation(name, [one]).columns[one], seen[one]) for one in chosen}
+    axes = tuple(read_axis(terms[one], _with_ends(terms[one], own.get(one, usual), never)) for one in chosen)
+    domain = Domain(name, axes, never, determines)
+    if not domain.modelled:
+        raise BadSchema("no column has public cells. Give bounds or categories in the schema.")
+    for left, right in determines:
+        if any(domain.axis(one).pseudonym for one in (*left, right)):
+            raise BadSchema(f"{right} and what decides it need public bounds or categories.")
+    assert domain.zeros is not None  # here, not after the charge: what never occurs is checked against the columns
+    needed = [axis.name for axis in domain.axes if not axis.pseudonym]
+    return domain, data.relation(name, needed)
+
+
+def _facts(column: Column, term: Any) -> Column:
+    """A column with the bounds of dates, which a relation leaves out since no model learns from them."""
+    if column.type not in ("date", "timestamp") or term.low is None or term.high is None:
+        return column
+    first, last = date.fromordinal(int(term.low)), date.fromordinal(int(term.high))
+    if column.type == "date":
+        return replace(column, bounds=(first, last))
+    start, end = (datetime(day.year, day.month, day.day) for day in (first, last))
+    return replace(column, bounds=(start, end + timedelta(days=1) - timedelta(microseconds=1)))
+
+
+def _with_ends(column: Column, bins: Any, never: Sequence[Mapping[str, Any]]) -> Any:
+    """Bins that end where `never` draws a line, so that a bin is in or out as a whole."""
+    lines = [end for rule in never if isinstance(rule.get(column.name), dict) for end in rule[column.name].values()]
+    if not lines or column.categories is not None or column.bounds is None:
+        return bins
+    plain = read_axis(column, bins)
+    if plain.ends is None:
+        return bins
+    extra = read_axis(column, lines).ends or ()
+    # As values: two ends between the same whole numbers are one.
+    return sorted({plain._value(end) for end in (*plain.ends[1:-1], *extra[1:-1])})

@@ -1,0 +1,1 @@
+"""Generators: one file each, one signature (see `cloister.synth`)."""

@@ -1,0 +1,310 @@
+"""Marginals measured one after the other, each where the model is farthest from the table: AIM.
+
+    1  measure every column by itself; take together cells that are too light to be told from noise (levels.py)
+    2  again and again: choose privately the marginal of two or three columns, in one of several resolutions, whose
+       distance (L1) to the model exceeds the noise it would get by most; measure it; fit the model anew
+    3  when a measurement shows hardly more than noise, the next ones get twice the share
+    4  fit to the end, and buy the review
+
+After McKenna, Mullins, Sheldon & Miklau 2022, "AIM: an adaptive and iterative mechanism for differentially private
+synthetic data". New here: candidates come in several resolutions; fits begin where the last one ended.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import combinations
+from math import pi, prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.purse import Purse, law
+from cloister.synth.asking import Asked
+from cloister.synth.domain import Domain, Places, read_domain
+from cloister.synth.inference import Model, fit, total_of
+from cloister.synth.junction import tree_cells, tree_cliques
+from cloister.synth.levels import grain_marginal
+from cloister.synth.marginals import Floats, NoisyMarginal, Survey, merged_counts
+from cloister.synth.resolution import Resolution
+from cloister.synth.review import review
+from cloister.synth.run import Made, Progress, synthesise
+from cloister.synth.table import SyntheticTable
+
+__all__ = ["aim"]
+
+_SIZE, _REVIEW, _CHOICE = Fraction(1, 100), Fraction(1, 100), Fraction(1, 4)
+_SINGLE = (0.05, 0.5)  # of the spend, at least and at most, for columns by themselves
+_FIRST, _FEW = 0.15, 5_500.0
+_ROUND_STEPS, _LAST_STEPS = 100, 500
+_ROUND_ENOUGH, _LAST_ENOUGH = 0.8, 0.8
+_ROUNDS = 4.0  # planned for each column
+_ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
+_LOOKED_AT = 200  # marginals of three columns and more, in each round
+_LEAST = 3.0  # standard errors that a cell must hold to be kept apart
+
+
+def aim(
+    ds: Any,
+    *,
+    spend: Loss,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    table: str | None = None,
+    bins: Any = 32,
+    workload: Mapping[tuple[str, ...], float] | Sequence[tuple[str, ...]] | None = None,
+    most_cells: int = 800_000,
+    rounds: int | None = None,
+    progress: Progress | None = None,
+    random_state: Any = None,
+) -> SyntheticTable:
+    """A synthetic table from marginals that were chosen adaptively.
+
+    Args:
+        ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
+        workload: the marginals that matter, as column names, with a weight each if they matter unequally; all of three
+            columns unless given.
+        most_cells: how large the tables of the model may become together: memory and time grow with it.
+        rounds: how many measurements are planned at first; fewer are made if they show little.
+
+    Privacy: the spend, for the dataset's unit of m rows (add/remove). Every choice is an exponential mechanism on
+        weighted L1 distances between true counts and the model, less a constant: sensitivity m, as no weight is above
+        1. Every measurement is discrete Gaussian (Laplace under a pure spend) of sensitivity m. Losses of all steps add
+        up to the spend, however they are chosen. Audited in tests/statistical/test_synth_audit.py.
+    """
+    if workload is not None:  # here, not after the charge
+        _weights(read_domain(ds, table=table, columns=columns, bins=bins)[0], workload)
+
+    def steps(survey: Survey, tell: Progress) -> Made:
+        generator = np.random.default_rng(int.from_bytes(survey.meter.source.bytes(32), "little"))
+        return _Run(survey, _weights(survey.domain, workload), most_cells, rounds, tell, generator).made()
+
+    return synthesise(
+        ds,
+        steps,
+        method="aim",
+        spend=spend,
+        rows=rows,
+        columns=columns,
+        table=table,
+        bins=bins,
+        progress=progress,
+        random_state=random_state,
+        told={"workload": None if workload is None else sorted(map(str, workload)), "most cells": most_cells},
+    )
+
+
+def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
+    """The candidates: everything inside the workload of two columns or more, with what it is worth."""
+    columns = len(domain.shape)
+    if workload is None:
+        asked = dict.fromkeys(combinations(range(columns), min(3, columns)), 1.0)
+    else:
+        named = dict(workload) if isinstance(workload, Mapping) else dict.fromkeys(map(tuple, workload), 1.0)
+        asked = {}
+        for names, weight in named.items():
+            missing = [name for name in names if name not in domain.places]
+            if missing or not weight > 0:
+                raise BadInput("a workload names modelled columns, with weights above 0.")
+            asked[tuple(sorted(domain.places[name] for name in names))] = float(weight)
+    found: dict[Places, float] = {}
+    for places in asked:
+        for size in range(2, len(places) + 1):
+            for part in combinations(places, size):
+                found.setdefault(part, 0.0)
+    for part in found:
+        found[part] = sum(weight * len(set(part) & set(places)) for places, weight in asked.items())
+    top = max(found.values(), default=1.0)
+    return {part: weight / top for part, weight in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A marginal that could be measured: some columns, at a level of resolution."""
+
+    places: Places
+    level: int
+    cells: int
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of the algorithm: what was released so far, and the model of it."""
+
+    survey: Survey
+    weights: dict[Places, float]
+    most_cells: int
+    rounds: int | None
+    tell: Progress
+    generator: np.random.Generator
+    resolution: Resolution = field(init=False)
+    size: list[NoisyMarginal] = field(default_factory=list)
+    singles: list[NoisyMarginal] = field(default_factory=list)
+    measured: list[tuple[NoisyMarginal, _Candidate]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    true: dict[Places, Floats] = field(default_factory=dict)
+
+    def made(self) -> Made:
+        """Measure, choose, fit; then the review."""
+        budget = self.survey.purse
+        first = self._first_share(budget)
+        model = self._begin(budget.part(first))
+        if self.weights:
+            model = self._measure_on(model, Purse(budget.part(1 - _SIZE - first - _REVIEW)))
+        self.tell(0.8, "fitting")
+        model = self._fit(model, _LAST_STEPS, _LAST_ENOUGH)
+        self.tell(0.9, "reviewing")
+        found = review(self.survey, model, budget.part(_REVIEW))
+        return Made(model, [*self.size, *self.singles, *(one for one, _ in self.measured)], self.words, found)
+
+    def _first_share(self, budget: Purse) -> Fraction:
+        """What part of the spend single columns get: more, the fewer rows there are for it. Buys the number of rows."""
+        smallest = min(range(len(self.survey.domain.shape)), key=lambda place: self.survey.domain.shape[place])
+        self.size = self.survey.measure([(smallest,)], budget.part(_SIZE), why="how many rows there are")
+        sigma = float(np.mean(_sigma(self.survey, budget.loss)))
+        share = _FIRST * (_FEW / max(total_of(self.size) / sigma, 1.0)) ** 0.5
+        return Fraction(round(1000 * min(max(share, _SINGLE[0]), _SINGLE[1])), 1000)
+
+    def _begin(self, loss: Loss) -> Model:
+        """Every column by itself; those with more cells get more of the loss, so that their errors are more alike."""
+        domain = self.survey.domain
+        worth = [round(1000 * size ** (2 / 3)) for size in domain.shape]
+        for place in range(len(domain.shape)):
+            part = Purse(loss).part(Fraction(worth[place], sum(worth)))
+            self.singles += self.survey.measure([(place,)], part, why="every column")
+        self.resolution = Resolution.of(domain, self.singles, total_of([*self.size, *self.singles]), _LEAST)
+        self.tell(0.05, "every column")
+        return self._fit(None, 0, 1.0)
+
+    def _fit(self, start: Model | None, steps: int, enough: float) -> Model:
+        grains = self.resolution.grains()
+        singles = [grain_marginal(one, grains) for one in self.singles]
+        several = [
+            replace(one, merges=self.resolution.model_merges(chosen.places, chosen.level))
+            for one, chosen in self.measured
+        ]
+        return fit(
+            self.resolution.shape(),
+            [*(one for one in singles if one.counts.size > 1), *several] or singles,
+            zeros=self.survey.domain.zeros,
+            total=total_of([*self.size, *self.singles]),
+            grains=grains,
+            start=start,
+            steps=steps,
+            enough=enough,
+        )
+
+    def _measure_on(self, model: Model, left: Purse) -> Model:
+        """Rounds of choosing and measuring, until the purse is empty."""
+        signal = total_of([*self.size, *self.singles]) / _sigma(self.survey, self.survey.purse.loss)
+        usual = _ROUNDS * len(self.resolution.base) * (signal / _FEW) ** _ROUND_POWER
+        planned = self.rounds or round(min(max(usual, _FEWEST), _MOST_ROUNDS))
+        share, spent = Fraction(1, planned), Fraction(0)
+        while spent < 1:
+            share = min(share, 1 - spent)
+            if 1 - spent < 2 * share:
+                share = 1 - spent
+            step = Purse(left.part(share))
+            sigma = _sigma(self.survey, step.part(1 - _CHOICE))
+            candidates = self._candidates(spent + share)
+            if not candidates:  # most_cells is too small for any pair
+                break
+            asked = Asked(model)
+            expected = {places: asked.joint(places) for places in dict.fromkeys(one.places for one in candidates)}
+            chosen = candidates[self._choose(candidates, expected, model.total, sigma, step.part(_CHOICE))]
+            before = self._at(expected[chosen.places], chosen) * model.total
+            self._measure(chosen, step.part(1 - _CHOICE))
+            self.resolution.refine(chosen.places, chosen.level, model.factors)
+            model = self._fit(model, _ROUND_STEPS, _ROUND_ENOUGH)
+            after = self._at(Asked(model).joint(chosen.places), chosen) * model.total
+            spent += share
+            if np.abs(after - before).sum() <= sqrt(2 / pi) * sigma * chosen.cells:
+                share *= 2
+            self.tell(0.05 + 0.75 * float(spent), f"{len(self.words)} marginals")
+        return model
+
+    def _measure(self, chosen: _Candidate, loss: Loss) -> None:
+        merges = self.resolution.merges(chosen.places, chosen.level)
+        why = f"round {len(self.words) + 1}: farthest from the model"
+        noisy = self.survey.measure([chosen.places], loss, [merges], why=why)[0]
+        self.measured.append((noisy, chosen))
+        self.words.append(f"{' and '.join(self.survey.domain.words(chosen.places))} in {chosen.cells} cells")
+
+    def _candidates(self, used: Fraction) -> list[_Candidate]:
+        """What can be measured so that the model stays small enough: marginals, each in several resolutions.
+
+        If the workload is large, each round looks at other parts of it, drawn at random: a public choice.
+        """
+        present = list(dict.fromkeys(one.places for _, one in self.measured))
+        most = self.most_cells * max(float(used), 0.1)
+        found = []
+        for places in self._some():
+            cliques = tree_cliques(self.resolution.shape(), [*present, places])
+            sizes: set[tuple[int, ...]] = set()
+            for level in range(self.resolution.levels - 1):
+                sides = tuple(self.resolution.size(place, level) for place in places)
+                if sides in sizes:
+                    continue
+                sizes.add(sides)
+                if tree_cells(cliques, self.resolution.shape_with(places, level)) <= most:
+                    found.append(_Candidate(places, level, prod(sides)))
+        return found
+
+    def _some(self) -> list[Places]:
+        pairs = [places for places in self.weights if len(places) == 2]
+        others = [places for places in self.weights if len(places) > 2]
+        if len(others) > _LOOKED_AT:
+            drawn = self.generator.choice(len(others), _LOOKED_AT, replace=False)
+            others = [others[i] for i in np.sort(drawn)]
+        if len(pairs) > 2 * _LOOKED_AT:
+            drawn = self.generator.choice(len(pairs), 2 * _LOOKED_AT, replace=False)
+            pairs = [pairs[i] for i in np.sort(drawn)]
+        return [*pairs, *others]
+
+    def _choose(
+        self,
+        candidates: Sequence[_Candidate],
+        expected: Mapping[Places, Floats],
+        total: float,
+        sigma: float,
+        loss: Loss,
+    ) -> int:
+        """The candidate that shows most beyond its noise, by the exponential mechanism."""
+
+        def scores(inside: Survey) -> Floats:
+            inside.count(one.places for one in candidates)
+            answer, last, gap, level = np.zeros(len(candidates)), None, np.zeros(()), 0
+            for number, one in enumerate(candidates):
+                if one.places != last:
+                    last, level = one.places, 0
+                    gap = (
+                        self._true(inside, one.places)
+                        - self.resolution.spread(expected[one.places], one.places) * total
+                    )
+                while level < one.level:
+                    gap = self.resolution.coarsen(gap, one.places, level)
+                    level += 1
+                noise = sqrt(2 / pi) * sigma * one.cells
+                answer[number] = self.weights[one.places] * (float(np.abs(gap).sum()) - noise)
+            return answer
+
+        return self.survey.choose(scores, loss)
+
+    def _true(self, inside: Survey, places: Places) -> Floats:
+        """True counts in the finest cells of the model. Inside a step only."""
+        if places not in self.true:
+            self.true[places] = merged_counts(inside.exact(places), self.resolution.merges(places, 0))
+        return self.true[places]
+
+    def _at(self, joint: Floats, one: _Candidate) -> Floats:
+        """A table in the model's cells at the level of a candidate."""
+        table = self.resolution.spread(joint, one.places)
+        for level in range(one.level):
+            table = self.resolution.coarsen(table, one.places, level)
+        return table
+
+
+def _sigma(survey: Survey, loss: Loss) -> float:
+    return law(survey.most, survey.most, loss).standard_error / survey.whole

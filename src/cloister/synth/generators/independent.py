@@ -1,0 +1,69 @@
+"""Every column by itself: the simplest table, and the floor that others are measured against.
+
+What columns have to do with each other is lost. The review says how much that is.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from cloister.privacy.loss import Loss
+from cloister.synth.inference import fit
+from cloister.synth.marginals import Survey
+from cloister.synth.review import review
+from cloister.synth.run import Made, Progress, synthesise
+from cloister.synth.table import SyntheticTable
+
+__all__ = ["independent"]
+
+_REVIEW = Fraction(1, 20)
+
+
+def independent(
+    ds: Any,
+    *,
+    spend: Loss,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    table: str | None = None,
+    bins: Any = 32,
+    progress: Progress | None = None,
+    random_state: Any = None,
+) -> SyntheticTable:
+    """A synthetic table of independent columns.
+
+    Args:
+        ds: a Cloister dataset, whose account pays.
+        spend: what it may cost: epsilon(1, delta="1e-9"), rho("0.01"), or a pure epsilon(1).
+        rows: how many rows: a public number; None to have it estimated inside the spend.
+        columns: those of the synthetic table; all unless named.
+        table: the private table; the only one unless named.
+        bins: equal bins for numbers and dates, or {column: bins or ends of bins}.
+        progress: is told a share from 0 to 1 and a word.
+        random_state: a seed, for teaching and tests; the release is then marked `not private`.
+
+    Privacy: the spend, for the dataset's unit (add/remove). One marginal for each of d columns, discrete Gaussian noise
+        for L2 sensitivity √d·m (discrete Laplace for d·m under a pure spend); a twentieth buys the review.
+        Structural zeros are kept; domains and `rows` are public.
+    """
+
+    def steps(survey: Survey, tell: Progress) -> Made:
+        places = [(place,) for place in range(len(survey.domain.shape))]
+        measured = survey.measure(places, survey.purse.part(1 - _REVIEW), why="every column by itself")
+        tell(0.5, "fitting")
+        model = fit(survey.domain.shape, measured, zeros=survey.domain.zeros)
+        found = review(survey, model, survey.purse.part(_REVIEW))
+        return Made(model, measured, [], found)
+
+    return synthesise(
+        ds,
+        steps,
+        method="independent",
+        spend=spend,
+        rows=rows,
+        columns=columns,
+        table=table,
+        bins=bins,
+        progress=progress,
+        random_state=random_state,
+    )

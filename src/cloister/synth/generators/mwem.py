@@ -1,0 +1,188 @@
+"""Multiplicative weights on the joint distribution, led by the questions that it answers worst: MWEM.
+
+    1  begin with equal weights on every combination that can occur; buy the number of rows
+    2  in each round choose privately the question of the workload that the weights answer worst, and measure it
+    3  multiply weights where too few rows are expected, divide them where there are too many; go over all that was
+       measured again and again until the weights agree with it
+
+After Hardt, Ligett & McSherry 2012. A question is a marginal, or a count under a condition; a count is measured beside
+what is not counted, which costs the same. The weights are kept for every cell of the cross product, so the domain must
+be small; where it is not this refuses, in words.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import pi, prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.purse import law
+from cloister.synth.axes import Cells
+from cloister.synth.domain import Domain, Places
+from cloister.synth.marginals import Floats, Merges, NoisyMarginal, Survey, merged_counts, merged_shape
+from cloister.synth.review import review
+from cloister.synth.run import Made, Progress, synthesise
+from cloister.synth.table import SyntheticTable
+from cloister.synth.whole import MOST_CELLS, allowed_cells, check_cells, whole_model
+
+__all__ = ["mwem"]
+
+_TOTAL, _REVIEW = Fraction(1, 20), Fraction(1, 50)
+_PASSES = 20
+
+Workload = Sequence[tuple[str, ...] | Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Question:
+    places: Places
+    merges: Merges
+    words: str
+
+    def of(self, counts: Floats) -> Floats:
+        """Its answer, from the marginal of its columns."""
+        return np.asarray(merged_counts(counts, self.merges))
+
+
+def mwem(
+    ds: Any,
+    *,
+    spend: Loss,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    table: str | None = None,
+    bins: Any = 8,
+    workload: Workload | None = None,
+    rounds: int | None = None,
+    most_cells: int = MOST_CELLS,
+    progress: Progress | None = None,
+    random_state: Any = None,
+) -> SyntheticTable:
+    """A synthetic table from multiplicative weights.
+
+    Args:
+        ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
+        workload: the questions that matter: ("ward", "age") for a marginal, {"age": {"from": 44, "below": 55}} for a
+            count under a condition. All marginals of one and two columns unless given.
+        rounds: how many questions are measured; as many as the workload has, and at most 12, unless given.
+        most_cells: the largest cross product that is accepted.
+
+    Privacy: the spend, for the dataset's unit of m rows (add/remove). A twentieth buys the number of rows, a fiftieth
+        the review; each round has an equal part of the rest, half for the choice (exponential mechanism on L1 distances
+        to the weights' own answers less a public constant, sensitivity m) and half for the answer (sensitivity m).
+    """
+    domain = check_cells(ds, table, columns, bins, most_cells, "mwem")
+    told = [one.words for one in _questions(domain, workload)]
+    planned = min(len(told), 12) if rounds is None else rounds
+    if isinstance(planned, bool) or not isinstance(planned, int) or planned < 1:
+        raise BadInput("rounds is a whole number of at least 1.")
+
+    def steps(survey: Survey, tell: Progress) -> Made:
+        budget, questions = survey.purse, _questions(survey.domain, workload)
+        nobody_apart: Merges = (np.zeros(survey.domain.shape[0], dtype=np.int64),)
+        measured = survey.measure([(0,)], budget.part(_TOTAL), [nobody_apart], why="the number of rows")
+        total = max(1.0, float(measured[0].counts.sum()))
+        weights = allowed_cells(survey.domain)
+        weights *= total / weights.sum()
+        each = budget.part((1 - _TOTAL - _REVIEW) / planned)
+        known: list[tuple[_Question, NoisyMarginal]] = []
+        words = []
+        for done in range(planned):
+            chosen = _worst(survey, weights, questions, each.split(2))
+            noisy = survey.measure([chosen.places], each.split(2), [chosen.merges], why=f"round {done + 1}")[0]
+            known.append((chosen, noisy))
+            words.append(chosen.words)
+            weights = _updated(weights, known, total)
+            tell(0.1 + 0.7 * (done + 1) / planned, f"{done + 1} questions")
+        model = whole_model(survey.domain, weights, total)
+        every = [*measured, *(noisy for _, noisy in known)]
+        return Made(model, every, words, review(survey, model, budget.part(_REVIEW)))
+
+    return synthesise(
+        ds,
+        steps,
+        method="mwem",
+        spend=spend,
+        rows=rows,
+        columns=columns,
+        table=table,
+        bins=bins,
+        progress=progress,
+        random_state=random_state,
+        told={"workload": told, "rounds": planned},
+    )
+
+
+def _questions(domain: Domain, workload: Workload | None) -> list[_Question]:
+    if workload is None:
+        sets = [places for k in (1, 2) for places in combinations(range(len(domain.shape)), k)]
+        return [_Question(places, (), " and ".join(domain.words(places))) for places in sets]
+    found = []
+    for one in workload:
+        names = list(one)
+        missing = [name for name in names if name not in domain.places]
+        if missing or not names:
+            raise BadInput("a workload names modelled columns: ('ward', 'age'), or {'age': {'from': 44, 'below': 55}}.")
+        places = tuple(sorted({domain.places[name] for name in names}))
+        merges: list[Cells | None] = []
+        if isinstance(one, Mapping):
+            for place in places:
+                chosen = domain.modelled[place].cells_of(one[domain.modelled[place].name])
+                if chosen.all() or not chosen.any():
+                    raise BadInput("a count needs a condition that some cells meet and others do not.")
+                merges.append(chosen.astype(np.int64))
+        told = " and ".join(domain.words(places)) if not merges else str(dict(one))  # type: ignore[arg-type]
+        found.append(_Question(places, tuple(merges), told))
+    if not found:
+        raise BadInput("a workload has at least one question.")
+    return found
+
+
+def _worst(survey: Survey, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:
+    """The question that the weights answer worst, chosen privately; what noise would do to an answer is taken off."""
+    sigma = law(survey.most, survey.most, loss).standard_error / survey.whole
+    expected = [one.of(_marginal(weights, one.places)) for one in questions]
+    noise = [sqrt(2 / pi) * sigma * one.size for one in expected]
+
+    def scores(inside: Survey) -> list[float]:
+        inside.count([one.places for one in questions])
+        return [
+            float(np.abs(one.of(inside.exact(one.places)) - there).sum()) - much
+            for one, there, much in zip(questions, expected, noise, strict=True)
+        ]
+
+    return questions[survey.choose(scores, loss)]
+
+
+def _updated(weights: Floats, known: Sequence[tuple[_Question, NoisyMarginal]], total: float) -> Floats:
+    """Weights after several passes over all that was measured. Post-processing."""
+    logs = np.log(np.where(weights > 0, weights, 1.0))
+    possible = weights > 0
+    for _ in range(_PASSES):
+        for question, noisy in known:
+            now = question.of(_marginal(weights, question.places))
+            # Half of the gap in shares of the rows is the step of the paper; nothing moves by more than a factor e.
+            step = np.clip((noisy.counts - now) / (2 * np.maximum(now, total / (2 * prod(now.shape)))), -1.0, 1.0)
+            logs += _spread(step, question, weights.shape)
+            weights = np.where(possible, np.exp(logs - logs[possible].max()), 0.0)
+            weights *= total / weights.sum()
+    return weights
+
+
+def _marginal(weights: Floats, places: Places) -> Floats:
+    return np.asarray(weights.sum(axis=tuple(i for i in range(weights.ndim) if i not in places)))
+
+
+def _spread(step: Floats, question: _Question, shape: Sequence[int]) -> Floats:
+    """A number for each cell of an answer, handed to all cells of the cross product that it is made of."""
+    sizes = [shape[place] for place in question.places]
+    if question.merges:
+        assert step.shape == merged_shape(sizes, question.merges)
+        takes = [np.arange(size) if one is None else one for size, one in zip(sizes, question.merges, strict=True)]
+        step = step[np.ix_(*takes)]
+    return step.reshape([shape[i] if i in question.places else 1 for i in range(len(shape))])

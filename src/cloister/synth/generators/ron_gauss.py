@@ -1,0 +1,248 @@
+"""A Gaussian in a few random directions: RON-Gauss.
+
+    1  choose p random orthonormal directions, before anything is looked at
+    2  buy the mean of every column, and how far rows are from it altogether
+    3  buy the covariance in the p directions alone: p(p+1)/2 numbers instead of d(d+1)/2
+    4  draw rows from the Gaussian that has this covariance in the p directions and the rest of the spread evenly in
+       all others; with a label, one Gaussian for each class
+
+After Chanyaswad, Liu & Mittal 2019: most low-dimensional projections of high-dimensional data look Gaussian (Diaconis &
+Freedman 1984; Meckes 2012), and a covariance of few directions has less noise. The paper scales every row to length one
+and leaves rows in the p directions; here public bounds limit the length, and rows come back in the schema's columns.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from cloister.data.literals import literal
+from cloister.data.relation import Relation
+from cloister.data.statistics import GroupKey, Value
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+from cloister.privacy.purse import law
+from cloister.synth.domain import Places
+from cloister.synth.features import ONE, Features, check_features
+from cloister.synth.gaussian import GaussianModel, Part, nearest_covariance
+from cloister.synth.levels import nonnegative
+from cloister.synth.marginals import Floats, NoisyMarginal, Survey
+from cloister.synth.moments import scaled
+from cloister.synth.review import review
+from cloister.synth.run import Made, Progress, synthesise
+from cloister.synth.table import SyntheticTable
+
+__all__ = ["directions", "ron_gauss"]
+
+_MEANS, _REVIEW = Fraction(4, 10), Fraction(1, 50)
+_FINE = 128  # directions are whole numbers of 1/128, so that projections are exact in every engine
+
+
+def ron_gauss(
+    ds: Any,
+    *,
+    spend: Loss,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    table: str | None = None,
+    bins: Any = 32,
+    dimensions: int | None = None,
+    label: str | None = None,
+    directions_seed: int = 0,
+    reviewed: bool = True,
+    progress: Progress | None = None,
+    random_state: Any = None,
+) -> SyntheticTable:
+    """A synthetic table from a Gaussian in random directions.
+
+    Args:
+        ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
+        dimensions: how many directions; half of the numbers, rounded up, unless given.
+        label: a column with categories; each of its values gets a Gaussian of its own. None for one Gaussian.
+        directions_seed: where the directions come from: public, and chosen without the data.
+        reviewed: whether a fiftieth buys expected errors for the side file, which takes most of the time.
+
+    Privacy: the spend, for the dataset's unit of m rows (add/remove). A row is a vector of at most √c, since each of
+        its c columns has one number that is not zero, within ±1: a public norm. Four tenths buy counts and sums by
+        class: squares of a row sum to α² + c. The rest buys products of the projected row (no longer than σ√c, where σ
+        is the largest singular value of the rounded directions: one, but for rounding) and its squared length: together
+        c·√(σ⁴ + 1) in L2; in L1 it is σ²·c·(p+1)/2 + c. A row is in one class, so classes cost nothing more. A
+        fiftieth buys the review. The directions depend on a public seed and on public sizes alone.
+    """
+    features = check_features(ds, table, columns, bins, label)
+    used = len(_used(features, label)[1])
+    if used < 1:
+        raise BadInput("RON-Gauss needs columns beside the label.")
+    kept = (used + 1) // 2 if dimensions is None else dimensions
+    if isinstance(kept, bool) or not isinstance(kept, int) or not 1 <= kept <= used:
+        raise BadInput(f"dimensions is a whole number from 1 to {used}, the numbers and categories of these columns.")
+
+    def steps(survey: Survey, tell: Progress) -> Made:
+        own = Features(survey.domain)
+        names, chosen = _used(own, label)
+        turned = directions(len(chosen), min(kept, len(chosen)), directions_seed)
+        table_rows = own.rows(survey.relation)
+        groups = None if label is None else _classes(survey, own, label)
+        size = 1 if groups is None else len(groups.values)
+        first = _first(survey, own, names, chosen, survey.purse.part(_MEANS), table_rows, groups)
+        tell(0.4, "directions")
+        loss = survey.purse.part(1 - _MEANS - _REVIEW)
+        second = _second(survey, own, names, chosen, turned, loss, table_rows, groups)
+        part = _part(own, tuple(names), turned, first, second)
+        total = max(1.0, float(first[0].sum()))
+        told_by = None if label is None else survey.domain.places[label]
+        shares = nonnegative(first[0], total) / total
+        model = GaussianModel(survey.domain, [part], total, told_by, shares)
+        tell(0.8, "reviewing")
+        told = NoisyMarginal((), np.array(total), first[3] * sqrt(size), (), "the number of rows, with means")
+        words = [f"{kept} directions of {len(chosen)}"]
+        return Made(model, [told], words, review(survey, model, survey.purse.part(_REVIEW)) if reviewed else None)
+
+    return synthesise(
+        ds,
+        steps,
+        method="ron_gauss",
+        spend=spend,
+        rows=rows,
+        columns=columns,
+        table=table,
+        bins=bins,
+        progress=progress,
+        random_state=random_state,
+        told={"dimensions": kept, "label": label, "directions": directions_seed},
+    )
+
+
+def directions(numbers: int, kept: int, seed: int) -> NDArray[np.int64]:
+    """Random orthonormal columns, in whole numbers of 1/128. Public: nothing of the data is in them."""
+    square = np.random.default_rng(seed).standard_normal((numbers, numbers))
+    turned, triangle = np.linalg.qr(square)
+    turned = turned * np.sign(np.diag(triangle))  # evenly distributed over all rotations (Mezzadri 2007)
+    return np.asarray(np.rint(turned[:, :kept] * _FINE).astype(np.int64))
+
+
+def _used(features: Features, label: str | None) -> tuple[list[int], list[int]]:
+    """Columns beside the label, and their features."""
+    places = [place for place, axis in enumerate(features.domain.modelled) if axis.name != label]
+    return places, features.of(places)
+
+
+def _classes(survey: Survey, features: Features, label: str) -> GroupKey:
+    return features.domain.modelled[survey.domain.places[label]].key()
+
+
+def _first(
+    survey: Survey,
+    features: Features,
+    places: Sequence[int],
+    chosen: Sequence[int],
+    loss: Loss,
+    rows: Relation,
+    groups: GroupKey | None,
+) -> tuple[Floats, Floats, Floats, float]:
+    """Counts, sums and gaps of each class, and the noise on a count."""
+    c, gaps = len(places), [place for place in features.gaps if place in places]
+    alpha = max(1, round(sqrt(c)))
+    noise = law(root_above(alpha**2 + c) * ONE * survey.most, (alpha + c) * ONE * survey.most, loss)
+    keys = () if groups is None else (groups,)
+    size = 1 if groups is None else len(groups.values)
+    values = [*(features.value(i) for i in chosen), *(features.gap(place) for place in gaps)]
+
+    def look() -> NDArray[Any]:
+        found = rows.sums(keys, values).run(rows.engine)
+        return scaled(found, [alpha * ONE, *([1] * len(values))])
+
+    noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64).reshape(-1, size).T / ONE / survey.whole
+    count = noisy[:, 0] / alpha
+    last = 1 + len(chosen)
+    return count, noisy[:, 1:last], noisy[:, last:], noise.standard_error / (ONE * survey.whole * alpha)
+
+
+def _second(
+    survey: Survey,
+    features: Features,
+    places: Sequence[int],
+    chosen: Sequence[int],
+    turned: NDArray[np.int64],
+    loss: Loss,
+    rows: Relation,
+    groups: GroupKey | None,
+) -> tuple[Floats, Floats, float]:
+    """For each class the sums of products of projected rows, of squared lengths, and the noise on a product."""
+    c, p = len(places), turned.shape[1]
+    # A singular value is a float; a millionth more is certainly above it.
+    longest = ceil(float(np.linalg.norm(turned, 2)) ** 2 * (1 + 1e-6)) * c * ONE**2
+    square = c * (ONE * _FINE) ** 2
+    noise = law(
+        root_above(longest**2 + square**2) * survey.most, (longest * (p + 1) // 2 + square + 1) * survey.most, loss
+    )
+    sides = [
+        _added([exp.Mul(this=features.column(i), expression=literal(int(w))) for i, w in zip(chosen, one, strict=True)])
+        for one in turned.T
+    ]
+    seen = rows.with_columns({f"_turned{j}": side for j, side in enumerate(sides)})
+    turned_columns = [exp.column(f"_turned{j}", quoted=True) for j in range(p)]
+    pairs = list(combinations_with_replacement(range(p), 2))
+    values = [
+        Value(exp.Mul(this=turned_columns[i].copy(), expression=turned_columns[j].copy()), -longest, longest)
+        for i, j in pairs
+    ]
+    squares = [exp.Mul(this=features.column(i), expression=features.column(i)) for i in chosen]
+    values.append(Value(_added(squares), 0, c * ONE**2))
+    keys = () if groups is None else (groups,)
+    size = 1 if groups is None else len(groups.values)
+
+    def look() -> NDArray[Any]:
+        found = seen.sums(keys, values).run(seen.engine)[1:]
+        return scaled(found, [*([1] * len(pairs)), _FINE**2])
+
+    worth = (ONE * _FINE) ** 2 * survey.whole
+    noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64).reshape(-1, size).T / worth
+    products = np.zeros((size, p, p))
+    for number, (i, j) in enumerate(pairs):
+        products[:, i, j] = products[:, j, i] = noisy[:, number]
+    return products, noisy[:, -1], noise.standard_error / worth
+
+
+def _added(terms: Sequence[exp.Expression]) -> exp.Expression:
+    total = terms[0]
+    for one in terms[1:]:
+        total = exp.Add(this=total, expression=one)
+    return total
+
+
+def _part(
+    features: Features,
+    places: Places,
+    turned: NDArray[np.int64],
+    first: tuple[Floats, Floats, Floats, float],
+    second: tuple[Floats, Floats, float],
+) -> Part:
+    """The Gaussian of each class: its own covariance in the directions, the rest of the spread in all others."""
+    count, sums, gaps, _ = first
+    basis, _ = np.linalg.qr(turned / _FINE)
+    numbers, kept = turned.shape
+    means, covariances, chances = [], [], np.zeros((gaps.shape[1], len(count)))
+    for group, rows in enumerate(np.maximum(count, 1.0)):
+        mean = np.clip(sums[group] / rows, -1.0, 1.0)
+        chances[:, group] = np.clip(gaps[group] / rows, 0.0, 0.95)
+        # Back from the rounded directions to orthonormal ones that span the same.
+        change = np.linalg.lstsq(turned / _FINE, basis, rcond=None)[0]
+        inside = change.T @ (second[0][group] / rows) @ change - np.outer(basis.T @ mean, basis.T @ mean)
+        inside = nearest_covariance(inside, 1e-5)
+        whole = min(max(float(second[1][group] / rows - mean @ mean), 0.0), float(numbers))
+        most = max(whole, 1e-4 * numbers)
+        inside *= min(1.0, most / float(np.trace(inside)))
+        rest = max(whole - float(np.trace(inside)), 0.0) / max(numbers - kept, 1)
+        other = np.eye(numbers) - basis @ basis.T
+        means.append(mean)
+        covariances.append(nearest_covariance(basis @ inside @ basis.T + rest * other, 1e-5))
+    listed = [place for place in features.gaps if place in places]
+    gaps_of = dict(zip(listed, chances, strict=True))
+    return Part(places, np.eye(len(count)), np.array(means), np.array(covariances), gaps_of)

@@ -1,0 +1,250 @@
+"""Two tables of the same people: patients and their visits, with keys that match, under one unit and one charge.
+
+    both = synth.two_tables(ds, parent="patients", child="visits", spend=…)
+    both.parents, both.children          # Arrow tables; every child's key is a parent's
+
+    1  a model of the parents' columns and of how many children each has
+    2  a model of the children's columns together with those of their parent, over the join by the unit
+    3  parents from the first; for each as many children as it says, from the second given the parent's columns
+
+Both models are trees of pairs (mst.py), each bought with half of the spend. Keys are fresh pseudonyms.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.meter import Meter, measure_steps
+from cloister.privacy.noise import SYSTEM, SeededSource, Source
+from cloister.privacy.purse import Purse, purse
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.release import Release
+from cloister.synth.axes import Cells
+from cloister.synth.dependencies import Decided, learn_decided
+from cloister.synth.domain import Domain
+from cloister.synth.generators.mst import tree_steps
+from cloister.synth.joining import NUMBER, read_two
+from cloister.synth.marginals import Survey
+from cloister.synth.run import Made, Progress
+from cloister.synth.table import SyntheticTable, decoded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["TwoTables", "two_tables"]
+
+
+@dataclass(frozen=True, slots=True)
+class TwoTables:
+    """Parents and children that nobody lived.
+
+    Attributes:
+        parents, children: rows, each with the key column of its table.
+        release: loss, unit, receipt.
+        parent_table, joined_table: the two models as synthetic tables: of parents with the number of their children,
+            and of children with the columns of their parents.
+    """
+
+    parents: "pa.Table"
+    children: "pa.Table"
+    release: Release
+    parent_table: SyntheticTable
+    joined_table: SyntheticTable
+
+    @property
+    def loss(self) -> Loss:
+        """What both cost together."""
+        return self.release.loss
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The signed proof."""
+        return self.release.receipt
+
+    @property
+    def private(self) -> bool:
+        """False if the noise came from a seed, which protects nobody."""
+        return self.release.private
+
+    @property
+    def side(self) -> dict[str, Any]:
+        """What was measured for both, and what it cost together."""
+        parts = {"parents": self.parent_table.side, "children with their parents": self.joined_table.side}
+        own = {name: {k: v for k, v in part.items() if k not in ("receipt", "loss")} for name, part in parts.items()}
+        return {
+            "cloister": "two synthetic tables",
+            "private": self.private,
+            "loss": self.loss.to_json(),
+            "unit": str(self.release.unit),
+            "neighbours": str(self.loss.relation),
+            "rows": {"parents": self.parents.num_rows, "children": self.children.num_rows},
+            **own,
+            "receipt": None if self.receipt is None else json.loads(self.receipt.text()),
+        }
+
+    def to_parquet(self, folder: str | os.PathLike[str]) -> Path:
+        """Write both tables and one side file into a folder; the path of the side file is returned."""
+        import pyarrow.parquet as pq
+
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        names = self.parent_table.domain.table, self.joined_table.domain.table
+        for name, rows in zip(names, (self.parents, self.children), strict=True):
+            pq.write_table(rows, place / f"{name}.parquet")
+        side = place / f"{names[0]}-{names[1]}.side.json"
+        side.write_text(json.dumps(self.side, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+        return side
+
+
+def two_tables(
+    ds: Any,
+    *,
+    parent: str,
+    child: str,
+    spend: Loss,
+    rows: int | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    bins: int = 16,
+    progress: Progress | None = None,
+    random_state: Any = None,
+) -> TwoTables:
+    """Synthetic parents and children with matching keys.
+
+    Args:
+        ds: a Cloister dataset whose unit has a column in both tables: the key by which they are joined.
+        parent: a table with one row for each unit (`max_rows: 1` in the schema).
+        child: a table with several.
+        spend: what both may cost together.
+        rows: how many parents: a public number; None to have it estimated inside the spend.
+        columns: {table: columns}, for tables of which not all columns are wanted.
+        bins: equal bins for numbers and dates.
+        progress, random_state: as in `synth.independent`.
+
+    Privacy: the spend, for the dataset's unit (add/remove), in one charge. A unit has one parent row, so it moves
+        marginals of parents and of their numbers of children by 1. It has at most m child rows (`max_rows` of the
+        child; those with more have each counted less), so it moves marginals over the join by m. Children are counted
+        by unit in the engine, and never beyond m. Half of the spend goes to each model.
+    """
+    budget = purse(spend, "the synthetic tables", "generators")
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
+    above, beside = read_two(ds, parent, child, columns or {}, bins)
+    source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
+    tell = progress or (lambda share, word: None)
+    reader = getattr(ds, "reader", None)
+    label = f"{reader.label}\n" if reader is not None and reader.label else ""
+    asked = {parent: list(above[0].names), child: list(beside[0].names), "bins": bins}
+
+    def whole(meter: Meter) -> list[tuple[Domain, Made, tuple[Decided, ...]]]:
+        found = []
+        for number, (domain, relation) in enumerate((above, beside)):
+            own = Purse(budget.part(Fraction(1, 2)))
+            inside, decided = learn_decided(Survey(domain, relation, meter, own))
+
+            def part(share: float, word: str, start: float = 0.45 * number) -> None:
+                tell(start + 0.45 * share, word)
+
+            found.append((domain, tree_steps(inside, part), decided))
+        return found
+
+    (first, second), receipt = measure_steps(
+        whole,
+        accounts=[ds.account, *([] if reader is None else [reader.account])],
+        spend=budget.loss,
+        request=f"{label}synthesise {parent} and {child} as two tables {asked!r}",
+        unit=ds.tables.schema.unit,
+        data_version=ds.version,
+        source=source,
+    )
+    release = Release(
+        value=(first[1].model, second[1].model),
+        loss=budget.loss,
+        unit=ds.tables.schema.unit,
+        mechanism=receipt.body["mechanism"],
+        parameters={"method": "two_tables"},
+        private=source.private,
+        receipt=receipt,
+    )
+    generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
+    keys = tuple(str(ds.schema.tables[name].unit) for name in (parent, child))
+    made = _drawn(first, second, release, rows, keys, parent, generator)
+    tell(1.0, "done")
+    return made
+
+
+def _drawn(
+    first: tuple[Domain, Made, tuple[Decided, ...]],
+    second: tuple[Domain, Made, tuple[Decided, ...]],
+    release: Release,
+    rows: int | None,
+    keys: tuple[str, ...],
+    parent: str,
+    generator: np.random.Generator,
+) -> TwoTables:
+    """Rows of both. Post-processing."""
+    import pyarrow as pa
+
+    above = SyntheticTable.draw_from(*first, release, rows, generator)
+    numbers = above.to_arrow()[NUMBER].to_numpy()
+    names = pa.array([secrets.token_hex(8) for _ in range(len(above))], pa.string())
+    owners = np.repeat(np.arange(len(above)), numbers)
+    domain, made, decided = second
+    cells = _children(domain, made, first[0], above.cells(), owners, parent, generator)
+    found = decoded(domain, decided, cells, generator)
+    own = [name for name in found.column_names if not name.startswith(f"{parent}.")]
+    children = found.select(own).add_column(0, keys[1], names.take(pa.array(owners)))
+    parents = above.to_arrow().drop_columns([NUMBER]).add_column(0, keys[0], names)
+    joined = SyntheticTable.draw_from(domain, made, decided, release, max(1, len(owners)), generator)
+    return TwoTables(parents, children, release, above, joined)
+
+
+def _children(
+    domain: Domain,
+    made: Made,
+    above: Domain,
+    parents: Cells,
+    owners: Cells,
+    prefix: str,
+    generator: np.random.Generator,
+) -> Cells:
+    """Children given their parents: all that are alike in what children depend on are drawn together."""
+    cells = np.zeros((len(owners), len(domain.shape)), dtype=np.int64)
+    of_parent = {place: above.names.index(axis.name[len(prefix) + 1 :]) for place, axis in _parental(domain, prefix)}
+    # Given all of a parent, a child depends only on those of its columns that were measured with a child's.
+    near = sorted({p for one in made.measured if set(one.places) - set(of_parent) for p in one.places} & set(of_parent))
+    known = parents[owners][:, [of_parent[place] for place in near]]
+    kinds, member = np.unique(known, axis=0, return_inverse=True)
+    for number, kind in enumerate(kinds):
+        inside = np.flatnonzero(member.ravel() == number)
+        cells[inside] = _alike(domain, made, near, kind, len(inside), generator)
+    return cells
+
+
+def _parental(domain: Domain, prefix: str) -> list[tuple[int, Any]]:
+    return [(place, axis) for place, axis in enumerate(domain.modelled) if axis.name.startswith(f"{prefix}.")]
+
+
+def _alike(
+    domain: Domain, made: Made, near: Sequence[int], kind: Cells, rows: int, generator: np.random.Generator
+) -> Cells:
+    """Children of parents that are alike; of fewer likenesses where the model has no such children."""
+    for kept in range(len(near), -1, -1):
+        given: dict[int, NDArray[np.bool_]] = {
+            place: np.arange(domain.shape[place]) == cell
+            for place, cell in zip(near[:kept], kind[:kept].tolist(), strict=True)
+        }
+        try:
+            return made.model.draw(rows, generator, given)
+        except BadInput:
+            continue
+    raise BadInput("the model of the children has no rows. Look at never in the schema.")

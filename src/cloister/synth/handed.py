@@ -1,0 +1,251 @@
+"""A synthetic table as whoever was handed it has it: rows, and the side file that says what they are worth.
+
+    table = read_table("visits-synthetic.parquet")            # and visits-synthetic.parquet.side.json beside it
+    table.verify("ed25519:…")                                 # the owner's key, from a place you trust
+    table.count({"ward": "surgery", "age": {"from": 65}})     # an estimate for the real table, with its error
+    table.error(["ward", "age"])                              # how far off any count over these columns may be
+
+Nothing here needs the model, the ledger or a schema, and nothing costs anything.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cloister.privacy.canonical import canonical
+from cloister.privacy.errors import BadInput, BadSource, ReceiptRejected, SealBroken
+from cloister.privacy.loss import Loss
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.release import Release
+from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.unit import ROW, Unit
+from cloister.synth.errors_expected import Expected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["HandedTable", "parse_table", "read_table", "side_path", "sign_side"]
+
+KIND = "synthetic table"
+_PURPOSE = b"cloister synthetic table\n"  # signatures of different kinds of text must never be exchangeable
+
+
+@dataclass(frozen=True, slots=True)
+class HandedTable:
+    """Rows with their side file.
+
+    Attributes:
+        side: what was measured and why, expected errors, loss, receipt; plain values.
+
+    Privacy: what the side file says was paid; everything here is post-processing of it.
+    """
+
+    side: Mapping[str, Any]
+    _table: "pa.Table" = field(repr=False)
+    _digest: str = field(default="", repr=False)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def loss(self) -> Loss:
+        """What it cost."""
+        return Loss.from_json(self.side["loss"])
+
+    @property
+    def unit(self) -> Unit:
+        """Whom it protects."""
+        told = re.fullmatch(r"one (.+) \(at most (\d+) rows?\)", str(self.side["unit"]))
+        return ROW if told is None else Unit(told[1], int(told[2]))
+
+    @property
+    def release(self) -> Release:
+        """Loss, unit and receipt, as the side file has them; its value is the side file."""
+        receipt = self.receipt
+        return Release(
+            value=self.side,
+            loss=self.loss,
+            unit=self.unit,
+            mechanism="" if receipt is None else receipt.body["mechanism"],
+            parameters={"method": self.side["method"]},
+            private=self.side["private"],
+            receipt=receipt,
+        )
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The signed proof, as the side file has it; `verify` it before you rely on it."""
+        told = self.side.get("receipt")
+        return None if told is None else Receipt.parse(canonical(told))
+
+    def verify(self, owner_key: PublicKey | str) -> None:
+        """Raise unless the holder of the owner's key signed this loss and unit; and these rows, where a hub made them.
+
+        Raises:
+            ReceiptRejected: the receipt is not the owner's, or the side file says something else than it.
+            SealBroken: a hub signed the side file, and it or the table was changed since.
+        """
+        if "signature" in self.side:
+            rest = {name: value for name, value in self.side.items() if name != "signature"}
+            key = PublicKey.parse(owner_key) if isinstance(owner_key, str) else owner_key
+            if not key.verify(_PURPOSE + _text(rest), str(self.side["signature"])) or rest["sha256"] != self._digest:
+                raise SealBroken("the signature does not fit: the table or its side file was changed, or is another's.")
+        receipt = self.receipt
+        if receipt is None:
+            raise ReceiptRejected("this table has no receipt: nobody vouches for its loss. Ask its owner for one.")
+        receipt.verify(owner_key)
+        paid, claimed = Loss.from_json(receipt.body["loss"]), self.loss
+        if claimed.is_pure and paid.measure == "rho":  # an account that counts in rho was charged for it
+            claimed = claimed.as_rho()
+        said = (self.side["unit"], self.side["private"], paid)
+        if said != (receipt.body["unit"], receipt.body["private"], claimed):
+            raise ReceiptRejected("the receipt is genuine, but the side file says something else.")
+
+    def to_arrow(self) -> "pa.Table":
+        """The rows as an Arrow table."""
+        return self._table
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame."""
+        return self._table.to_pandas()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return list(self._table.to_pylist())
+
+    def error(self, columns: Sequence[str]) -> Expected:
+        """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
+        wanted = set(columns)
+        unknown = wanted - {one["name"] for one in self.side["columns"]}
+        if unknown or not wanted:
+            raise BadInput(f"name columns of the table, such as {self.side['columns'][0]['name']}.")
+        told = self.side["expected error"]
+        for one in told["marginals"]:
+            if set(one["columns"]) == wanted and one["error"] is not None:
+                return Expected(one["error"], one["error"], one["known from"])
+        mean = told.get("mean over marginals of so many columns", {}).get(str(min(len(wanted), 3)))
+        if mean is None:
+            return Expected(math.nan, math.nan, "nothing")
+        return Expected(float(mean), float(mean), "review")
+
+    def count(self, where: Mapping[str, Any] | None = None) -> Expected:
+        """About how many rows of the real table meet a condition, with the error to expect.
+
+        Args:
+            where: {column: a value, a list of values, None for missing, or {"from": 65, "below": 80}}.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        total = float(self.side["estimated rows of the real table"])
+        chosen: Any = pa.array([True] * len(self))
+        for name, wanted in (where or {}).items():
+            if name not in self._table.column_names:
+                raise BadInput(f"there is no column {name!r:.60} here.")
+            chosen = pc.and_(chosen, _meets(self._table.column(name).combine_chunks(), wanted))
+        share = (pc.sum(chosen).as_py() or 0) / max(1, len(self))
+        names = list(where or {}) or [self.side["columns"][0]["name"]]
+        error = self.error(names)
+        return Expected(share * total, error.error * total, error.known_from)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> Path:
+        """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self._table, Path(path))
+        place = side_path(path)
+        place.write_text(json.dumps(self.side, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return place
+
+    def __str__(self) -> str:
+        head = [] if self.side["private"] else ["NOT PRIVATE: the noise came from a seeded source"]
+        names = ", ".join(self._table.column_names)
+        return "\n".join(
+            [
+                *head,
+                f"{len(self):,} synthetic rows of {self.side['table']} by {self.side['method']}: {names}",
+                f"  cost      {self.loss}",
+                f"  protects  {self.side['unit']}, {self.side['neighbours']} neighbours",
+                f"  measured  {len(self.side['measured'])} marginals",
+            ]
+        )
+
+
+def read_table(path: str | os.PathLike[str]) -> HandedTable:
+    """Read a table that `to_parquet` or `to_csv` wrote, with the side file beside it."""
+    place = Path(path)
+    try:
+        side, content = side_path(place).read_bytes(), place.read_bytes()
+    except OSError as error:
+        raise BadSource(f"{error.filename or place} cannot be read. A side file lies beside its table.") from None
+    return parse_table(content, side, "csv" if place.suffix.lower() == ".csv" else "parquet")
+
+
+def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTable:
+    """The same from the bytes of both files."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    try:
+        told = json.loads(side)
+        read = pyarrow.csv.read_csv if form == "csv" else pq.read_table
+        rows = read(pa.BufferReader(content))
+    except (ValueError, pa.ArrowInvalid, OSError):
+        raise BadSource("the table or its side file is damaged. Ask for both as they were written.") from None
+    if not isinstance(told, dict) or told.get("cloister") != KIND:
+        raise BadSource("the side file is none of a synthetic table.")
+    return HandedTable(told, rows, hashlib.sha256(content).hexdigest())
+
+
+def sign_side(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:
+    """A side file that vouches for the bytes of its table."""
+    told: dict[str, Any] = json.loads(json.dumps({**side, "sha256": hashlib.sha256(content).hexdigest()}, default=str))
+    return {**told, "signature": key.sign(_PURPOSE + _text(told))}
+
+
+def _text(side: Mapping[str, Any]) -> bytes:
+    return json.dumps(side, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def side_path(path: str | os.PathLike[str]) -> Path:
+    """Where the side file of a table lies."""
+    place = Path(path)
+    return place.with_name(f"{place.name}.side.json")
+
+
+def _meets(column: Any, wanted: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def alike(value: Any) -> Any:
+        try:
+            if isinstance(value, str) and pa.types.is_date(column.type):
+                value = date.fromisoformat(value)
+            elif isinstance(value, str) and pa.types.is_timestamp(column.type):
+                value = datetime.fromisoformat(value)
+            return pa.scalar(value, type=column.type)
+        except (ValueError, TypeError, pa.ArrowInvalid, pa.ArrowTypeError):
+            raise BadInput(f"{value!r:.40} is no value of a column of {column.type}.") from None
+
+    if isinstance(wanted, Mapping):
+        if not wanted or set(wanted) - {"from", "below"}:
+            raise BadInput("a range is written {'from': …, 'below': …}, one of them or both.")
+        found = pc.is_valid(column)
+        if "from" in wanted:
+            found = pc.and_(found, pc.fill_null(pc.greater_equal(column, alike(wanted["from"])), False))
+        if "below" in wanted:
+            found = pc.and_(found, pc.fill_null(pc.less(column, alike(wanted["below"])), False))
+        return found
+    found = pa.array([False] * len(column))
+    for value in wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]:
+        one = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, alike(value)), False)
+        found = pc.or_(found, one)
+    return found

@@ -1,0 +1,105 @@
+"""Junction trees: sets of columns arranged so that a model over all of them is computed piece by piece.
+
+tree = junction_tree(shape, [(0, 1), (1, 2)])
+tree.cliques      # columns that are held together in one table
+tree.cells        # how large all these tables are together
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["JunctionTree", "junction_tree", "tree_cells", "tree_cliques"]
+
+Places = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JunctionTree:
+    """Cliques, parents before children.
+
+    Attributes:
+        cliques: each in rising order.
+        parents: the clique that each hangs on; -1 for the first of each part.
+        separators: what a clique shares with its parent.
+    """
+
+    cliques: tuple[Places, ...]
+    parents: tuple[int, ...]
+    separators: tuple[Places, ...]
+
+    def home(self, places: Iterable[int], shape: Sequence[int]) -> int:
+        """The smallest clique that holds all of these columns; -1 if none does."""
+        wanted = set(places)
+        fitting = [i for i, clique in enumerate(self.cliques) if wanted <= set(clique)]
+        return min(fitting, key=lambda i: _size(self.cliques[i], shape), default=-1)
+
+
+def junction_tree(shape: Sequence[int], sets: Iterable[Places]) -> JunctionTree:
+    """A tree of cliques such that every set lies in one, found by eliminating the cheapest column first."""
+    maximal = _maximal(_eliminate(shape, sets))
+    return _spanning(maximal)
+
+
+def tree_cliques(shape: Sequence[int], sets: Iterable[Places]) -> list[Places]:
+    """The cliques of that tree."""
+    return _maximal(_eliminate(shape, sets))
+
+
+def tree_cells(cliques: Iterable[Places], shape: Sequence[int]) -> int:
+    """How many cells cliques have together."""
+    return sum(_size(clique, shape) for clique in cliques)
+
+
+def _size(places: Iterable[int], shape: Sequence[int]) -> int:
+    return math.prod(shape[place] for place in places)
+
+
+def _eliminate(shape: Sequence[int], sets: Iterable[Places]) -> list[Places]:
+    beside: list[set[int]] = [set() for _ in shape]
+    for together in sets:
+        for place in together:
+            beside[place].update(together)
+    for place in range(len(shape)):
+        beside[place].discard(place)
+    left, cliques = set(range(len(shape))), []
+    cost = {place: _size(beside[place], shape) * shape[place] for place in left}
+    while left:
+        place = min(left, key=lambda one: (cost[one], one))
+        cliques.append(tuple(sorted({place, *beside[place]})))
+        touched = beside[place]
+        for one in touched:
+            beside[one] |= touched
+            beside[one] -= {one, place}
+        left.remove(place)
+        for one in touched:
+            cost[one] = _size(beside[one], shape) * shape[one]
+    return cliques
+
+
+def _maximal(cliques: Sequence[Places]) -> list[Places]:
+    kept: list[Places] = []
+    for clique in sorted(set(cliques), key=lambda one: (-len(one), one)):
+        if not any(set(clique) <= set(other) for other in kept):
+            kept.append(clique)
+    return kept
+
+
+def _spanning(cliques: Sequence[Places]) -> JunctionTree:
+    """Prim: always the clique that shares most columns with one that is there already."""
+    waiting = dict(enumerate(cliques))
+    order, parents = [], []
+    best: dict[int, tuple[int, int]] = dict.fromkeys(waiting, (0, -1))
+    while waiting:
+        chosen = max(waiting, key=lambda i: (best[i][0], -i))
+        order.append(waiting.pop(chosen))
+        parents.append(best[chosen][1])
+        for i, clique in waiting.items():
+            shared = len(set(clique) & set(order[-1]))
+            if shared > best[i][0]:
+                best[i] = (shared, len(order) - 1)
+    separators = [
+        () if parent < 0 else tuple(sorted(set(clique) & set(order[parent])))
+        for clique, parent in zip(order, parents, strict=True)
+    ]
+    return JunctionTree(tuple(order), tuple(parents), tuple(separators))

@@ -1,0 +1,167 @@
+"""Fewer, heavier cells: what is too light to be told from noise is taken together.
+
+    grains = grains_of(domain, singles)         # the cells that a model keeps apart, from noisy counts of every column
+    ladder = ladder_of(axis, weights)           # ever coarser versions of a column: at most 16, 8, 4, 2 groups of cells
+
+A marginal of two columns with 32 cells each has a thousand cells, and noise on every one of them; in groups of eight by
+eight it has sixty-four, and what is lost is small where neighbours are alike. So candidates to be measured come in
+several resolutions, and the choice weighs what each would show against its noise.
+
+Privacy: all of it follows from counts that were released.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cloister.synth.axes import Axis, Cells
+from cloister.synth.domain import Domain
+from cloister.synth.inference import Grain
+from cloister.synth.marginals import Floats, NoisyMarginal
+
+__all__ = ["grain_marginal", "grains_of", "ladder_of", "nonnegative", "smoothed"]
+
+_GROUPS = (16, 8, 4, 2)
+_CUT = 1.5  # standard errors beyond which a difference is kept
+
+
+def nonnegative(counts: Floats, total: float) -> Floats:
+    """The nearest counts that are not negative and add up to the total (projection onto the simplex)."""
+    falling = np.sort(counts)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    kept = int(np.flatnonzero(falling - excess > 0)[-1])
+    return np.asarray(np.maximum(counts - excess[kept], 0.0))
+
+
+def smoothed(axis: Axis, counts: Floats, sigma: float) -> Floats:
+    """Noisy counts of an ordered column with differences that are no larger than the noise levelled out.
+
+    Haar wavelets at every shift, and the mean of all (Coifman & Donoho 1995): steps and peaks that stand out of the
+    noise stay, neighbours that do not are given their mean. Columns without an order are left as they are.
+    """
+    if not axis.ordered or axis.known < 4:
+        return counts
+    length = 1 << (axis.known - 1).bit_length()
+    padded = np.zeros(length)
+    padded[: axis.known] = counts[: axis.known]
+    total = np.zeros(length)
+    for shift in range(length):
+        total += np.roll(_haar(np.roll(padded, shift), _CUT * sigma), -shift)
+    answer = counts.copy()
+    answer[: axis.known] = (total / length)[: axis.known]
+    return answer
+
+
+def _haar(values: Floats, cut: float) -> Floats:
+    """Orthonormal Haar coefficients below the cut set to zero."""
+    if len(values) == 1:
+        return values
+    half = math.sqrt(0.5)
+    sums, differences = (values[0::2] + values[1::2]) * half, (values[0::2] - values[1::2]) * half
+    kept = np.where(np.abs(differences) > cut, differences, 0.0)
+    coarse = _haar(sums, cut)
+    answer = np.empty_like(values)
+    answer[0::2], answer[1::2] = (coarse + kept) * half, (coarse - kept) * half
+    return answer
+
+
+def grains_of(domain: Domain, singles: Sequence[NoisyMarginal], total: float, least: float) -> tuple[Grain, ...]:
+    """Cells that together hold at least `least` standard errors of rows, for each column.
+
+    Columns of which something never occurs are kept as they are, so that it never does.
+    """
+    fixed = {place for zero in domain.zeros for place in zero.places}
+    grains = []
+    for place, (axis, single) in enumerate(zip(domain.modelled, singles, strict=True)):
+        if place in fixed:
+            grains.append(Grain.whole(axis.size))
+            continue
+        counts = nonnegative(smoothed(axis, single.counts, float(np.mean(single.sigma))), total)
+        grains.append(_grain(counts, _gathered(axis, counts, least * float(np.mean(single.sigma)))))
+    return tuple(grains)
+
+
+def _gathered(axis: Axis, counts: Floats, least: float) -> Cells:
+    """Which group each cell is in: light neighbours together, or all light ones if cells have no order."""
+    groups = np.zeros(axis.size, dtype=np.int64)
+    if not axis.ordered:
+        heavy = counts[: axis.known] >= least
+        groups[: axis.known] = np.where(heavy, np.cumsum(heavy) - 1, heavy.sum())
+    else:
+        group, held = 0, 0.0
+        for i in range(axis.known):
+            if held > 0 and (held >= least or counts[i] >= least):
+                group, held = group + 1, 0.0
+            groups[i] = group
+            held += max(counts[i], 1e-9)
+    if axis.size > axis.known:  # what is missing is like no neighbour
+        groups[axis.known] = groups[: axis.known].max() + 1
+    return _in_order(groups)
+
+
+def _in_order(groups: Cells) -> Cells:
+    """The same groups, numbered as they first occur: cells that are all kept apart stay where they are."""
+    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.int64)
+    number[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return number[member]
+
+
+def _grain(counts: Floats, groups: Cells) -> Grain:
+    held = np.bincount(groups, counts)
+    width = np.bincount(groups)
+    shares = np.where(held[groups] > 0, counts / np.where(held > 0, held, 1.0)[groups], 1.0 / width[groups])
+    return Grain(groups, shares)
+
+
+def ladder_of(axis: Axis, grain: Grain, weights: Floats) -> list[Cells]:
+    """Ever coarser groups of a column's finest cells, each made of groups of the one before."""
+    known = grain.size - (1 if axis.size > axis.known else 0)
+    ladder: list[Cells] = []
+    groups = np.arange(grain.size)
+    for most in _GROUPS:
+        if int(groups[:known].max()) + 1 <= most:
+            ladder.append(groups)
+            continue
+        held = np.asarray(np.bincount(groups[:known], weights[:known]), dtype=np.float64)
+        coarse = _neighbours(held, most) if axis.ordered else _heaviest(held, most)
+        groups = groups.copy()
+        groups[:known] = coarse[groups[:known]]
+        groups[known:] = groups[:known].max() + 1
+        ladder.append(groups)
+    return ladder
+
+
+def _neighbours(held: Floats, most: int) -> Cells:
+    """Join the two neighbouring groups that are lightest together, until few enough are left."""
+    groups = [[i] for i in range(len(held))]
+    weights = list(held)
+    while len(groups) > most:
+        i = int(np.argmin(np.add(weights[:-1], weights[1:])))
+        groups[i : i + 2] = [groups[i] + groups[i + 1]]
+        weights[i : i + 2] = [weights[i] + weights[i + 1]]
+    coarse = np.zeros(len(held), dtype=np.int64)
+    for number, group in enumerate(groups):
+        coarse[group] = number
+    return coarse
+
+
+def _heaviest(held: Floats, most: int) -> Cells:
+    """Keep the heaviest groups, take all others together."""
+    order = np.argsort(-held, kind="stable")
+    coarse = np.zeros(len(held), dtype=np.int64)
+    coarse[order] = np.minimum(np.arange(len(held)), most - 1)
+    return coarse
+
+
+def grain_marginal(one: NoisyMarginal, grains: Sequence[Grain]) -> NoisyMarginal:
+    """A marginal that was measured in the domain's cells, in those of a model: sums, whose variances add."""
+    counts, spread = one.counts, np.full(one.counts.shape, float(one.sigma) ** 2)
+    for side, place in enumerate(one.places):
+        grain = grains[place]
+        if grain.size < len(grain.cells):
+            sums = (np.arange(grain.size)[:, None] == grain.cells).astype(np.float64)
+            counts = np.moveaxis(np.tensordot(sums, counts, (1, side)), 0, side)
+            spread = np.moveaxis(np.tensordot(sums, spread, (1, side)), 0, side)
+    return NoisyMarginal(one.places, counts, np.sqrt(spread), (), one.why)

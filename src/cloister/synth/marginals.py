@@ -1,0 +1,201 @@
+"""Noisy marginals: charged before the look, counted in the engine, with exact noise.
+
+    survey = Survey(domain, relation, meter, purse)
+    ages = survey.measure([(0,), (1,)], loss)               # two marginals under one loss
+    best = survey.choose(scores, loss, sensitivity)         # a private choice by scores over exact marginals
+
+A survey is all that a generator sees of the rows. Marginals are counts by public cells, computed by statements in the
+engine (DuckDB, PostgreSQL, Spark) and kept as integers inside this process until noise was added.
+
+Privacy: a unit's rows count at most m (a person with more has each of them counted less, data/statistics.py), so it
+moves one marginal by at most m in L1 and in L2, and k marginals together by k·m in L1 and √k·m in L2. Scores that are
+L1 distances to one marginal move by at most m.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.statistics import GroupKey
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import Exponential, root_above
+from cloister.privacy.meter import Meter
+from cloister.privacy.purse import Purse, law
+from cloister.synth.axes import Cells
+from cloister.synth.domain import Domain, Places
+
+if TYPE_CHECKING:
+    from cloister.data.relation import Relation
+
+__all__ = ["Floats", "Merges", "NoisyMarginal", "Survey", "merged_counts"]
+
+Floats = NDArray[np.float64]
+# For each column which coarser cell holds each of its cells; None where cells stay as they are.
+Merges = tuple[Cells | None, ...]
+
+_AT_ONCE = 24  # marginals in one statement: more make it long to plan
+_GRID = 64  # scores are counted in parts of a row, so that weights need not be whole
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMarginal:
+    """A released marginal.
+
+    Attributes:
+        places: its columns, by their place among the modelled ones, in rising order.
+        counts: rows in each cell, with noise; one side for each column.
+        sigma: the standard deviation of the noise on a cell, in rows: one for all, or one for each.
+        merges: how cells of a column are taken together; None for each column whose cells stay as they are.
+        why: it was measured, in words.
+    """
+
+    places: Places
+    counts: Floats
+    sigma: float | Floats
+    merges: Merges = ()
+    why: str = ""
+
+    def merge(self, place: int) -> Cells | None:
+        """How the cells of one of its columns are taken together."""
+        return self.merges[self.places.index(place)] if self.merges else None
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a generator may do with private rows, inside one charge.
+
+    Attributes:
+        domain: the public cells.
+        relation: the rows.
+        meter: counts what was reserved down.
+        purse: the whole spend, to be split.
+    """
+
+    domain: Domain
+    relation: "Relation"
+    meter: Meter
+    purse: Purse
+    _exact: dict[Places, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+
+    @property
+    def whole(self) -> int:
+        """What one row counts in the exact integers."""
+        return self.relation.whole
+
+    @property
+    def most(self) -> int:
+        """What all rows of one unit count together, at most, in the same integers."""
+        return self.relation.most
+
+    @property
+    def rows_each(self) -> float:
+        """The same in rows: how far one unit moves a marginal, in L1 and in L2."""
+        return self.most / self.whole
+
+    def measure(
+        self,
+        marginals: Sequence[Places],
+        loss: Loss,
+        merges: Sequence[Merges] | None = None,
+        why: str = "",
+    ) -> list[NoisyMarginal]:
+        """Some marginals in one step, with equal noise.
+
+        Args:
+            marginals: their columns, each in rising order.
+            loss: of all of them together.
+            merges: for each marginal how cells are taken together.
+            why: they are measured, for the side file.
+
+        Privacy: the loss. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon; with k marginals a unit
+            moves the whole by √k·m in L2 and k·m in L1.
+        """
+        taken = list(merges) if merges is not None else [()] * len(marginals)
+        k = len(marginals)
+        noise = law(root_above(k * self.most**2), k * self.most, loss)
+
+        def look() -> NDArray[np.int64]:
+            self.count(marginals)
+            parts = [merged_counts(self._exact[one], how) for one, how in zip(marginals, taken, strict=True)]
+            return np.concatenate([part.ravel() for part in parts])
+
+        noisy = np.asarray(self.meter.release(look, noise), dtype=np.float64) / self.whole
+        sigma = noise.standard_error / self.whole
+        released, start = [], 0
+        for places, how in zip(marginals, taken, strict=True):
+            shape = merged_shape([self.domain.shape[place] for place in places], how)
+            size = math.prod(shape)
+            counts = noisy[start : start + size].reshape(shape)
+            released.append(NoisyMarginal(tuple(places), counts, sigma, how, why))
+            start += size
+        return released
+
+    def choose(self, scores: Callable[["Survey"], Sequence[float] | Floats], loss: Loss, weight: float = 1.0) -> int:
+        """The index of a candidate, likelier the higher its score (exponential mechanism).
+
+        Args:
+            scores: gives a score in rows for each candidate of a public list; may call `exact`.
+            loss: of the choice.
+            weight: by how much a score moves at most, for each row that a marginal moves in L1.
+
+        Privacy: the loss, if one unit moves no score by more than `weight` times `rows_each`. Scores are put on a grid
+            of 1/64 row first, which can move each by one step: that is part of the sensitivity.
+        """
+        size = Fraction(weight).limit_denominator(10**6) * self.most / self.whole
+        mechanism = Exponential.for_loss(math.ceil(size * _GRID) + 1, loss)
+
+        def look() -> NDArray[np.int64]:
+            return np.floor(np.asarray(scores(self), dtype=np.float64) * _GRID).astype(np.int64)
+
+        return int(self.meter.release(look, mechanism))
+
+    # Private: called inside a step, after the charge.
+
+    def exact(self, places: Places) -> Floats:
+        """The true counts, in rows. As secret as the rows: only inside `measure` and `choose`."""
+        self.count([places])
+        return self._exact[places] / self.whole
+
+    def count(self, marginals: Iterable[Places]) -> None:
+        """Have the engine count marginals that are still missing."""
+        missing = [places for places in dict.fromkeys(marginals) if places not in self._exact]
+        keys: dict[int, GroupKey] = {
+            place: self.domain.modelled[place].key() for place in {p for m in missing for p in m}
+        }
+        for start in range(0, len(missing), _AT_ONCE):
+            some = missing[start : start + _AT_ONCE]
+            for places, counts in zip(
+                some, _counted(self.relation, [[keys[p] for p in one] for one in some]), strict=True
+            ):
+                self._exact[places] = counts.reshape([self.domain.shape[place] for place in places])
+
+
+def merged_shape(shape: Sequence[int], merges: Merges) -> tuple[int, ...]:
+    """The sides of a marginal whose cells are taken together."""
+    how = merges or (None,) * len(shape)
+    return tuple(size if merge is None else int(merge.max()) + 1 for size, merge in zip(shape, how, strict=True))
+
+
+def merged_counts(counts: NDArray[Any], merges: Merges) -> NDArray[Any]:
+    """A marginal whose cells are taken together, summed exactly."""
+    for side, merge in enumerate(merges):
+        if merge is not None:
+            moved = np.moveaxis(counts, side, 0)
+            summed = np.zeros((int(merge.max()) + 1, *moved.shape[1:]), dtype=counts.dtype)
+            np.add.at(summed, merge, moved)
+            counts = np.moveaxis(summed, 0, side)
+    return counts
+
+
+def _counted(relation: "Relation", sets: Sequence[Sequence[GroupKey]]) -> list[NDArray[np.int64]]:
+    every = list({key.name: key for keys in sets for key in keys}.values())
+    if len(sets) == 1:
+        return [np.asarray(relation.sums(sets[0]).run(relation.engine)[0], dtype=np.int64)]
+    names = [key.name for key in every]
+    found = relation.sums(every).run_sets(relation.engine, [[names.index(key.name) for key in keys] for keys in sets])
+    return [np.asarray(counts, dtype=np.int64) for counts, *_ in found]

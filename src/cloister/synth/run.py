@@ -1,0 +1,144 @@
+"""One synthesis: read the public facts, charge, measure in steps, draw rows.
+
+    def steps(survey: Survey, progress: Progress) -> Made: ...
+    table = synthesise(ds, steps, method="aim", spend=…, rows=…)
+
+Every generator is such a function. It looks at rows through the survey alone, and each look is paid from what was
+reserved before the first one (privacy/meter.py); so whatever it chooses, it never costs more than the spend.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.meter import Meter, measure_steps
+from cloister.privacy.noise import SYSTEM, SeededSource, Source
+from cloister.privacy.purse import purse
+from cloister.privacy.release import Release
+from cloister.synth.cuts import PrivateCuts, with_cuts
+from cloister.synth.dependencies import Decided, learn_decided
+from cloister.synth.domain import Domain, read_domain
+from cloister.synth.inference import AnyModel
+from cloister.synth.marginals import NoisyMarginal, Survey
+from cloister.synth.review import Review
+
+if TYPE_CHECKING:
+    from cloister.synth.table import SyntheticTable
+
+__all__ = ["Made", "Progress", "synthesise"]
+
+Progress = Callable[[float, str], None]
+
+
+@dataclass(slots=True)
+class Made:
+    """What a generator made of released values.
+
+    Attributes:
+        model: of the modelled columns.
+        measured: every marginal that was released, in order.
+        chosen: what was chosen privately, in words.
+        review: what was bought about the model's own errors.
+    """
+
+    model: AnyModel
+    measured: list[NoisyMarginal]
+    chosen: list[str] = field(default_factory=list)
+    review: Review | None = None
+
+
+Steps = Callable[[Survey, Progress], Made]
+
+
+def synthesise(
+    data: Any,
+    steps: Steps,
+    *,
+    method: str,
+    spend: Loss | None,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    table: str | None = None,
+    bins: Any = 32,
+    progress: Progress | None = None,
+    random_state: Any = None,
+    told: dict[str, Any] | None = None,
+) -> "SyntheticTable":
+    """Carry a generator out under one charge.
+
+    Args:
+        data: a Cloister dataset; its account pays (and its reader's, if there is one).
+        steps: the generator.
+        method: its name.
+        spend: what all of it may cost; all of it is charged.
+        rows: how many rows to draw: a public number; if None, as many as the noisy totals say (bought by the spend).
+        columns, table, bins: see `domain.read_domain`.
+        progress: is told a share from 0 to 1 and a word about it.
+        random_state: a seed, for teaching and tests: noise and rows repeat, and the release is marked `not private`.
+        told: further public options, for the ledger's request.
+
+    Privacy: the spend, for the dataset's unit, add/remove neighbours. Domains, bins and options are public; the number
+        of rows is not read. A spend that is refused reads nothing and draws nothing.
+    """
+    from cloister.synth.table import SyntheticTable
+
+    if not (hasattr(data, "tables") and hasattr(data, "account") and hasattr(data, "relation")):
+        raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
+    budget = purse(spend, "the synthetic table", "generators")
+    domain, relation = read_domain(data, table=table, columns=columns, bins=bins)
+    tell = progress or (lambda share, word: None)
+    source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
+    reader = getattr(data, "reader", None)
+    label = f"{reader.label}\n" if reader is not None and reader.label else ""
+    asked = {"columns": list(domain.names), "bins": [axis.size for axis in domain.axes], **(told or {})}
+
+    if isinstance(bins, PrivateCuts):
+        asked["cuts"] = f"bought with {bins.share}"
+
+    def whole(meter: Meter) -> tuple[Made, tuple[Decided, ...], Domain]:
+        tell(0.0, "counting")
+        survey, words = Survey(domain, relation, meter, budget), []
+        if isinstance(bins, PrivateCuts):
+
+            def read(own: Mapping[str, Any]) -> Domain:
+                return read_domain(
+                    data, table=table, columns=columns, bins={**dict.fromkeys(binned, bins.bins), **own}
+                )[0]
+
+            binned = [axis.name for axis in domain.axes if axis.ends is not None]
+            survey, word = with_cuts(survey, bins, read)
+            words.append(word)
+        inside, decided = learn_decided(survey)
+        found = steps(inside, tell)
+        found.chosen = [*words, *found.chosen]
+        return found, decided, inside.domain
+
+    (made, decided, cells), receipt = measure_steps(
+        whole,
+        accounts=[data.account, *([] if reader is None else [reader.account])],
+        spend=budget.loss,
+        request=f"{label}synthesise {domain.table} by {method} {asked!r}",
+        unit=data.tables.schema.unit,
+        data_version=data.version,
+        source=source,
+    )
+    release = Release(
+        value=made.model,
+        loss=budget.loss,
+        unit=data.tables.schema.unit,
+        mechanism=receipt.body["mechanism"],
+        parameters={"method": method},
+        private=source.private,
+        receipt=receipt,
+    )
+    tell(0.95, "drawing rows")
+    generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
+    made_table = SyntheticTable.draw_from(cells, made, decided, release, rows, generator)
+    tell(1.0, "done")
+    return made_table

@@ -1,0 +1,135 @@
+"""Rows from a model: column after column, each given those before it that its clique holds.
+
+    cells = draw(model, rows, generator)
+
+Within each group of rows that agree on those columns the next one is filled by systematic sampling: values come as
+often as expected, rounded up or down, in random order: never worse than independent draws.
+
+Privacy: post-processing of a released model. Randomness may come from numpy; nobody is protected by it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadInput
+from cloister.synth.axes import Cells
+from cloister.synth.domain import Zero
+from cloister.synth.marginals import Floats
+
+if TYPE_CHECKING:
+    from cloister.synth.inference import Model
+
+__all__ = ["conditioned", "draw", "systematic"]
+
+
+def draw(
+    model: "Model",
+    rows: int,
+    generator: np.random.Generator,
+    given: Mapping[int, NDArray[np.bool_]] | None = None,
+) -> Cells:
+    """The cells of synthetic rows, one column for each modelled one.
+
+    Args:
+        model: a calibrated model.
+        rows: how many.
+        generator: any; see above.
+        given: for some columns which cells are allowed: rows come from the model under that condition.
+    """
+    if given:
+        model = conditioned(model, given)
+    cells = np.zeros((rows, len(model.shape)), dtype=np.int64)
+    filled: set[int] = set()
+    for clique, belief in zip(model.tree.cliques, model.beliefs, strict=True):
+        known = [place for place in clique if place in filled]
+        for place in clique:
+            if place in filled:
+                continue
+            _fill(cells, belief, clique, known, place, model.shape, generator)
+            known.append(place)
+            filled.add(place)
+    for place, grain in enumerate(model.grains):
+        if grain.size < len(grain.cells):
+            inside = np.where(np.arange(grain.size)[:, None] == grain.cells, grain.shares, 0.0)
+            cells[:, place] = systematic(inside, cells[:, place], generator)
+    return cells
+
+
+def conditioned(model: "Model", given: Mapping[int, NDArray[np.bool_]]) -> "Model":
+    """The model under the condition that some columns lie in some of their cells."""
+    from cloister.synth.inference import Model, propagate
+
+    factors, grains = dict(model.factors), list(model.grains)
+    zeros = list(model.zeros)
+    for place, cells in given.items():
+        old = grains[place]
+        inside = np.bincount(old.cells, old.shares * cells, minlength=old.size)
+        allowed = inside > 0
+        # The part of a cell that is left is shared among what may still occur, and the cell weighs that much less.
+        grains[place] = replace(old, shares=old.shares * cells / np.where(allowed, inside, 1.0)[old.cells])
+        factors[(place,)] = factors.get((place,), 0.0) + np.log(np.where(allowed, inside, 1.0))
+        zeros.append(Zero((place,), allowed))
+    chances = [model.marginal((place,))[allowed].sum() for place, allowed in given.items()]
+    narrowed = Model(model.shape, model.tree, factors, tuple(zeros), model.total, tuple(grains))
+    with np.errstate(invalid="ignore", divide="ignore"):  # of a condition that nothing meets; refused below
+        narrowed.beliefs = propagate(narrowed)
+    if min(chances) <= 0 or not all(np.isfinite(one).all() and one.sum() > 0.5 for one in narrowed.beliefs):
+        raise BadInput("no row of the model meets this condition. Ask for a wider one.")
+    return narrowed
+
+
+def _fill(
+    cells: Cells,
+    belief: Floats,
+    clique: tuple[int, ...],
+    known: list[int],
+    place: int,
+    shape: tuple[int, ...],
+    generator: np.random.Generator,
+) -> None:
+    """Fill one column, given those of its clique that are filled already."""
+    order = [*known, place]
+    axes = tuple(i for i, one in enumerate(clique) if one not in order)
+    left = [one for one in clique if one in order]
+    table = np.transpose(belief.sum(axis=axes), [left.index(one) for one in order]).reshape(-1, shape[place])
+    group = np.zeros(len(cells), dtype=np.int64)
+    for one in known:
+        group = group * shape[one] + cells[:, one]
+    cells[:, place] = systematic(table, group, generator)
+
+
+def systematic(table: Floats, group: Cells, generator: np.random.Generator) -> Cells:
+    """A column for each row, by the probabilities of its group: as often as expected, but for rounding.
+
+    Args:
+        table: a row of probabilities for each group; they need not add up to one.
+        group: of each row.
+        generator: of the order of rows, and of where each group starts.
+    """
+    rows = len(group)
+    # In random order within each group: a row's rank there, with one random start a group, is where it falls.
+    shuffled = generator.permutation(rows)
+    order = shuffled[np.argsort(group[shuffled], kind="stable")]
+    sizes = np.bincount(group, minlength=len(table))
+    starts = np.cumsum(sizes) - sizes
+    sorted_group = group[order]
+    rank = np.arange(rows) - starts[sorted_group]
+    spot = (rank + generator.random(len(table))[sorted_group]) / sizes[sorted_group]
+    sums = table.sum(axis=1, keepdims=True)
+    shares = np.divide(table, sums, out=np.full_like(table, 1.0 / table.shape[1]), where=sums > 0)
+    bounds = np.cumsum(shares, axis=1)
+    bounds[:, -1] = 1.0
+    # One search for all groups: group g lies between g and g + 1.
+    line = (bounds + np.arange(len(table))[:, None]).ravel()
+    found = np.searchsorted(line, spot + sorted_group, side="right") - sorted_group * table.shape[1]
+    found = np.clip(found, 0, table.shape[1] - 1)
+    # Rounding at the very edge of a cell must not bring about what never occurs.
+    never = shares[sorted_group, found] <= 0
+    found[never] = shares.argmax(axis=1)[sorted_group[never]]
+    chosen = np.empty(rows, dtype=np.int64)
+    chosen[order] = found
+    return chosen

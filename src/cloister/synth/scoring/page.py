@@ -1,0 +1,149 @@
+"""A score as one page: a verdict, and a sentence under each chart. Needs no network, prints well, follows dark mode."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from cloister.synth.scoring.figure import percent
+from cloister.synth.scoring.figures import (
+    attacks_chart,
+    chance_chart,
+    columns_charts,
+    distances_chart,
+    learning_chart,
+    maps_charts,
+    marginals_chart,
+    ranges_chart,
+)
+from cloister.synth.scoring.verdict import Verdict, judge
+
+if TYPE_CHECKING:
+    from cloister.synth.scoring.score import Score
+
+__all__ = ["page"]
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b2326; --soft: #55616a; --line: #dddad2; --card: #ffffff; --back: #f6f4ef;
+  --real: #8a8f98; --made: #0f6b66; --other: #b45309; --bad: #a3261d; --good: #0f6b66; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaea; --soft: #a3afb3; --line: #303c40; --card: #1a2224;
+  --back: #11181a; --real: #9aa3ab; --made: #6fc9c1; --other: #f5b544; --bad: #ff9d91; --good: #6fc9c1; } }
+@media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #ccc; --card: #fff; --back: #fff;
+  --real: #8a8f98; --made: #0f6b66; --other: #b45309; --bad: #a3261d; --good: #0f6b66; }
+  figure, li, tr, .tile { break-inside: avoid; } h2 { break-after: avoid; } body { padding: 0; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 68rem; padding: 1.2rem; background: var(--back); color: var(--ink);
+  font: 16px/1.5 Arial, "Liberation Sans", Helvetica, sans-serif; }
+.owner { border: 2px solid var(--bad); border-radius: 8px; padding: .6rem .9rem; font-weight: 600; }
+h1 { font-size: 1.5rem; margin: 1.2rem 0 .3rem; } h2 { font-size: 1.2rem; margin: 2rem 0 .4rem; }
+.verdict { font-size: 1.2rem; font-weight: 600; margin: .2rem 0 .8rem; } .good { color: var(--good); }
+.bad { color: var(--bad); } .soft, figcaption { color: var(--soft); }
+.tiles { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); }
+.tile, figure { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: .8rem 1rem;
+  margin: 0; }
+.tile b { display: block; font-size: 1.5rem; } .charts { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
+.small { grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr)); }
+svg { display: block; max-width: 100%; height: auto; } figcaption { margin-top: .5rem; }
+.key { margin: 0 0 .3rem; font-size: .9rem; } .key span { margin-right: 1rem; white-space: nowrap; }
+.key span::before { content: ""; display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem;
+  border-radius: 3px; background: var(--ink); print-color-adjust: exact; }
+.key .made::before { background: var(--made); } .key .real::before { background: var(--real); }
+.key .other::before { background: var(--other); }
+ul.checks { list-style: none; padding: 0; } ul.checks li { padding: .35rem 0; border-bottom: 1px solid var(--line); }
+.word { display: inline-block; min-width: 3.4rem; font-weight: 700; }
+"""
+
+
+def page(score: "Score", title: str) -> str:
+    """The page as text."""
+    verdict = judge(score)
+    body = "\n".join(_body(score, verdict, title))
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}: score</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
+    from cloister.synth.scoring.score import OWNERS_VIEW
+
+    yield f'<p class="owner" role="note">{escape(OWNERS_VIEW)}</p>'
+    yield f"<header><h1>{escape(title)}</h1>"
+    yield f'<p class="verdict {"good" if verdict.passed else "bad"}">{escape(verdict.headline)}</p>'
+    counts = ", ".join(f"{count:,} {name}" for name, count in score.rows.items() if count)
+    claim = "It states no privacy loss." if score.claim is None else f"It states {score.claim}."
+    yield f'<p class="soft">{escape(f"{counts} rows, {len(score.columns)} columns. {claim}")}</p></header><main>'
+    yield f'<div class="tiles">{"".join(_tiles(score))}</div>'
+    yield "<h2>What was checked</h2>"
+    yield f'<ul class="checks">{"".join(_checks(verdict))}</ul>'
+    yield '<h2>Is it useful?</h2><div class="charts">'
+    yield from (_figure(*one) for one in _useful(score))
+    yield "</div><h2>Column by column</h2>"
+    yield '<p class="key"><span class="real">real rows</span> <span class="made">synthetic rows</span></p>'
+    yield '<div class="charts small">'
+    yield from (_figure(drawn, text) for drawn, text in columns_charts(score))
+    yield "</div>"
+    for heading, sentence, drawn in maps_charts(score):
+        yield f'<h2>{escape(heading)}</h2><p class="soft">{escape(sentence)}</p><div class="charts small">'
+        yield from (_figure(one, text) for one, text in drawn)
+        yield "</div>"
+    yield "<h2>Is it private?</h2>"
+    yield '<p class="soft">Attacks can show that a table leaks. That it does not is shown by how it was made.</p>'
+    yield '<div class="charts">'
+    yield from (_figure(*one) for one in _private(score))
+    yield "</div></main>"
+    yield f'<footer class="soft"><p>{escape(_small_print(score))}</p></footer>'
+
+
+def _figure(drawn: str, text: str) -> str:
+    told = escape(text, quote=True)
+    return f'<figure aria-label="{told}">{drawn}<figcaption>{told}</figcaption></figure>'
+
+
+def _tiles(score: "Score") -> Iterator[str]:
+    told: list[tuple[str, str]] = []
+    kept = score.usefulness if score.kept is None else score.kept
+    if kept is not None:
+        told.append((percent(kept, 0), "of what lies between columns is kept (100 %: as much as in fresh rows)"))
+    if score.learning is not None:
+        both = score.learning.synthetic, score.learning.real
+        made, real = (percent(one["logistic regression"].accuracy.value) for one in both)
+        told.append((made, f"of real rows predicted right, trained on the synthetic table; on the real one {real}"))
+    if score.membership is not None:
+        right = percent(score.membership.right.value)
+        told.append((right, "of guesses who was in the table are right; chance is 50 %"))
+    more = "" if score.copies.fresh is None else f"; of rows it never saw, {percent(score.copies.fresh.value, 2)}"
+    told.append((percent(score.copies.real.value, 2), f"of the real rows occur in it to the last digit{more}"))
+    yield from (f'<div class="tile"><b>{escape(number)}</b>{escape(words)}</div>' for number, words in told)
+
+
+def _checks(verdict: Verdict) -> Iterator[str]:
+    for one in verdict.checks:
+        word, kind = {True: ("pass", "good"), False: ("FAIL", "bad"), None: ("open", "soft")}[one.passed]
+        yield f'<li><span class="word {kind}">{word}</span> <b>{escape(one.name)}</b>: {escape(one.reason)}</li>'
+
+
+def _useful(score: "Score") -> Sequence[tuple[str, str]]:
+    found = [marginals_chart(score), ranges_chart(score)]
+    return [*found, learning_chart(score)] if score.learning is not None else found
+
+
+def _private(score: "Score") -> Sequence[tuple[str, str]]:
+    found = [chance_chart(score)]
+    if score.membership is None or score.closeness is None:
+        return found
+    return [attacks_chart(score), *found, distances_chart(score)]
+
+
+def _small_print(score: "Score") -> str:
+    drawn = [one for one in score.marginals if one.drawn]
+    parts = [f"Of {one.way}-way marginals {len(one.errors)} were chosen at random." for one in drawn]
+    if score.attacked:
+        parts.append(f"Attacks tried {score.attacked:,} real rows and as many held back.")
+    if score.left_out:
+        parts.append(f"Without public values or bounds, hence not scored: {', '.join(score.left_out)}.")
+    parts.append(f"Intervals hold with 95 % confidence. Random choices: seed {score.seed}.")
+    return " ".join(parts)

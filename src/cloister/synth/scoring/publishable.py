@@ -1,0 +1,162 @@
+"""A score that may be told: errors of one- and two-way marginals with noise, paid for by the ledger."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+from cloister.privacy.purse import law
+from cloister.privacy.release import Release
+from cloister.synth.marginals import Survey
+from cloister.synth.scoring.figure import Figure
+from cloister.synth.scoring.workload import Compared, buy_rows, carry_out, compare_with, pay, some_pairs
+
+__all__ = ["PublishableScore", "publishable_score"]
+
+_ROWS, _COLUMNS, _PAIRS = Fraction(1, 10), Fraction(1, 2), Fraction(2, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishableScore:
+    """Errors that may be told to anybody.
+
+    Attributes:
+        rows: about how many real rows there are.
+        columns: for each column half the L1 distance between real and synthetic shares.
+        one_way: their mean.
+        two_way: the mean over pairs of columns; None if there is one column.
+        pairs: how many pairs there are in it.
+        release: loss, unit and receipt.
+
+    Privacy: the release's loss. Intervals are for the noise alone, each number with at least 95 % confidence.
+    """
+
+    rows: Figure
+    columns: Mapping[str, Figure]
+    one_way: Figure
+    two_way: Figure | None
+    pairs: int
+    release: Release
+
+    @property
+    def loss(self) -> Loss:
+        """What it cost."""
+        return self.release.loss
+
+    def to_json(self) -> dict[str, Any]:
+        """For a page or a side file."""
+        return {
+            "publishable": True,
+            "private": self.release.private,
+            "loss": self.loss.to_json(),
+            "unit": str(self.release.unit),
+            "rows": self.rows.to_json(),
+            "one-way error": self.one_way.to_json(),
+            "two-way error": None if self.two_way is None else self.two_way.to_json(),
+            "pairs": self.pairs,
+            "columns": [{"column": name, **one.to_json()} for name, one in self.columns.items()],
+        }
+
+    def __str__(self) -> str:
+        lines = [] if self.release.private else ["NOT PRIVATE: the noise came from a seeded source"]
+        lines.append("error of marginals (half L1), with noise; 95 % intervals")
+        lines.append(f"  {'one-way, mean':<32}{self.one_way.text(4)}")
+        if self.two_way is not None:
+            lines.append(f"  {f'two-way, mean of {self.pairs}':<32}{self.two_way.text(4)}")
+        lines += [f"    {name[:29]:<30}{one.text(4)}" for name, one in self.columns.items()]
+        return "\n".join([*lines, f"  cost      {self.loss}", f"  protects  {self.release.unit}"])
+
+
+def publishable_score(
+    data: Any,
+    synthetic: Any,
+    *,
+    spend: Loss,
+    columns: Sequence[str] | None = None,
+    table: str | None = None,
+    bins: Any = 32,
+    most_pairs: int = 200,
+    random_state: Any = None,
+) -> PublishableScore:
+    """Buy the errors of a synthetic table.
+
+    Args:
+        data: the Cloister dataset that it was made from; its account pays.
+        synthetic: the table, or its rows as Arrow or a frame.
+        spend: what all of it may cost; all of it is charged, before anything is read.
+        columns, table, bins: as for a generator; those that the tables share unless given.
+        most_pairs: the most two-way marginals; if there are more, a fixed public choice.
+        random_state: a seed, for teaching and tests; the release is then marked `not private`.
+
+    Privacy: the spend, for the dataset's unit, add/remove neighbours. A tenth buys the number of rows n. Then, with
+        synthetic counts T scaled to that n, half buys the distances Σ|N - T| of all k columns at once, and the rest
+        the sum of the distances of all pairs, one number. Adding or removing a unit, whose rows count at most m
+        together, changes the counts N of a marginal by at most m in L1; T is fixed; so by the triangle inequality each
+        distance moves by at most m: the k columns by k·m in L1 and √k·m in L2, the sum over p pairs by p·m. Divided by
+        2·n·p the mean over pairs moves by m/(2n) only. Counts are made in the engine and stay whole numbers until
+        there is noise on them. Audited in tests/unit/test_synth_publishable.py.
+    """
+    compared = compare_with(data, [synthetic], columns, table, bins)
+    names = [axis.name for axis in compared.domain.modelled]
+    asked = f"score {compared.domain.table} synthetic {names!r} {most_pairs} pairs"
+    paid = pay(data, spend, "the score", asked, random_state)
+    pairs = some_pairs(len(names), most_pairs) if len(names) > 1 else []
+
+    def steps(survey: Survey) -> dict[str, Any]:
+        shares = {"columns": paid.budget.part(_COLUMNS), "pairs": paid.budget.part(_PAIRS)}
+        n, rows = buy_rows(survey, paid.budget.part(_ROWS))
+        columns_found = _columns(survey, compared, n, shares["columns"])
+        return {
+            "rows": rows,
+            "columns": {name: _cut(one) for name, one in zip(names, columns_found, strict=True)},
+            "one_way": _cut(_mean(columns_found)),
+            "two_way": _cut(_pairs(survey, compared, pairs, n, shares["pairs"])) if pairs else None,
+        }
+
+    found, release = carry_out(paid, compared, steps)
+    return PublishableScore(**found, pairs=len(pairs), release=release)
+
+
+def _columns(survey: Survey, compared: Compared, rows: int, loss: Loss) -> list[Figure]:
+    count = len(compared.domain.modelled)
+    noise = law(root_above(count * survey.most**2), count * survey.most, loss)
+
+    def look() -> NDArray[np.int64]:
+        survey.count([(place,) for place in range(count)])
+        return np.array([compared.distance(survey, 0, (place,), rows) for place in range(count)], dtype=np.int64)
+
+    size = 2 * rows * survey.whole
+    margin = float(noise.margin("0.95")) / size
+    return [_share(float(one) / size, margin) for one in survey.meter.release(look, noise)]
+
+
+def _pairs(survey: Survey, compared: Compared, pairs: Sequence[tuple[int, ...]], rows: int, loss: Loss) -> Figure:
+    most = len(pairs) * survey.most
+    noise = law(most, most, loss)
+
+    def look() -> NDArray[np.int64]:
+        survey.count(pairs)
+        return np.array([sum(compared.distance(survey, 0, pair, rows) for pair in pairs)], dtype=np.int64)
+
+    size = 2 * rows * survey.whole * len(pairs)
+    return _share(float(np.ravel(survey.meter.release(look, noise))[0]) / size, float(noise.margin("0.95")) / size)
+
+
+def _mean(columns: Sequence[Figure]) -> Figure:
+    """Of numbers with independent noise: the interval shrinks with the root of their number."""
+    margin = max((one.high or 0.0) - one.value for one in columns) / float(np.sqrt(len(columns)))
+    return _share(float(np.mean([one.value for one in columns])), margin)
+
+
+def _share(value: float, margin: float) -> Figure:
+    return Figure(value, value - margin, value + margin)
+
+
+def _cut(figure: Figure) -> Figure:
+    """To where an error can lie; only at the end, so that means are not biased by it."""
+    return Figure(*(min(max(one, 0.0), 1.0) for one in (figure.value, figure.low or 0.0, figure.high or 0.0)))

@@ -1,0 +1,273 @@
+"""The score of a synthetic table: how useful it is, and what attackers get out of it. The owner's view.
+
+    found = score(real, synthetic, schema, holdout=held_back, target="income")
+    print(found)                       # a table for the terminal
+    found.to_html("score.html")        # a page for a board, without a network
+
+Rows that are held back from the generator make the difference: without them nobody can say whether a synthetic row is
+close to a real one because it was copied, or because people are alike. Keep one row in five, at random, before the
+generator runs.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloister.data.schema import Schema
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.unit import ROW, Unit
+from cloister.synth.scoring.closeness import Closeness, compare_closeness
+from cloister.synth.scoring.copies import Copies, count_copies
+from cloister.synth.scoring.dependence import Map, correlation_map, information_map
+from cloister.synth.scoring.learning import Learning, learning
+from cloister.synth.scoring.marginal_error import MarginalErrors, frames, marginal_errors
+from cloister.synth.scoring.membership import Membership, attack_membership
+from cloister.synth.scoring.nearness import closest
+from cloister.synth.scoring.propensity import Propensity, propensity
+from cloister.synth.scoring.ranges import RangeErrors, range_errors
+from cloister.synth.scoring.rows import Rows, only_table, read_rows, sides_of, usable
+from cloister.synth.scoring.shapes import Shape, shapes
+from cloister.synth.scoring.singling_out import SinglingOut, attack_singling_out
+
+__all__ = ["OWNERS_VIEW", "Progress", "Score", "score"]
+
+Progress = Callable[[float, str], None]
+_MOST_WORK = 50_000**2 * 300  # pairs of rows times codes: about half a minute on two cores
+OWNERS_VIEW = "OWNER'S VIEW: computed from real rows without noise. Not to be published or shown to users."
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What was found.
+
+    Attributes:
+        rows: how many rows were read: real, synthetic, held back.
+        columns: those that were scored; left_out: those of the schema without public values or bounds.
+        invalid: how many synthetic rows lack a value that may not be missing.
+        claim: the loss that the synthetic table states; None if it states none.
+        unit: whom that loss protects.
+        marginals: errors of one-, two- and three-way marginals.
+        correlations, information: what hangs together.
+        ranges: errors of range queries.
+        propensity: whether models can tell the tables apart; empty without scikit-learn.
+        learning: what models learn; None without a target.
+        shapes: each column by itself.
+        copies: exact copies.
+        closeness, membership, singling_out: attacks, against held-back rows; None without them.
+        attacked: how many real rows, and as many held-back ones, were attacked.
+        seed: of the random choices.
+
+    Privacy: none whatever. It is computed from real rows and is the owner's alone. For numbers that may be told, pay
+        for them: `publishable_score`. To choose among tables, pay for the choice: `choose`.
+    """
+
+    rows: dict[str, int]
+    columns: tuple[str, ...]
+    left_out: tuple[str, ...]
+    invalid: int
+    claim: Loss | None
+    unit: Unit
+    marginals: tuple[MarginalErrors, ...]
+    correlations: Map | None
+    information: Map | None
+    ranges: RangeErrors
+    propensity: tuple[Propensity, ...]
+    learning: Learning | None
+    shapes: tuple[Shape, ...]
+    copies: Copies
+    closeness: Closeness | None
+    membership: Membership | None
+    singling_out: SinglingOut | None
+    attacked: int
+    seed: int
+
+    @property
+    def usefulness(self) -> float | None:
+        """By the marginals of most columns: 1 is as good as a bootstrap, 0 is as independent columns; None for one."""
+        return self.marginals[-1].score if len(self.marginals) > 1 else None
+
+    @property
+    def kept(self) -> float | None:
+        """The part of what lies between columns that is kept: 0 is as independent columns, 1 is as fresh rows.
+
+        Like `usefulness`, but against held-back rows: the error of a bootstrap lacks the chance that the real rows have
+        themselves, which is most of it in a small table. Held-back rows stand for as many as there are synthetic ones,
+        errors shrinking with the root of both numbers of rows; if they are fewer than a quarter, that is too rough.
+        """
+        way, (real, made, held) = self.marginals[-1], self.rows.values()
+        if way.way < 2 or 4 * held < made:
+            return None
+        fresh = way.frames["fresh"] * math.sqrt((1 / real + 1 / made) / (1 / real + 1 / held))
+        alone = way.frames["independent"]
+        return None if alone <= fresh else (alone - way.mean.value) / (alone - fresh)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        parts = ("correlations", "information", "ranges", "learning", "copies")
+        attacks = ("closeness", "membership", "singling_out")
+        return {
+            "view": OWNERS_VIEW,
+            "publishable": False,
+            "rows": self.rows,
+            "columns": list(self.columns),
+            "left out": list(self.left_out),
+            "invalid rows": self.invalid,
+            "claim": None if self.claim is None else self.claim.to_json() | {"unit": str(self.unit)},
+            "usefulness": self.usefulness,
+            "kept": self.kept,
+            "marginals": [one.to_json() for one in self.marginals],
+            "shapes": [one.to_json() for one in self.shapes],
+            "propensity": [one.to_json() for one in self.propensity],
+            **{name: _json(getattr(self, name)) for name in (*parts, *attacks)},
+            "rows attacked": self.attacked,
+            "seed": self.seed,
+        }
+
+    def write_json(self, path: Path | str) -> None:
+        """Write `to_json` to a file."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+    def to_html(self, path: Path | str | None = None, title: str = "Synthetic table") -> str:
+        """A page with charts that needs no network; written to a file if there is a path."""
+        from cloister.synth.scoring.page import page
+
+        text = page(self, title)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def __str__(self) -> str:
+        from cloister.synth.scoring.text import told
+
+        return told(self)
+
+
+def score(
+    real: Any,
+    synthetic: Any,
+    schema: Schema | Any,
+    holdout: Any = None,
+    target: str | None = None,
+    *,
+    table: str | None = None,
+    columns: Sequence[str] | None = None,
+    bins: Any = 32,
+    marginals: int = 500,
+    boxes: int = 1000,
+    rules: int = 1000,
+    most_rows: int = 50_000,
+    models: bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Score:
+    """Score a synthetic table against the rows it was made from.
+
+    Args:
+        real: the rows that the generator saw: an Arrow table, a frame, a file.
+        synthetic: the rows that it made: the same, or a synthetic table of Cloister.
+        schema: the public facts, or a path to them.
+        holdout: rows of the same population that the generator did not see; needed for attacks.
+        target: a column that models are to predict.
+        table: of the schema; the only private one unless given.
+        columns: to score; all with public values or bounds unless given.
+        bins: into which numbers are cut for marginals, information and ranges; as for a generator.
+        marginals: the most two- and three-way marginals each; if there are more, so many are chosen at random.
+        boxes: range queries.
+        rules: to single people out with.
+        most_rows: the most rows of each table for models and attacks; if there are more, so many are chosen at random.
+            Attacks take fewer where all columns together have more than 300 codes, so that they take no longer.
+        models: whether models try to tell the tables apart, if scikit-learn is there; without them it is faster. Wide
+            tables teach them on fewer rows: 4e9 over the square of the number of codes, 5,000 at least.
+        seed: of the random choices, which need no secret: nothing here is private.
+        progress: called with the share that is done and what is being done.
+
+    Privacy: reads real rows and adds no noise. What comes out is the owner's and must not be published.
+    """
+    say = progress or (lambda _share, _text: None)
+    if marginals < 1 or boxes < 2 or rules < 2 or most_rows < 2:
+        raise BadInput("a score needs at least one marginal, two boxes, two rules and two rows.")
+    facts = schema if isinstance(schema, Schema) else Schema.load(schema)
+    known = only_table(facts, table)
+    sides = sides_of(known, columns, bins)
+    say(0.0, "reading rows")
+    seen, made = read_rows(real, known, sides), read_rows(synthetic, known, sides)
+    kept = None if holdout is None else read_rows(holdout, known, sides)
+    if not len(seen) or not len(made) or (kept is not None and not len(kept)):
+        raise BadInput(
+            "a table to be scored has no rows that fit the schema. Check that the columns are the right ones."
+        )
+    random = np.random.default_rng(seed)
+    framed = frames(seen, len(made), random) | ({} if kept is None else {"fresh": kept})
+    errors = []
+    for way in range(1, min(3, len(sides)) + 1):
+        say(0.03 + 0.05 * way, f"comparing {way}-way marginals")
+        errors.append(marginal_errors(seen, made, framed, way, max(marginals, len(sides) if way == 1 else 1), random))
+    say(0.25, "comparing what hangs together")
+    few_seen, few_made = seen.at_most(most_rows, random), made.at_most(most_rows, random)
+    few_kept = None if kept is None else kept.at_most(most_rows, random)
+    correlations, information = correlation_map(seen, made, kept), information_map(seen, made, kept)
+    ranges = range_errors(seen, made, kept, boxes, random)
+    say(0.35, "telling the tables apart")
+    # Models solve for as many unknowns as there are features: wide tables teach on fewer rows.
+    taught = max(5_000, int(4e9 / sum(side.size for side in sides) ** 2))
+    lessons = few_seen.at_most(taught, random), few_made.at_most(taught, random)
+    told_apart = propensity(*lessons, random) if models and _sklearn() else ()
+    say(0.5, "training models")
+    learned = None if target is None else learning(*lessons, few_kept, target)
+    say(0.6, "counting copies")
+    copies = count_copies(seen, made, kept)
+    attacks = _attacked(few_seen, few_made, few_kept, rules, random, say)
+    say(1.0, "done")
+    return Score(
+        {"real": len(seen), "synthetic": len(made), "held back": 0 if kept is None else len(kept)},
+        tuple(seen.names),
+        tuple(one.name for one in known.columns.values() if not usable(one)) if columns is None else (),
+        made.left_out,
+        getattr(synthetic, "loss", None),
+        getattr(getattr(synthetic, "release", None), "unit", ROW),
+        tuple(errors),
+        correlations,
+        information if len(sides) > 1 else None,
+        ranges,
+        told_apart,
+        learned,
+        shapes(seen, made),
+        copies,
+        *attacks,
+        seed,
+    )
+
+
+def _attacked(
+    seen: Rows, made: Rows, kept: Rows | None, rules: int, random: np.random.Generator, say: Progress
+) -> tuple[Closeness | None, Membership | None, SinglingOut | None, int]:
+    """Attack as many real rows as held-back ones: else the more numerous would be closer, and better met, by chance."""
+    if kept is None:
+        return None, None, None, 0
+    most = math.ceil(math.sqrt(_MOST_WORK / sum(side.size for side in seen.sides)))
+    n = min(len(seen), len(kept), most)
+    seen, kept, made = seen.at_most(n, random), kept.at_most(n, random), made.at_most(most, random)
+    to_seen = closest(made, seen, lambda done, text: say(0.62 + 0.15 * done, text))
+    to_kept = closest(made, kept, lambda done, text: say(0.77 + 0.15 * done, text))
+    say(0.93, "guessing who was in the table")
+    guessed = attack_membership(seen, kept, made, (to_seen[1], to_kept[1]), random)
+    say(0.96, "singling people out")
+    return compare_closeness(to_seen, to_kept), guessed, attack_singling_out(seen, kept, made, rules, random), n
+
+
+def _sklearn() -> bool:
+    try:
+        import sklearn  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _json(part: Any) -> Any:
+    return None if part is None else part.to_json()

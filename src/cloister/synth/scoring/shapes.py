@@ -1,0 +1,68 @@
+"""Each column by itself: the shares of its values or bins, real and synthetic."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cloister.synth.scoring.rows import Rows, Side
+
+__all__ = ["Shape", "label", "shapes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The shares of a column.
+
+    Attributes:
+        name: of the column.
+        ordered: whether its labels have an order.
+        labels: in words; the last stands for missing, if something is.
+        real, synthetic: the share of each.
+    """
+
+    name: str
+    ordered: bool
+    labels: tuple[str, ...]
+    real: tuple[float, ...]
+    synthetic: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        """Half the L1 distance."""
+        return sum(abs(a - b) for a, b in zip(self.real, self.synthetic, strict=True)) / 2
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "column": self.name,
+            "labels": list(self.labels),
+            "real": list(self.real),
+            "synthetic": list(self.synthetic),
+        }
+
+
+def shapes(real: Rows, synthetic: Rows) -> tuple[Shape, ...]:
+    """The shares of all columns."""
+    return tuple(_shape(real, synthetic, j) for j in range(len(real.sides)))
+
+
+def _shape(real: Rows, synthetic: Rows, j: int) -> Shape:
+    side = real.sides[j]
+    found = [np.bincount(one.codes[:, j], minlength=side.size) / max(len(one), 1) for one in (real, synthetic)]
+    missing = found[0][-1] + found[1][-1] > 0
+    labels = [label(side, code) for code in range(len(side.labels))] + (["missing"] if missing else [])
+    shares = [tuple(float(x) for x in one[: len(labels)]) for one in found]
+    return Shape(side.name, side.ordered, tuple(labels), shares[0], shares[1])
+
+
+def label(side: Side, code: int) -> str:
+    """What a code stands for, in words; of a bin, where it begins."""
+    value = side.labels[code]
+    if not isinstance(value, tuple):
+        return str(value)
+    if side.column.type == "date":
+        return str(np.datetime64(int(np.ceil(value[0])), "D"))
+    if side.column.type == "timestamp":
+        return str(np.datetime64(int(value[0]), "us").astype("datetime64[m]"))
+    return f"{value[0]:,.6g}"

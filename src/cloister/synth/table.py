@@ -1,0 +1,233 @@
+"""A synthetic table: rows that nobody lived, the release they follow from, and a side file that says how good they are.
+
+table = synth.aim(ds, spend=…)
+table.to_pandas()                                # rows; also to_arrow(), rows(), to_parquet(path), to_csv(path)
+table.sample(500, given={"ward": "surgery"})     # more rows, under a condition, for nothing
+table.count({"ward": "surgery", "age": {"from": 65}})        # a count with an error bar
+table.release, table.side                        # loss and receipt; what was measured and why, expected errors
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.release import Release
+from cloister.synth.axes import Cells
+from cloister.synth.dependencies import Decided
+from cloister.synth.domain import Domain
+from cloister.synth.errors_expected import Expected, expected_error, workload_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cloister.synth.run import Made
+
+__all__ = ["SyntheticTable", "decoded"]
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticTable:
+    """Rows drawn from a released model.
+
+    Attributes:
+        domain: the public cells of its columns.
+        made: the model and what was measured for it.
+        decided: columns that follow from others.
+        release: loss, unit, receipt; its value is the model.
+
+    Privacy: the release's loss. Rows, samples and answers are post-processing of the model and cost nothing more; their
+        randomness (numpy's generator, seeded from the operating system) protects nobody and needs not.
+    """
+
+    domain: Domain
+    made: "Made"
+    decided: tuple[Decided, ...]
+    release: Release
+    _table: "pa.Table" = field(repr=False)
+    _generator: np.random.Generator = field(repr=False)
+
+    @classmethod
+    def draw_from(
+        cls,
+        domain: Domain,
+        made: "Made",
+        decided: tuple[Decided, ...],
+        release: Release,
+        rows: int | None,
+        generator: np.random.Generator,
+    ) -> "SyntheticTable":
+        """Draw the rows of a new table: as many as given, or as the noisy total says."""
+        size = max(1, round(made.model.total)) if rows is None else rows
+        cells = made.model.draw(size, generator)
+        return cls(domain, made, decided, release, decoded(domain, decided, cells, generator), generator)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def loss(self) -> Loss:
+        """What it cost."""
+        return self.release.loss
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The signed proof."""
+        return self.release.receipt
+
+    @property
+    def private(self) -> bool:
+        """False if the noise came from a seed, which protects nobody."""
+        return self.release.private
+
+    def to_arrow(self) -> "pa.Table":
+        """The rows as an Arrow table."""
+        return self._table
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame."""
+        return self._table.to_pandas()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return list(self._table.to_pylist())
+
+    def cells(self) -> Cells:
+        """The cell of each row and column, as `Domain.encode` gives them for any table of this domain."""
+        return self.domain.encode(self._table)
+
+    def sample(self, rows: int, *, given: Mapping[str, Any] | None = None) -> "pa.Table":
+        """More rows, for nothing.
+
+        Args:
+            rows: how many.
+            given: a condition on some modelled columns: a value, a list of values, or {"from": 65, "below": 80}; bins
+                count if any of them is meant. Rows come from the model under that condition.
+        """
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise BadInput("rows is a whole number of at least 1.")
+        allowed = {self._place(name): self.domain.axis(name).cells_of(wanted) for name, wanted in (given or {}).items()}
+        cells = self.made.model.draw(rows, self._generator, allowed)
+        return decoded(self.domain, self.decided, cells, self._generator)
+
+    def count(self, where: Mapping[str, Any] | None = None) -> Expected:
+        """How many rows of the real table meet a condition, as the model estimates it, with its expected error.
+
+        Args:
+            where: as `given` in `sample`.
+        """
+        chosen = {self._place(name): self.domain.axis(name).cells_of(wanted) for name, wanted in (where or {}).items()}
+        if not chosen:
+            return Expected(self.made.model.total, expected_error(self.made, self.domain, (0,), None).error)
+        places = tuple(sorted(chosen))
+        counts = self.made.model.marginal(places)
+        for side, place in enumerate(places):
+            counts = counts.compress(chosen[place], axis=side)
+        error = expected_error(self.made, self.domain, places, None)
+        return Expected(float(counts.sum()), error.error * self.made.model.total, error.known_from)
+
+    def error(self, columns: Sequence[str]) -> Expected:
+        """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
+        places = tuple(sorted(self._place(name) for name in columns))
+        return expected_error(self.made, self.domain, places, len(self))
+
+    @property
+    def side(self) -> dict[str, Any]:
+        """The side file: loss, what was measured and why, expected errors, receipt. Plain values for JSON."""
+        return {
+            "cloister": "synthetic table",
+            "method": self.release.parameters["method"],
+            "table": self.domain.table,
+            "rows": len(self),
+            "private": self.private,
+            "loss": self.loss.to_json(),
+            "unit": str(self.release.unit),
+            "neighbours": str(self.loss.relation),
+            "columns": [
+                {"name": axis.name, "type": axis.type, "cells": axis.size, "pseudonym": axis.pseudonym}
+                for axis in self.domain.axes
+            ],
+            "never": [{name: _plain(wanted) for name, wanted in rule.items()} for rule in self.domain.never],
+            "determines": [f"{', '.join(left)} -> {right}" for left, right in self.domain.determines],
+            "estimated rows of the real table": round(self.made.model.total, 1),
+            "measured": [
+                {
+                    "columns": list(self.domain.words(one.places)),
+                    "cells": int(one.counts.size),
+                    "standard error": float(np.mean(one.sigma)),
+                    "why": one.why,
+                }
+                for one in self.made.measured
+            ],
+            "chosen": list(self.made.chosen),
+            "expected error": workload_errors(self.made, self.domain, len(self)),
+            "receipt": None if self.receipt is None else json.loads(self.receipt.text()),
+        }
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> Path:
+        """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self._table, Path(path))
+        return self._write_side(Path(path))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> Path:
+        """Write the rows as CSV, and beside them the side file (`….side.json`), whose path is returned."""
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(self._table, Path(path))
+        return self._write_side(Path(path))
+
+    def _write_side(self, path: Path) -> Path:
+        place = path.with_name(f"{path.name}.side.json")
+        place.write_text(json.dumps(self.side, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+        return place
+
+    def _place(self, name: str) -> int:
+        self.domain.axis(name)
+        if name not in self.domain.places:
+            raise BadInput(f"{name} is a pseudonym, or decided by other columns: ask about those that are modelled.")
+        return self.domain.places[name]
+
+    def __str__(self) -> str:
+        head = [] if self.private else ["NOT PRIVATE: the noise came from a seeded source"]
+        names = ", ".join(self.domain.names)
+        return "\n".join(
+            [
+                *head,
+                f"{len(self):,} synthetic rows of {self.domain.table} by {self.release.parameters['method']}: {names}",
+                f"  cost      {self.loss}",
+                f"  protects  {self.release.unit}, {self.loss.relation} neighbours",
+                f"  measured  {len(self.made.measured)} marginals",
+            ]
+        )
+
+
+def decoded(domain: Domain, decided: Sequence[Decided], cells: Cells, generator: np.random.Generator) -> "pa.Table":
+    """Cells of modelled columns as rows of the table: what they decide is filled in, names are fresh."""
+    import pyarrow as pa
+
+    follows = {one.axis.name: one for one in decided}
+    columns = {}
+    for axis in domain.axes:
+        if axis.name in follows:
+            rule = follows[axis.name]
+            # One value for each combination that decides it, also where it is drawn from a bin.
+            values = axis.draw(rule.cells.ravel(), generator)
+            columns[axis.name] = values.take(pa.array(rule.fill(cells)[1]))
+        elif axis.pseudonym:
+            columns[axis.name] = axis.draw(np.zeros(len(cells), dtype=np.int64), generator)
+        else:
+            columns[axis.name] = axis.draw(cells[:, domain.places[axis.name]], generator)
+    return pa.table(columns)
+
+
+def _plain(wanted: Any) -> Any:
+    return list(wanted) if isinstance(wanted, tuple | set | frozenset) else wanted

@@ -1,0 +1,182 @@
+"""`cloister synth`: plan, make, score and gate, from files to files; a plan and a refusal cost nothing."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from pyarrow import csv, parquet
+
+from cloister.cli import main
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.privacy.errors import BadInput, BadSource, ReceiptRejected
+from cloister.privacy.ledger import Ledger
+from cloister.privacy.loss import Loss, rho
+from cloister.synth.handed import read_table
+from cloister.synth.table import SyntheticTable
+
+COLUMNS = "ward,age,stay_days,readmitted"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of visits, some of them held back, its schema, and the options in the environment."""
+    visits = pa.table(hospital(600))
+    held = pa.array([name[-1] in "37" for name in visits.column("patient").to_pylist()])  # two patients in ten
+    parquet.write_table(visits.filter(pa.compute.invert(held)), tmp_path / "visits.parquet")
+    parquet.write_table(visits.filter(held), tmp_path / "held.parquet")
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(SCHEMA), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLOISTER_SCHEMA", "schema.yaml")
+    monkeypatch.setenv("CLOISTER_BUDGET", "rho 500")
+    monkeypatch.setenv("CLOISTER_LEDGER", "books")
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["synth", *words], catch_exceptions=False)
+
+
+def spent() -> Loss:
+    with Ledger.in_folder("books") as book:
+        return book.open_account("visits", rho(500)).spent
+
+
+def make(*words: str) -> Result:
+    return run("make", "visits.parquet", "--columns", COLUMNS, *words)
+
+
+@pytest.mark.parametrize("method", ["aim", "mst", "privbayes", "independent"])
+def test_a_plan_says_what_would_be_measured_and_charges_nothing(folder: Path, method: str) -> None:
+    done = make("--spend", "rho 0.1", "--method", method, "--plan")
+    assert done.exit_code == 0, done.output
+    assert f"visits by {method}" in done.output
+    assert "4 columns by themselves" in done.output
+    assert f"age, {16 if method == 'privbayes' else 32} cells" in done.output
+    assert ("chosen marginals" in done.output) == (method != "independent")
+    assert make("--spend", "rho 0.1", "--method", method, "--plan").output == done.output  # nothing in it is drawn
+    assert not spent().amount
+
+
+def test_a_table_is_made_written_with_its_side_file_and_paid_for(folder: Path) -> None:
+    done = make("--spend", "rho 2", "--rows", "700", "--output", "made.parquet")
+    assert done.exit_code == 0, done.output
+    assert "hand both on" in done.output
+    assert spent() == rho(2)
+    rows = parquet.read_table("made.parquet")
+    assert (rows.num_rows, rows.column_names) == (700, COLUMNS.split(","))
+    side = json.loads(Path("made.parquet.side.json").read_text(encoding="utf-8"))
+    assert side["private"]
+    assert Loss.from_json(side["loss"]) == rho(2)
+    assert side["measured"]
+    assert side["receipt"]
+
+
+def test_a_csv_is_made_in_the_size_that_a_noisy_count_says(folder: Path) -> None:
+    assert make("--spend", "rho 50", "--method", "independent", "--output", "made.csv").exit_code == 0
+    real = parquet.read_metadata("visits.parquet").num_rows
+    assert csv.read_csv("made.csv").num_rows == pytest.approx(real, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--spend", "rho 1"),
+        ("--spend", "rho 1", "--output", "made.xlsx"),
+        ("--spend", "rho 1", "--output", "no/such/folder/made.csv"),
+        ("--spend", "much", "--output", "made.csv"),
+        ("--spend", "rho 1", "--of", "wards", "--output", "made.csv"),
+        ("--spend", "rho 1", "--rows", "0", "--output", "made.csv"),
+        ("--spend", "rho 501", "--output", "made.csv"),
+    ],
+)
+def test_what_cannot_be_made_or_written_is_refused_before_it_is_paid_for(folder: Path, words: tuple[str, ...]) -> None:
+    done = make(*words)
+    assert done.exit_code in (1, 2)
+    assert not spent().amount
+    assert not Path("made.csv").exists()
+
+
+def test_a_table_that_cannot_be_written_is_kept_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_table: SyntheticTable, _path: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SyntheticTable, "to_csv", full)
+    done = make("--spend", "rho 1", "--method", "independent", "--rows", "50", "--output", "made.csv")
+    assert done.exit_code == 1
+    kept = Path(done.output.rpartition("It is in ")[2].strip().removesuffix("."))
+    assert parquet.read_table(kept).num_rows == 50
+
+
+def test_a_score_is_the_owners_view_on_paper_and_in_files(folder: Path) -> None:
+    assert make("--spend", "rho 20", "--method", "mst", "--rows", "1500", "--output", "made.parquet").exit_code == 0
+    words = ["score", "visits.parquet", "made.parquet", "--holdout", "held.parquet", "--columns", COLUMNS]
+    done = run(*words, "--target", "readmitted", "--most-rows", "300", "--html", "report.html", "--json", "report.json")
+    assert done.exit_code == 0, done.output
+    assert "OWNER'S VIEW" in done.output
+    assert "states rho 20" in done.output  # the side file's word
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    found = json.loads(Path("report.json").read_text(encoding="utf-8"))
+    assert found["publishable"] is False
+    assert found["rows"]["synthetic"] == 1500
+
+
+def test_the_gate_lets_a_private_table_through_and_stops_a_copy(folder: Path) -> None:
+    words = ["--holdout", "held.parquet", "--columns", "ward,age,cost,stay_days", "--gate"]
+    made = ("--spend", "rho 20", "--method", "mst", "--rows", "800", "--columns", "ward,age,cost,stay_days")
+    assert run("make", "visits.parquet", *made, "--output", "made.parquet").exit_code == 0
+    passed = run("score", "visits.parquet", "made.parquet", *words)
+    copied = run("score", "visits.parquet", "visits.parquet", *words)
+    assert copied.exit_code == 3, copied.output
+    assert "Not fit to hand on" in copied.output
+    assert passed.exit_code == (0 if "Fit to hand on" in passed.output else 3)
+    for danger in ("exact copies", "closest rows", "membership", "singling out"):
+        assert f"FAIL  {danger}" not in passed.output
+    assert run("score", "visits.parquet", "made.parquet", "--gate").exit_code == 1
+
+
+# What a receiver does with the files
+
+
+def test_a_receiver_asks_the_table_with_error_bars_and_checks_its_proof(folder: Path) -> None:
+    assert make("--spend", "rho 50", "--rows", "3000", "--output", "made.parquet").exit_code == 0
+    table = read_table("made.parquet")
+    real = parquet.read_table("visits.parquet").to_pandas()
+    for where, true in (
+        ({}, len(real)),
+        ({"ward": "surgery"}, (real["ward"] == "surgery").sum()),
+        ({"ward": ["surgery", "emergency"], "age": {"from": 60}},
+         (real["ward"].isin(["surgery", "emergency"]) & (real["age"] >= 60)).sum()),
+    ):  # fmt: skip
+        asked = table.count(where)
+        assert 0 < asked.error < 0.5 * len(real)
+        assert abs(asked.value - true) < 3 * asked.error + 20, where
+    assert table.error(["age", "ward"]) == table.error(["ward", "age"])
+    assert 0 < table.error(["age", "ward", "stay_days"]).error < 1
+    with Ledger.in_folder("books") as book:
+        table.verify(book.key.public)
+    with pytest.raises(BadInput):
+        table.error(["nobody"])
+    with pytest.raises(BadInput):
+        table.count({"age": {"above": 3}})
+
+
+def test_a_side_file_that_claims_less_than_was_paid_for_is_noticed(folder: Path) -> None:
+    assert make("--spend", "rho 1", "--method", "independent", "--rows", "20", "--output", "m.parquet").exit_code == 0
+    place = Path("m.parquet.side.json")
+    with Ledger.in_folder("books") as book:
+        key = book.key.public
+    true = place.read_text(encoding="utf-8")
+    place.write_text(true.replace('"amount": "1"', '"amount": "1/100"', 1), encoding="utf-8")
+    with pytest.raises(ReceiptRejected):
+        read_table("m.parquet").verify(key)
+    place.write_text("{}", encoding="utf-8")
+    with pytest.raises(BadSource):
+        read_table("m.parquet")
+    place.unlink()
+    with pytest.raises(BadSource):
+        read_table("m.parquet")

@@ -1,0 +1,159 @@
+"""Columns as public cells: from the schema alone, alike in every engine, and back to values."""
+
+from datetime import date, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cloister as cl
+from cloister.data.schema import Column, Schema
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.synth.axes import read_axis
+from cloister.synth.domain import read_domain
+from cloister.synth.marginals import Survey
+
+COLUMNS = {
+    "ward": {"type": "text", "categories": ["a", "b", "c"]},
+    "age": {"type": "integer", "bounds": [0, 99], "nullable": False},
+    "stars": {"type": "integer", "bounds": [1, 5], "nullable": False},
+    "cost": {"type": "real", "bounds": [0, 80]},
+    "back": {"type": "boolean", "nullable": False},
+    "seen": {"type": "date", "bounds": ["2025-01-01", "2025-12-31"], "nullable": False},
+    "at": {"type": "timestamp", "bounds": ["2025-01-01 00:00:00", "2025-12-31 23:59:59"]},
+    "badge": {"type": "text", "nullable": False},
+}
+ROWS = 400
+_g = np.random.default_rng(5)
+TABLE = pa.table(
+    {
+        "ward": pa.array([None if x == 3 else "abc"[x] for x in _g.integers(0, 4, ROWS)]),
+        "age": pa.array(_g.integers(0, 100, ROWS)),
+        "stars": pa.array(_g.integers(1, 6, ROWS)),
+        "cost": pa.array(_g.random(ROWS) * 80, mask=_g.random(ROWS) < 0.2),
+        "back": pa.array(_g.random(ROWS) < 0.5),
+        "seen": pa.array([date(2025, 1, 1 + int(x)) for x in _g.integers(0, 30, ROWS)]),
+        "at": pa.array(
+            [datetime(2025, 1 + int(x), 1, int(x), 30) for x in _g.integers(0, 12, ROWS)], pa.timestamp("us")
+        ),
+        "badge": pa.array([f"b{i}" for i in range(ROWS)]),
+    }
+)
+
+
+def opened(folder, source=TABLE, **table):
+    schema = Schema.load({"unit": "row", "tables": {"visits": {"columns": COLUMNS, **table}}})
+    return cl.open(source, schema=schema, budget=cl.rho(100), ledger=folder)
+
+
+def test_every_kind_of_column_has_the_cells_its_schema_says(tmp_path):
+    domain, _ = read_domain(opened(tmp_path), bins=10)
+    sizes = {axis.name: axis.size for axis in domain.axes}
+    assert sizes == {"ward": 4, "age": 10, "stars": 5, "cost": 11, "back": 2, "seen": 10, "at": 11, "badge": 1}
+    assert [axis.name for axis in domain.modelled] == [name for name in COLUMNS if name != "badge"]
+
+
+def check_counts(data, bins):
+    with data:
+        check_open_counts(data, bins)
+
+
+def check_open_counts(data, bins):
+    domain, relation = read_domain(data, bins=bins)
+    cells = domain.encode(TABLE)
+    survey = Survey(domain, relation, None, None)  # type: ignore[arg-type]
+    sets = [(0,), (1,), (3,), (5,), (6,), (0, 3), (1, 2, 4)]
+    survey.count(sets)
+    for places in sets:
+        columns = [domain.names.index(name) for name in domain.words(places)]
+        expected = np.zeros([domain.shape[place] for place in places], dtype=np.int64)
+        np.add.at(expected, tuple(cells[:, column] for column in columns), 1)
+        assert (survey._exact[places] == expected).all(), domain.words(places)
+
+
+def test_the_engine_counts_the_same_cells_as_the_encoder(tmp_path):
+    check_counts(opened(tmp_path), {"cost": [5, 20.5, 60], "age": 7, "seen": 5, "at": 6})
+
+
+def test_spark_counts_the_same_cells(tmp_path, spark):
+    frame = spark.createDataFrame(TABLE.to_pylist())
+    check_counts(opened(tmp_path, frame), {"cost": [5, 20.5, 60], "age": 7, "seen": 5, "at": 6})
+
+
+def test_postgres_counts_the_same_cells(tmp_path, postgres_address):
+    import psycopg
+
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS visits")
+        connection.execute(
+            "CREATE TABLE visits (ward text, age bigint, stars bigint, cost double precision, back boolean, seen date, "
+            "at timestamp, badge text)"
+        )
+        with connection.cursor() as cursor:
+            rows = [tuple(row.values()) for row in TABLE.to_pylist()]
+            cursor.executemany("INSERT INTO visits VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", rows)
+    check_counts(opened(tmp_path, postgres_address), {"cost": [5, 20.5, 60], "age": 7, "seen": 5, "at": 6})
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name != "badge"])
+def test_values_drawn_from_a_cell_lie_in_that_cell(tmp_path, name):
+    domain, _ = read_domain(opened(tmp_path), bins=9)
+    axis = domain.axis(name)
+    cells = np.repeat(np.arange(axis.size), 50)
+    drawn = axis.draw(cells, np.random.default_rng(0))
+    assert (axis.place(pa.chunked_array([drawn])) == cells).all()
+    assert drawn.null_count == (50 if axis.nullable else 0)
+
+
+def test_pseudonyms_are_fresh_and_all_different(tmp_path):
+    axis = read_domain(opened(tmp_path))[0].axis("badge")
+    drawn = axis.draw(np.zeros(300, dtype=np.int64), np.random.default_rng(0)).to_pylist()
+    assert len(set(drawn)) == 300
+    assert not set(drawn) & set(TABLE["badge"].to_pylist())
+
+
+def test_a_column_without_public_facts_is_refused():
+    with pytest.raises(BadSchema, match="neither public bounds nor categories"):
+        read_axis(Column("x", "real"), 32)
+
+
+def test_bins_must_rise():
+    with pytest.raises(BadBounds, match="rising order"):
+        read_axis(Column("x", "real", (0.0, 1.0)), [0.5, 0.2])
+
+
+def test_bins_of_an_unknown_column_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="bins names"):
+        read_domain(opened(tmp_path), bins={"nothing": 3})
+
+
+def test_conditions_name_cells(tmp_path):
+    domain, _ = read_domain(opened(tmp_path), bins=10)
+    assert domain.axis("age").cells_of({"from": 20, "below": 40}).nonzero()[0].tolist() == [2, 3]
+    assert domain.axis("ward").cells_of(["a", None]).nonzero()[0].tolist() == [0, 3]
+    with pytest.raises(BadBounds, match="no public value"):
+        domain.axis("ward").cells_of("z")
+
+
+def test_bins_end_where_never_draws_a_line(tmp_path):
+    domain, _ = read_domain(opened(tmp_path, never=[{"ward": "a", "age": {"from": 33}}]), bins=10)
+    axis, (zero,) = domain.axis("age"), domain.zeros
+    assert 33.0 in (axis.ends or ())
+    assert zero.places == (0, 1)
+    first = (axis.ends or ()).index(33.0)
+    assert not zero.allowed[0, first:].any()
+    assert zero.allowed[0, :first].all()
+    assert zero.allowed[1:].all()
+
+
+def test_rules_are_written_and_read_back():
+    text = {"columns": COLUMNS, "never": [{"ward": "a", "age": {"from": 33}}], "determines": ["ward, stars -> back"]}
+    schema = Schema.load({"unit": "row", "tables": {"visits": text}})
+    again = Schema.load(schema.dump())
+    assert again.tables["visits"].never == ({"ward": "a", "age": {"from": 33}},)
+    assert again.tables["visits"].determines == ((("ward", "stars"), "back"),)
+
+
+def test_a_rule_about_an_unknown_column_is_a_problem():
+    with pytest.raises(BadSchema, match="columns of its own in determines"):
+        Schema.load({"unit": "row", "tables": {"visits": {"columns": COLUMNS, "determines": ["ward -> nothing"]}}})

@@ -1,0 +1,157 @@
+"""The gate: what copies fails, what is independent is private and useless, what is fresh passes."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cloister import epsilon, rho, synth
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.privacy.errors import BadInput
+from cloister.synth import negatives
+from cloister.synth.scoring.figure import share
+from cloister.synth.scoring.membership import Membership, beaten
+
+VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
+
+
+def visits(seed):
+    made = hospital(1000, seed)
+    return pa.table({name: made[name] for name in made if name != "patient"})
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {name: visits(name) for name in ("real", "held back", "fresh")}
+
+
+def gated(tables, made, **more):
+    return synth.gate(tables["real"], made, VISITS, tables["held back"], **more)
+
+
+def failed(verdict):
+    return {one.name for one in verdict.checks if one.passed is False}
+
+
+def shuffled(table, seed=0):
+    random = np.random.default_rng(seed)
+    return pa.table({name: table[name].take(pa.array(random.permutation(len(table)))) for name in table.column_names})
+
+
+def test_a_copy_fails(tables):
+    verdict = gated(tables, negatives.copying(tables["real"]))
+    assert failed(verdict) == {"exact copies", "closest rows", "membership", "singling out"}
+    assert verdict.useful
+    assert not verdict.private
+    assert not verdict.passed
+
+
+def test_a_bootstrap_fails(tables):
+    verdict = gated(tables, negatives.bootstrap(tables["real"]))
+    assert {"exact copies", "closest rows", "membership"} <= failed(verdict)
+    assert not verdict.passed
+
+
+def test_smote_fails_without_a_single_copy(tables):
+    verdict = gated(tables, negatives.smote(tables["real"], VISITS))
+    assert verdict.score.copies.real.value < 0.01
+    assert "closest rows" in failed(verdict)
+    assert not verdict.private
+
+
+def test_half_a_copy_fails(tables):
+    real, fresh = tables["real"], tables["fresh"]
+    verdict = gated(tables, pa.concat_tables([real.slice(0, len(real) // 2), fresh]))
+    assert {"exact copies", "closest rows", "membership"} <= failed(verdict)
+
+
+def test_a_few_copies_among_fresh_rows_fail(tables):
+    made = pa.concat_tables([tables["real"].slice(0, 30), tables["fresh"]])
+    assert "exact copies" in failed(gated(tables, made))
+
+
+def test_independent_columns_are_private_and_useless(tables):
+    # Made of a population that is not the real rows: shuffled real columns would give away rare exact values.
+    verdict = gated(tables, shuffled(tables["fresh"]))
+    assert verdict.private
+    assert not verdict.useful
+    assert failed(verdict) == {"marginals"}
+    assert "Not fit" in verdict.headline
+
+
+def test_shuffled_real_columns_give_rare_values_away(tables):
+    assert "singling out" in failed(gated(tables, shuffled(tables["real"])))
+
+
+def test_fresh_rows_pass(tables):
+    verdict = gated(tables, tables["fresh"])
+    assert verdict.passed
+    assert "Fit to hand on" in verdict.headline
+
+
+def test_wrong_columns_fail_alone(tables):
+    made = tables["fresh"].set_column(1, "age", pa.array([3] * len(tables["fresh"])))
+    made = made.set_column(2, "stay_days", pa.array([60] * len(made)))
+    assert {"marginals", "single columns"} <= failed(gated(tables, made))
+
+
+def test_rows_that_break_the_schema_fail(tables):
+    ages = [None, *tables["fresh"]["age"].to_pylist()[1:]]
+    verdict = gated(tables, tables["fresh"].set_column(1, "age", pa.array(ages)))
+    assert failed(verdict) == {"valid rows"}
+
+
+def test_too_few_rows_settle_nothing(tables):
+    verdict = synth.gate(tables["real"], tables["fresh"], VISITS, tables["held back"].slice(0, 40))
+    assert not verdict.passed
+    assert None in {one.passed for one in verdict.checks}
+    assert "Not settled" in verdict.headline
+
+
+def test_a_gate_needs_held_back_rows(tables):
+    with pytest.raises(BadInput, match="did not see"):
+        synth.gate(tables["real"], tables["fresh"], VISITS, None)
+
+
+def test_limits_are_the_owners_to_set(tables):
+    strict = gated(tables, tables["fresh"], limits=synth.Limits(usefulness=2.0))
+    assert failed(strict) == {"marginals"}
+
+
+def test_a_verdict_is_the_owners_and_gives_reasons(tables):
+    verdict = gated(tables, tables["fresh"])
+    assert str(verdict).startswith("OWNER'S VIEW")
+    assert max(map(len, str(verdict).splitlines())) <= 80
+    told = verdict.to_json()
+    assert next(iter(told)) == "view"
+    assert told["publishable"] is False
+    assert all(one["reason"] for one in told["checks"])
+    json.dumps(told, allow_nan=False)
+
+
+def guesses(correct, of=2000):
+    nothing = share(0, 1)
+    return Membership("closest row", share(correct, of), correct, of, nothing, nothing, {})
+
+
+def test_a_claim_is_refuted_by_more_right_guesses_than_it_allows():
+    # e/(1 + e) of 2,000 is 1,462: no attack on epsilon 1 is right much more often.
+    assert beaten(guesses(1_462), epsilon(1)) > 0.4
+    assert beaten(guesses(1_600), epsilon(1)) < 1e-9
+    assert beaten(guesses(1_600), epsilon(3)) > 0.99
+    assert beaten(guesses(1_990), rho("0.01")) < 1e-5
+
+
+class Claims:
+    """A copy that says it costs next to nothing."""
+
+    def __init__(self, table):
+        self.table, self.loss = table, epsilon("0.5")
+
+
+def test_a_copy_that_claims_an_epsilon_is_refuted(tables):
+    verdict = gated(tables, Claims(tables["real"]))
+    assert "the claim" in failed(verdict)
+    honest = gated(tables, Claims(tables["fresh"]))
+    assert "the claim" not in failed(honest)

@@ -1,0 +1,169 @@
+"""The model, against brute force over all cells of small domains."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from cloister.privacy.errors import BadInput
+from cloister.synth.asking import Asked
+from cloister.synth.domain import Zero
+from cloister.synth.inference import Grain, clique_weights, fit, total_of
+from cloister.synth.junction import junction_tree, tree_cells, tree_cliques
+from cloister.synth.levels import grain_marginal, nonnegative
+from cloister.synth.marginals import NoisyMarginal, merged_counts
+from cloister.synth.sampling import draw
+
+SHAPE = (3, 2, 4, 2, 3)
+SETS = [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)]
+generator = np.random.default_rng(3)
+JOINT = generator.dirichlet(np.full(int(np.prod(SHAPE)), 0.4)).reshape(SHAPE) * 5000
+
+
+def over(joint, places):
+    return joint.sum(axis=tuple(i for i in range(joint.ndim) if i not in places))
+
+
+def exact(sets, sigma=1.0):
+    return [NoisyMarginal(places, over(JOINT, places), sigma) for places in sets]
+
+
+def brute(model):
+    """The product of all factors over all cells."""
+    joint = np.zeros(model.shape)
+    for places, factor in model.factors.items():
+        joint = joint + factor.reshape([model.shape[p] if p in places else 1 for p in range(len(model.shape))])
+    for zero in model.zeros:
+        sides = [model.shape[p] if p in zero.places else 1 for p in range(len(model.shape))]
+        joint = joint + np.where(zero.allowed, 0.0, -np.inf).reshape(sides)
+    joint = np.exp(joint - joint.max())
+    return joint / joint.sum() * model.total
+
+
+def test_every_set_lies_in_a_clique_and_cliques_run_together():
+    tree = junction_tree(SHAPE, SETS)
+    assert all(tree.home(places, SHAPE) >= 0 for places in SETS)
+    for i, (clique, parent, shared) in enumerate(zip(tree.cliques, tree.parents, tree.separators, strict=True)):
+        before = {place for other in tree.cliques[:i] for place in other}
+        # What a clique has in common with all before it, it has in common with its parent.
+        assert set(clique) & before == set(shared)
+        assert parent < i
+    assert tree_cells(tree_cliques(SHAPE, SETS), SHAPE) == sum(
+        int(np.prod([SHAPE[p] for p in c])) for c in tree.cliques
+    )
+
+
+@pytest.mark.parametrize("zeros", [(), (Zero((1, 3), np.array([[True, False], [True, True]])),)])
+def test_marginals_of_any_columns_agree_with_brute_force(zeros):
+    model = fit(SHAPE, exact(SETS), zeros=zeros, steps=40, enough=0)
+    joint, asked = brute(model), Asked(model)
+    for size in range(1, len(SHAPE) + 1):
+        for places in combinations(range(len(SHAPE)), size):
+            assert np.allclose(asked.marginal(places), over(joint, places), atol=1e-6), places
+
+
+def test_the_fit_meets_what_was_measured_exactly():
+    model = fit(SHAPE, exact(SETS), steps=3000, enough=0)
+    for places in SETS:
+        assert np.abs(model.marginal(places) - over(JOINT, places)).sum() < 5
+
+
+def test_of_all_tables_that_fit_the_model_has_the_greatest_entropy():
+    model = fit(SHAPE, exact([(0, 1), (1, 2)]), steps=3000, enough=0)
+    a, b = over(JOINT, (0, 1)), over(JOINT, (1, 2))
+    expected = np.einsum("ij,jk->ijk", a, b / b.sum(axis=1, keepdims=True))
+    assert np.abs(model.marginal((0, 1, 2)) - expected).sum() < 10
+
+
+def test_columns_that_nothing_joins_are_independent():
+    model = fit(SHAPE, exact([(0,), (4,)]), steps=500, enough=0)
+    assert np.allclose(model.marginal((0, 4)), np.outer(model.marginal((0,)), model.marginal((4,))) / model.total)
+
+
+def test_a_warm_start_begins_where_the_last_fit_ended():
+    model = fit(SHAPE, exact(SETS[:3]), steps=300, enough=0)
+    again = fit(SHAPE, exact(SETS), start=model, steps=0)
+    for places in SETS[:3]:
+        assert np.allclose(again.marginal(places), model.marginal(places))
+
+
+def test_a_fit_ends_where_the_noise_begins():
+    sigma, places = 30.0, (0, 2)
+    noisy = [
+        NoisyMarginal(one.places, one.counts + generator.normal(0, sigma, one.counts.shape), sigma)
+        for one in exact([places])
+    ]
+    losses = []
+    fit(SHAPE, noisy, steps=2000, enough=0.9, watch=lambda step, loss: losses.append(loss))
+    assert losses[-1] <= 0.9 * 0.5 * 12 < losses[-2]
+
+
+def test_measurements_in_coarser_cells_are_met_in_those_cells():
+    merge = np.array([0, 0, 1, 1])
+    coarse = merged_counts(over(JOINT, (1, 2)), (None, merge))
+    measured = [*exact([(1,), (2,)]), NoisyMarginal((1, 2), coarse, 1.0, (None, merge))]
+    model = fit(SHAPE, measured, steps=3000, enough=0)
+    assert np.abs(merged_counts(model.marginal((1, 2)), (None, merge)) - coarse).sum() < 5
+
+
+def test_cells_that_are_taken_together_are_shared_out_again():
+    grain = Grain(np.array([0, 1, 1, 2]), np.array([1.0, 0.25, 0.75, 1.0]))
+    single = grain_marginal(exact([(2,)])[0], [*(Grain.whole(size) for size in SHAPE[:2]), grain])
+    assert single.counts.shape == (3,)
+    assert np.allclose(single.sigma, [1.0, np.sqrt(2), 1.0])
+    grains = [grain if i == 2 else Grain.whole(size) for i, size in enumerate(SHAPE)]
+    shape = [one.size for one in grains]
+    model = fit(shape, [single, *exact([(0,)])], grains=grains, steps=500, enough=0)
+    held = model.marginal((2,))
+    assert held.shape == (4,)
+    assert held[1] * 3 == pytest.approx(held[2])
+    assert model.marginal((0, 2)).sum() == pytest.approx(model.total)
+
+
+def test_the_total_comes_from_all_marginals():
+    assert (
+        total_of([NoisyMarginal((0,), np.array([10.0, 20.0]), 1.0), NoisyMarginal((1,), np.array([36.0]), 1.0)]) == 34.0
+    )
+
+
+def test_the_projection_keeps_the_total_and_no_count_is_negative():
+    counts = nonnegative(np.array([50.0, -20.0, 3.0, 70.0]), 100.0)
+    assert counts.sum() == pytest.approx(100)
+    assert (counts >= 0).all()
+
+
+def test_rows_follow_the_model():
+    model = fit(SHAPE, exact(SETS), steps=300, enough=0)
+    cells = draw(model, 200_000, np.random.default_rng(1))
+    for places in (*SETS, (0, 4)):
+        found = np.zeros([SHAPE[place] for place in places])
+        np.add.at(found, tuple(cells[:, place] for place in places), 1)
+        assert np.abs(found / 200_000 - model.marginal(places) / model.total).sum() < 0.02
+
+
+def test_rows_never_are_what_never_occurs():
+    allowed = np.array([[True, False], [True, True]])
+    model = fit(SHAPE, exact(SETS), zeros=[Zero((1, 3), allowed)], steps=100, enough=0)
+    cells = draw(model, 50_000, np.random.default_rng(1))
+    assert allowed[cells[:, 1], cells[:, 3]].all()
+
+
+def test_rows_under_a_condition_meet_it_and_follow_the_rest():
+    model = fit(SHAPE, exact(SETS), steps=300, enough=0)
+    cells = draw(model, 100_000, np.random.default_rng(1), {2: np.array([False, True, True, False])})
+    assert set(np.unique(cells[:, 2])) == {1, 2}
+    joint = model.marginal((0, 2))[:, 1:3].sum(axis=1)
+    assert np.abs(np.bincount(cells[:, 0], minlength=3) / 100_000 - joint / joint.sum()).sum() < 0.02
+
+
+def test_a_condition_that_nothing_meets_is_refused():
+    model = fit(SHAPE, exact(SETS), zeros=[Zero((1,), np.array([True, False]))], steps=50, enough=0)
+    with pytest.raises(BadInput, match="no row of the model"):
+        draw(model, 10, np.random.default_rng(1), {1: np.array([False, True])})
+
+
+def test_weights_of_cliques_are_the_sum_of_what_they_hold():
+    model = fit(SHAPE, exact(SETS), steps=20, enough=0)
+    weights = clique_weights(model)
+    assert sum(float(one.sum()) for one in weights) != 0
+    assert [one.shape for one in weights] == [tuple(SHAPE[p] for p in clique) for clique in model.tree.cliques]

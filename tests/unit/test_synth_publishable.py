@@ -1,0 +1,186 @@
+"""What may be told of a score, and a choice among tables: paid for, close to the truth, and moved little by anybody."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cloister as cl
+from cloister import synth
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, OverBudget
+from cloister.privacy.ledger import Ledger
+from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
+from cloister.synth.marginals import Survey
+from cloister.synth.scoring.workload import compare_with, some_pairs
+
+COLUMNS = SCHEMA["tables"]["visits"]["columns"]
+BY_ROW = {"unit": "row", "tables": {"visits": {"columns": COLUMNS}}}
+
+
+def visits(seed, patients=800):
+    return pa.table(hospital(patients, seed))
+
+
+def opened(tmp_path, rows, schema=SCHEMA, budget=None, name="a"):
+    return cl.open(rows, schema=schema, budget=budget or cl.rho(10**6), ledger=Ledger.in_folder(tmp_path / name))
+
+
+def shuffled(table):
+    random = np.random.default_rng(0)
+    return pa.table({name: table[name].take(pa.array(random.permutation(len(table)))) for name in table.column_names})
+
+
+@pytest.fixture
+def ds(tmp_path):
+    return opened(tmp_path, visits("real"), BY_ROW)
+
+
+def test_with_little_noise_the_error_is_that_of_the_owners_score(ds):
+    made = visits("fresh")
+    found = synth.publishable_score(ds, made, spend=cl.rho(100_000))
+    truth = synth.score(visits("real"), made, BY_ROW, boxes=5, rules=5, models=False)
+    assert found.one_way.value == pytest.approx(truth.marginals[0].mean.value, abs=0.001)
+    assert found.two_way.value == pytest.approx(truth.marginals[1].mean.value, abs=0.001)
+    for name, one in zip(truth.columns, truth.marginals[0].errors, strict=True):
+        assert found.columns[name].value == pytest.approx(one, abs=0.001)
+    assert found.pairs == math.comb(6, 2)
+
+
+def test_an_honest_spend_tells_a_good_table_from_a_bad_one(ds):
+    good, bad = (
+        synth.publishable_score(ds, made, spend=cl.epsilon(1)) for made in (visits("fresh"), shuffled(visits("fresh")))
+    )
+    assert good.two_way.high < bad.two_way.low
+    assert good.two_way.low <= good.two_way.value <= good.two_way.high
+
+
+def test_it_is_charged_and_has_a_receipt(ds):
+    before = ds.left
+    found = synth.publishable_score(ds, visits("fresh"), spend=cl.rho("0.5"))
+    assert before - ds.left == cl.rho("0.5")
+    found.release.receipt.verify(ds.account.book.key.public)
+    assert found.release.private
+    assert found.to_json()["publishable"] is True
+    assert "cost" in str(found)
+
+
+def test_a_seed_is_marked_not_private_and_repeats(ds):
+    found = [synth.publishable_score(ds, visits("fresh"), spend=cl.rho("0.5"), random_state=1) for _ in range(2)]
+    assert found[0].to_json() == found[1].to_json()
+    assert not found[0].release.private
+    assert str(found[0]).startswith("NOT PRIVATE")
+
+
+def test_what_cannot_be_paid_is_refused_before_a_row_is_read(tmp_path, monkeypatch):
+    ds = opened(tmp_path, visits("real"), BY_ROW, cl.rho("0.1"))
+    monkeypatch.setattr(Survey, "count", lambda *_: pytest.fail("a row was read"))
+    with pytest.raises(OverBudget):
+        synth.publishable_score(ds, visits("fresh"), spend=cl.rho(1))
+    with pytest.raises(OverBudget):
+        synth.choose(ds, [visits("a"), visits("b")], spend=cl.rho(1))
+    assert ds.left == cl.rho("0.1")
+
+
+def test_the_charge_stands_before_the_first_look(tmp_path, monkeypatch):
+    ds = opened(tmp_path, visits("real"), BY_ROW, cl.rho(1))
+    monkeypatch.setattr(Survey, "exact", lambda *_: 1 / 0)
+    with pytest.raises(cl.privacy.errors.LookFailed):
+        synth.publishable_score(ds, visits("fresh"), spend=cl.rho("0.25"))
+    assert ds.left == cl.rho("0.75")
+
+
+@pytest.mark.parametrize("call", [synth.publishable_score, lambda ds, t, **k: synth.choose(ds, [t, t], **k)])
+def test_a_missing_spend_or_dataset_is_refused_in_words(ds, call):
+    with pytest.raises(BadLoss, match="may cost"):
+        call(ds, visits("fresh"), spend=None)
+    with pytest.raises(BadInput, match="Cloister dataset"):
+        call(visits("real"), visits("fresh"), spend=cl.rho(1))
+
+
+def test_only_columns_that_both_have_are_scored(ds):
+    found = synth.publishable_score(ds, visits("fresh").select(["ward", "age"]), spend=cl.rho(1))
+    assert set(found.columns) == {"ward", "age"}
+    alone = synth.publishable_score(ds, visits("fresh").select(["ward"]), spend=cl.rho(1))
+    assert alone.two_way is None
+
+
+def distances(ds, table, rows=1000):
+    """The exact distances of all columns and pairs, as a step would look at them."""
+    compared = compare_with(ds, [table], ["ward", "age", "readmitted", "stay_days"], None, 8)
+    survey = Survey(compared.domain, compared.relation, None, None)
+    count = len(compared.domain.modelled)
+    places = [(i,) for i in range(count)] + some_pairs(count, 200)
+    return np.array([compared.distance(survey, 0, one, rows) for one in places]), survey.most
+
+
+@pytest.mark.parametrize("schema", [BY_ROW, SCHEMA])
+def test_nobody_moves_a_distance_by_more_than_their_rows(tmp_path, schema):
+    rows = visits("real", 60)
+    patients = rows["patient"].to_pylist()
+    made = visits("fresh", 60)
+    whole, most = distances(opened(tmp_path, rows, schema, name="whole"), made)
+    gone = max(set(patients), key=patients.count) if schema is SCHEMA else None
+    seen = []
+    for i, one in enumerate(dict.fromkeys([gone] if gone else range(4))):
+        kept = [patient != one for patient in patients] if gone else [j != one for j in range(len(patients))]
+        less, _ = distances(opened(tmp_path, rows.filter(pa.array(kept)), schema, name=f"less{i}"), made)
+        seen.append(np.abs(whole - less).max())
+    assert max(seen) <= most
+    assert max(seen) > 0  # the test can tell
+
+
+def test_the_best_table_is_chosen(ds):
+    tables = [shuffled(visits("a")), visits("b"), shuffled(visits("c"))]
+    found = synth.choose(ds, tables, spend=cl.epsilon(1))
+    assert found.index == 1
+    assert found.table is tables[1]
+    assert found.short_by < 0.02
+    assert "table 2 of 3" in str(found)
+    found.release.receipt.verify(ds.account.book.key.public)
+
+
+def test_a_choice_is_charged(ds):
+    before = ds.left
+    synth.choose(ds, [visits("a"), visits("b")], spend=cl.rho("0.5"))
+    assert before - ds.left == cl.rho("0.5")
+
+
+def test_a_choice_needs_two_tables(ds):
+    with pytest.raises(BadCandidates, match="at least two"):
+        synth.choose(ds, [visits("a")], spend=cl.rho(1))
+
+
+@pytest.mark.parametrize("kind", [PermuteAndFlip, Exponential])
+def test_a_choice_keeps_its_promise_on_neighbours(tmp_path, kind):
+    # The law of the choice on two neighbouring tables, computed exactly from the scores that a step would see.
+    made = [visits("a", 8), visits("b", 8), shuffled(visits("c", 8))]
+    rows = visits("real", 5)
+
+    def law(given, name):
+        ds = opened(tmp_path, given, BY_ROW, name=name)
+        compared = compare_with(ds, made, ["ward", "age", "readmitted"], None, 4)
+        survey = Survey(compared.domain, compared.relation, None, None)
+        pairs = some_pairs(3, 200)
+        scores = [-sum(compared.distance(survey, i, pair, 12) for pair in pairs) for i in range(3)]
+        return kind.for_loss(len(pairs) * survey.most, cl.epsilon(1)).probabilities(scores)
+
+    whole = law(rows, "whole")
+    worst = 0.0
+    for i in range(len(rows)):
+        less = law(rows.filter(pa.array([j != i for j in range(len(rows))])), f"less{i}")
+        worst = max(worst, float(np.abs(np.log(whole / less)).max()))
+    assert 0.05 < worst <= 1.0
+
+
+def test_a_synthetic_table_of_a_generator_is_scored_and_gated(tmp_path):
+    rows, held = visits("real"), visits("held back")
+    ds = opened(tmp_path, rows, BY_ROW)
+    made = synth.independent(ds, spend=cl.rho(1), rows=1200)
+    told = synth.publishable_score(ds, made, spend=cl.rho(1))
+    assert told.one_way.high < 0.2
+    verdict = synth.gate(rows, made, BY_ROW, held)
+    assert verdict.private
+    assert not verdict.useful
+    assert "the claim" in {one.name for one in verdict.checks}

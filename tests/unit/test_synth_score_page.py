@@ -1,0 +1,116 @@
+"""The report: one file, no network, no script, the owner's view in its first line, a sentence under each chart."""
+
+import re
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pytest
+
+from cloister import synth
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.privacy.errors import MissingExtra
+
+VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
+
+
+def visits(seed):
+    made = hospital(400, seed)
+    return pa.table({name: made[name] for name in made if name != "patient"})
+
+
+@pytest.fixture(scope="module")
+def score():
+    return synth.score(visits("real"), visits("made"), VISITS, visits("held back"), "ward", boxes=50, rules=50)
+
+
+@pytest.fixture(scope="module")
+def page(score):
+    return score.to_html(title="Visits <synthetic>")
+
+
+class Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text, self.open = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "br", "path", "line", "rect", "text"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+    def handle_data(self, data):
+        if "style" not in self.open and data.strip():
+            self.text.append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    return reader
+
+
+def test_the_first_line_says_whose_view_it_is(read):
+    body = [one for one in read.text if one != "Visits <synthetic>: score"]
+    assert body[0].startswith("OWNER'S VIEW")
+    assert "Not to be published" in body[0]
+    assert read.text[read.text.index(body[0]) + 1] == "Visits <synthetic>"
+
+
+def test_it_needs_no_network_and_runs_no_script(page, read):
+    assert "default-src 'none'" in page
+    tags = {tag for tag, _ in read.tags}
+    assert not tags & {"script", "link", "iframe", "object", "image", "img"}
+    outside = [value for _, attrs in read.tags for name, value in attrs.items() if name in ("href", "src")]
+    assert outside == []
+    assert set(re.findall(r"https?://[^\"' )]+", page)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+
+
+def test_there_is_a_sentence_under_each_chart(read):
+    tags = [tag for tag, _ in read.tags]
+    assert tags.count("svg") == tags.count("figure") == tags.count("figcaption") >= 15
+    assert all(attrs["aria-label"].endswith(".") for tag, attrs in read.tags if tag == "figure")
+
+
+def test_colours_follow_light_dark_and_paper(page):
+    for word in ("prefers-color-scheme: dark", "@media print", "var(--ink)", "var(--made)"):
+        assert word in page
+    assert "#0001" not in page  # no stand-in is left
+
+
+def test_the_verdict_and_its_reasons_are_on_it(score, page):
+    verdict = synth.judge(score)
+    assert verdict.headline in page
+    assert page.count('class="word') == len(verdict.checks)
+
+
+def test_names_are_escaped(page):
+    assert "<synthetic>" not in page
+    assert "Visits &lt;synthetic&gt;" in page
+
+
+def test_it_is_written_to_a_file_beside_its_json(score, tmp_path):
+    text = score.to_html(tmp_path / "score.html")
+    assert (tmp_path / "score.html").read_text(encoding="utf-8") == text
+    score.write_json(tmp_path / "score.json")
+    assert '"publishable": false' in (tmp_path / "score.json").read_text(encoding="utf-8")
+
+
+def test_a_score_without_held_back_rows_or_target_is_drawn_too():
+    found = synth.score(visits("real"), visits("made"), VISITS, columns=["ward"], boxes=5, rules=5, models=False)
+    text = found.to_html()
+    assert "Not settled" in text
+    assert "No rows were held back" in text
+
+
+def test_without_altair_the_way_to_get_it_is_said(score, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "altair", None)
+    with pytest.raises(MissingExtra, match="pip install"):
+        score.to_html()

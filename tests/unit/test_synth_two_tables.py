@@ -1,0 +1,159 @@
+"""Two synthetic tables of the same people: keys match, children fit their parents, and one charge pays for both."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import cloister as cl
+from cloister import synth
+from cloister.data.schema import Schema
+from cloister.privacy.errors import BadInput, BadSchema, OverBudget
+
+from .synth_transcripts import moved, recorded, replayed
+
+FACTS: dict[str, Any] = {
+    "unit": {"name": "patient", "max_rows": 4},
+    "tables": {
+        "patients": {
+            "unit": "patient",
+            "max_rows": 1,
+            "columns": {
+                "sex": {"type": "text", "categories": ["f", "m"], "nullable": False},
+                "age": {"type": "integer", "bounds": [0, 99], "nullable": False},
+                "name": {"type": "text"},
+            },
+        },
+        "visits": {
+            "unit": "who",
+            "columns": {
+                "ward": {"type": "text", "categories": ["eye", "heart", "birth"], "nullable": False},
+                "days": {"type": "integer", "bounds": [0, 30]},
+            },
+            "never": [{"ward": "eye", "days": {"from": 20}}],
+        },
+    },
+    "foreign_keys": ["visits.who -> patients.patient"],
+}
+SCHEMA = Schema.load(FACTS)
+
+
+def hospital(people: int = 1500, seed: int = 4) -> dict[str, pa.Table]:
+    """Women and the young come for births, the old for their hearts and more often."""
+    generator = np.random.default_rng(seed)
+    sex = generator.choice(["f", "m"], people)
+    age = generator.integers(15, 95, people)
+    visits = np.where(age > 60, generator.integers(1, 5, people), generator.integers(0, 3, people))
+    who = np.repeat(np.arange(people), visits)
+    birth = (sex[who] == "f") & (age[who] < 45) & (generator.random(len(who)) < 0.7)
+    heart = (age[who] > 60) & (generator.random(len(who)) < 0.8)
+    ward = np.where(birth, "birth", np.where(heart, "heart", "eye"))
+    days = np.where(ward == "heart", generator.integers(8, 25, len(who)), generator.integers(0, 6, len(who)))
+    names = [f"patient {i}" for i in range(people)]
+    return {
+        "patients": pa.table({"patient": np.arange(people), "sex": sex, "age": age, "name": names}),
+        "visits": pa.table({"who": who, "ward": ward, "days": days}),
+    }
+
+
+def opened(folder: Any, tables: Any = None, schema: Schema = SCHEMA, budget: Any = None) -> Any:
+    return cl.open(tables or hospital(), schema=schema, budget=budget or cl.rho(100), ledger=folder)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    ds = opened(tmp_path_factory.mktemp("ledger"))
+    made = synth.two_tables(ds, parent="patients", child="visits", spend=cl.rho(2))
+    return made, cl.rho(100) - ds.left, ds.account.book.key.public
+
+
+def test_one_charge_pays_for_both_and_one_receipt_proves_it(both):
+    made, charged, key = both
+    assert charged == made.loss == cl.rho(2)
+    made.receipt.verify(key)
+    assert made.private
+
+
+def test_every_child_has_a_parent_and_none_has_too_many(both):
+    made = both[0]
+    parents = made.parents["patient"].to_pylist()
+    assert len(set(parents)) == len(parents) == pytest.approx(1500, abs=100)
+    counts = made.children.to_pandas()["who"].value_counts()
+    assert set(counts.index) <= set(parents)
+    assert counts.max() <= 4
+    assert made.children.num_rows == pytest.approx(hospital()["visits"].num_rows, rel=0.08)
+    assert not {one for one in made.parents["name"].to_pylist() if one.startswith("patient")}
+    assert made.parents.column_names == ["patient", "sex", "age", "name"]
+    assert made.children.column_names == ["who", "ward", "days"]
+
+
+def test_children_are_like_children_of_such_parents(both):
+    made = both[0]
+    real, drawn = (
+        tables[1].to_pandas().merge(tables[0].to_pandas(), left_on="who", right_on="patient")
+        for tables in (tuple(hospital().values()), (made.parents, made.children))
+    )
+    for frame in (real, drawn):
+        old, young = (frame[frame.age > 65].ward == "heart").mean(), (frame[frame.age < 50].ward == "heart").mean()
+        assert old > young + 0.25
+    assert drawn[drawn.ward == "heart"].days.mean() > drawn[drawn.ward == "birth"].days.mean() + 5
+    assert not ((drawn.ward == "eye") & (drawn.days >= 20)).any()
+    many = [frame.groupby("who").age.first().mean() for frame in (real, drawn)]
+    assert many[1] == pytest.approx(many[0], abs=8), "how many children one has is lost"
+
+
+def test_both_tables_and_one_side_file_are_written(both, tmp_path):
+    made = both[0]
+    side = made.to_parquet(tmp_path / "out")
+    assert pq.read_table(tmp_path / "out" / "visits.parquet").num_rows == made.children.num_rows
+    assert pq.read_table(tmp_path / "out" / "patients.parquet").num_rows == made.parents.num_rows
+    assert side.name == "patients-visits.side.json"
+    assert made.side["loss"] == cl.rho(2).to_json()
+    assert made.side["unit"] == str(SCHEMA.unit)
+
+
+@pytest.mark.parametrize("spend", [cl.rho(50), cl.epsilon(50)], ids=["gaussian", "laplace"])
+def test_no_person_moves_a_step_by_more_than_its_noise_is_made_for(spend, tmp_path, monkeypatch):
+    tables = hospital(200)
+    more = {
+        "patients": pa.table({"patient": [10**6], "sex": ["f"], "age": [99], "name": ["x"]}),
+        "visits": pa.table({"who": [10**6] * 9, "ward": ["heart", "birth", "eye"] * 3, "days": [0, 15, 30] * 3}),
+    }
+    joined = {name: pa.concat_tables([tables[name], more[name].cast(tables[name].schema)]) for name in tables}
+    first, other = (opened(tmp_path / str(i), each) for i, each in enumerate((tables, joined)))
+
+    def make(ds: Any) -> Any:
+        return synth.two_tables(ds, parent="patients", child="visits", spend=spend, rows=20)
+
+    _, run = recorded(monkeypatch, lambda: make(first))
+    _, again = replayed(monkeypatch, run, lambda: make(other))
+    shares = [moved(one, two) for one, two in zip(run.steps, again.steps, strict=True)]
+    assert Fraction(1, 20) < max(shares) <= 1
+    assert run.spent[spend.measure] <= spend.amount
+
+
+def test_what_cannot_be_joined_is_refused_for_nothing(tmp_path):
+    ds = opened(tmp_path, budget=cl.rho("0.5"))
+    before = ds.left
+    for parent, child in (("visits", "patients"), ("patients", "patients"), ("nobody", "visits")):
+        with pytest.raises(BadSchema):
+            synth.two_tables(ds, parent=parent, child=child, spend=cl.rho("0.1"))
+    with pytest.raises(BadInput):
+        synth.two_tables(ds, parent="patients", child="visits", spend=cl.rho("0.1"), rows=0)
+    with pytest.raises(OverBudget):
+        synth.two_tables(ds, parent="patients", child="visits", spend=cl.rho(1))
+    assert ds.left == before
+
+
+def test_columns_can_be_left_out_and_a_seed_marks_both_not_private(tmp_path):
+    chosen = {"patients": ["age"], "visits": ["ward"]}
+    made = synth.two_tables(
+        opened(tmp_path), parent="patients", child="visits", spend=cl.rho(1), rows=50, columns=chosen, random_state=2
+    )
+    assert made.parents.column_names == ["patient", "age"]
+    assert made.children.column_names == ["who", "ward"]
+    assert made.parents.num_rows == 50
+    assert not made.private
