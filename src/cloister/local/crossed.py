@@ -71,6 +71,9 @@ class CrossTable:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a pair of values; None where there are too few people to tell."""
+        return [{self.ids[0]: one, self.ids[1]: two, **cell} for one, two, cell in self._cells()]
+
+    def _cells(self) -> list[tuple[str, str, dict[str, float | None]]]:
         told = {
             "raw": self.raw,
             "standard error": self.standard_error,
@@ -85,7 +88,7 @@ class CrossTable:
             "of column high": self.of_column.high,
         }
         return [
-            {self.ids[0]: one, self.ids[1]: two, **{key: _number(part[a, b]) for key, part in told.items()}}
+            (one, two, {key: _number(part[a, b]) for key, part in told.items()})
             for a, one in enumerate(self.names[0])
             for b, two in enumerate(self.names[1])
         ]
@@ -101,7 +104,7 @@ class CrossTable:
             "effective": self.effective,
             "confidence": self.confidence,
             "private": self.private,
-            "cells": [dict(row, first=row.pop(self.ids[0]), second=row.pop(self.ids[1])) for row in self.rows()],
+            "cells": [{**cell, "first": one, "second": two} for one, two, cell in self._cells()],
             "independence": {
                 "statistic": self.independence.statistic,
                 "freedom": self.independence.freedom,

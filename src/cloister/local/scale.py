@@ -15,6 +15,9 @@ from cloister.privacy.number import Number
 
 __all__ = ["ScaleMean", "scale_mean"]
 
+# An empirical variance of fewer people is not trusted below the public one, as in `cloister.local.matched`.
+_FEW = 30
+
 
 @dataclass(frozen=True, slots=True)
 class ScaleMean:
@@ -111,9 +114,10 @@ def scale_mean(
     for level in sorted(told):
         mechanism = question.at(level)
         each = scores(mechanism, told[level]) @ (counted - middle)
-        # Of one person no spread is seen; then what the noise of independent scores would have at most.
-        public = mechanism.mse(1) * float(np.square(counted - middle).sum())
-        variance = float(each.var(ddof=1)) if len(each) > 1 else public
+        # Of few people hardly any spread is seen, of one none: then at least what the noise of independent scores has.
+        variance = float(each.var(ddof=1)) if len(each) > 1 else 0.0
+        if len(each) < _FEW:
+            variance = max(variance, mechanism.mse(1) * float(np.square(counted - middle).sum()))
         found[level], spread[level] = float(each.mean()), variance / len(each)
         sizes[level] = len(each) / mechanism.mse(1)
     weights = {level: size / sum(sizes.values()) for level, size in sizes.items()}

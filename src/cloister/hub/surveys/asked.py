@@ -30,6 +30,8 @@ TYPES: tuple[Type, ...] = get_args(Type)
 PERIODS = ("day", "week", "month", "quarter", "year")
 MOST_OPTIONS = 400
 _MOST_LEVELS = 6
+_MOST_DIGITS = 40  # of an epsilon as exact text: devices refuse what is much longer
+_EXACT = 2**53 - 1  # the largest whole number that a browser's numbers hold for certain
 _ID = re.compile(r"[a-z][a-z0-9_]{0,22}")
 # In a survey that is repeated, one report may cost this part of what a level costs for life.
 _OF_A_LIFETIME = Fraction(3, 4)
@@ -148,6 +150,8 @@ class Asked:
             raise BadForm(f"these days make {len(self.choices):,} periods; 2 to {MOST_OPTIONS} can be asked for.")
         if self.type == "number" and self.bounds[0] >= self.bounds[1]:
             raise BadForm("a number lies between two bounds, the lower one first.")
+        if self.type == "number" and any(max(abs(end.numerator), end.denominator) > _EXACT for end in self.bounds):
+            raise BadForm("a number's bounds have at most 15 digits: browsers read no more of them exactly.")
         self.question("x", 100)  # a mechanism that cannot serve it says so now
 
     @property
@@ -270,15 +274,25 @@ def _levels(told: Any) -> tuple[Level, ...]:
     levels = []
     for one in listed if isinstance(listed, Sequence) else ():
         parts = (one.name, one.epsilon) if isinstance(one, Level) else one
-        parts = (parts.get("name"), parts.get("epsilon")) if isinstance(parts, Mapping) else tuple(parts)
-        if len(parts) != 2 or not isinstance(parts[0], str) or not re.fullmatch(r"[\w-]{1,20}", parts[0]):
+        if isinstance(parts, Mapping):
+            parts = parts.get("name"), parts.get("epsilon")
+        if (
+            not isinstance(parts, list | tuple)
+            or len(parts) != 2
+            or not isinstance(parts[0], str)
+            or not re.fullmatch(r"[\w-]{1,20}", parts[0])
+        ):
             raise BadForm("a level is a word and an epsilon, such as `strong 0.5`.")
         try:
             levels.append(Level(parts[0], str(local.epsilon(str(parts[1])).amount)))
         except BadInput:
             raise BadForm(f"the epsilon of the level {parts[0]} is a number above 0, such as 0.5.") from None
+    if any(len(one.epsilon) > _MOST_DIGITS for one in levels):
+        raise BadForm("an epsilon has few digits, such as 0.5.")
     if not 1 <= len(levels) <= _MOST_LEVELS:
         raise BadForm(f"a question has 1 to {_MOST_LEVELS} levels, such as `strong 0.5`.")
+    if "skipped" in {one.name for one in levels}:
+        raise BadForm("a level cannot be called skipped: whoever leaves a question out is counted under that word.")
     if len({one.name for one in levels}) < len(levels) or len({one.epsilon for one in levels}) < len(levels):
         raise BadForm("levels differ in name and in epsilon.")
     return tuple(sorted(levels, key=lambda one: Fraction(one.epsilon)))

@@ -20,6 +20,7 @@ from cloister.hub.people.secret import digest, fresh
 from cloister.local.envelope import unpack
 from cloister.privacy.errors import BadForm, Broken, Denied, NotNow
 from cloister.vault import BlindKey, admit, key_fingerprint
+from cloister.vault.blind import public_numbers
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
@@ -69,8 +70,12 @@ def sign(hub: "Hub", survey: Survey, secret: str, blinded: bytes) -> bytes:
     Asking again with the same blinded ballot gets the same signature: a line may have broken.
 
     Raises:
+        BadForm: this is no blinded ballot; the link stays good.
         Denied: the link is not one of this wave's, or got another ballot already: which, is not said.
     """
+    modulus, _ = public_numbers(survey.ballot_public or {})
+    if len(blinded) != (modulus.bit_length() + 7) // 8 or not 0 < int.from_bytes(blinded, "big") < modulus:
+        raise BadForm("this is no ballot for the key of this wave. Load the page again.")
     mark = hashlib.sha256(blinded).hexdigest()
     mine = (Invitation.id == digest(secret), Invitation.survey_id == survey.id, Invitation.wave == survey.wave)
     first = sa.update(Invitation).where(*mine, Invitation.blinded.in_(("", mark))).values(blinded=mark)

@@ -33,7 +33,9 @@ def submissions(
         ballots: one for each person, where the survey asks for them.
         source: where random bits come from; the operating system unless given. Seeded reports are refused by a hub.
 
-    Privacy: costs each person the sum of the levels chosen.
+    Privacy: costs each person the sum of the levels chosen, at every call. It has no memory: in a survey that is asked
+        again, a second call for the same people draws all noise anew and costs as much again. What keeps the promise of
+        a price for life is a wallet, `cloister.local.Wallet` or the browser's.
     """
     envelopes: list[list[str]] = [[] for _ in people]
     for one in told["questions"]:

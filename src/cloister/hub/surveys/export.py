@@ -106,7 +106,7 @@ def _published(results: Results) -> dict[str, str] | None:
         "epsilon": _text(amount),
         "delta": _text(delta),
         "shuffler": "the operator of this hub",
-        "of": "the estimates of single questions",
+        "of": "the estimates of single questions, published once",
     }
 
 

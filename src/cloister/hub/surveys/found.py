@@ -62,7 +62,8 @@ class Found:
     def shuffled(self) -> Shuffled | None:
         """What a person loses to readers of this question's estimates, at the weakest level; the shuffler is this hub.
 
-        It speaks of one question: a cross-table matches the reports of a person, and then only their levels hold.
+        It speaks of one question, published once: a cross-table matches the reports of a person, and whoever reads the
+        estimates of two moments can subtract them. Then only the levels hold.
         """
         return self.shuffling().result() if self.finding is not None else None
 
@@ -106,9 +107,10 @@ class Found:
                 "delta": float(published.loss.delta),
                 "local": self.asked.levels[-1].epsilon,
                 "trusted": "the operator of this hub, who shuffles the reports",
-                "against": "readers of what is published, not the hub itself",
-                "of": "the estimates of this question; cross-tables and models match the reports of one person, and "
-                "there only what people chose on their devices holds",
+                "against": "readers of what is published, not the hub itself nor whoever downloads the reports",
+                "of": "the estimates of this question, published once; estimates of two moments or waves can be "
+                "subtracted, cross-tables and models match the reports of one person, and there only what people chose "
+                "on their devices holds",
             },
         }
 

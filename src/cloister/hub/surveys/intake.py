@@ -25,7 +25,7 @@ from cloister.hub.database import now
 from cloister.hub.models import Refusal, Submission, Survey
 from cloister.hub.surveys import proof
 from cloister.hub.surveys.ballots import accept
-from cloister.hub.surveys.survey import collection, find, is_open
+from cloister.hub.surveys.survey import asked_of, collection, find, is_open
 from cloister.local.envelope import canonical, pack
 from cloister.privacy.errors import NotNow, StoreFailed
 
@@ -143,6 +143,8 @@ class Intake:
         verdict = await self._put(survey, sent)
         if verdict == "closed":
             raise NotNow("this survey takes no more answers.")
+        if verdict == "wrong wave":  # the next one began a moment ago
+            raise BadSubmission(verdict)
         if verdict == "used":
             raise NotNow("this invitation was used for other answers already. What was sent first counts.")
         facts = {"survey": name, "wave": survey.wave, "reports": sent.digest, "levels": dict(sent.levels)}
@@ -158,7 +160,11 @@ class Intake:
 
     def _find(self, name: str) -> Survey:
         with self.hub.database.reading() as session:
-            return find(session, name)
+            found = find(session, name)
+        # Certifying every mechanism takes seconds: here, in a thread of its own, and not in the event loop later.
+        collection(found)
+        asked_of(found)
+        return found
 
     async def _put(self, survey: Survey, what: Sent | str) -> str:
         if len(self._queue) >= _WAITING:
@@ -196,15 +202,15 @@ class Intake:
             insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
             state = sa.select(Survey.id, Survey.wave, Survey.state, Survey.ends)
             rows = connection.execute(state.where(Survey.id.in_({one[0] for one in batch})))
-            takes = {(row[0], row[1]) for row in rows if row[2] == "open" and (row[3] is None or now() < row[3])}
+            takes = {row[0]: row[1] for row in rows if row[2] == "open" and (row[3] is None or now() < row[3])}
             verdicts: list[str] = []
             refused: Counter[tuple[int, int, str]] = Counter()
             for survey, wave, what in batch:
                 if isinstance(what, str):
                     verdicts.append("refused")
                     refused[survey, wave, what] += 1
-                elif (survey, wave) not in takes:
-                    verdicts.append("closed")
+                elif takes.get(survey) != wave:
+                    verdicts.append("wrong wave" if survey in takes else "closed")
                     refused[survey, wave, "too late"] += 1
                 else:
                     row = {"survey_id": survey, "wave": wave, "id": what.id, "reports": what.reports}

@@ -133,7 +133,9 @@ class Results:
         """Epsilon and delta of the estimates of all questions, for one person, against their readers.
 
         Not of cross-tables and models: these match the reports of one person, who is then no longer hidden among all
-        reports on one question. For them what people chose on their devices holds, and nothing more.
+        reports on one question. Nor of estimates that are published twice, of two moments or two waves: the one
+        subtracted from the other may leave a single report. For these what people chose on their devices holds, and
+        nothing more.
 
         Args:
             wait_s: how long to wait for it; None: until it is there.

@@ -156,7 +156,8 @@ def picture_of(found: Found, theme: charts.Theme, size: charts.Size) -> str:
 def heat_cells(table: CrossTable) -> list[dict[str, Any]]:
     """The cells of a cross-table as its picture takes them: what can be, not what noise made of it."""
     return [
-        {"first": row[table.ids[0]], "second": row[table.ids[1]], "share": row["projected"]} for row in table.rows()
+        {"first": cell["first"], "second": cell["second"], "share": cell["projected"]}
+        for cell in table.to_json()["cells"]  # not rows(): a question may be called like one of their columns
     ]
 
 

@@ -32,7 +32,7 @@ LANGUAGES = (("en", "English"), ("de", "German"), ("es", "Spanish"), ("fr", "Fre
 CONSENT = """Taking part is voluntary. Your answers are blurred by chance on your own device before they are sent: \
 nobody, not even we, receives what you really answered. You choose for each question how strongly, or skip it. \
 We learn that somebody took part, which questions were skipped and which levels were chosen. What was sent cannot \
-be taken back, because nobody can tell which reports are yours."""
+be taken back, because your reports carry no name."""
 _TEXTS = ("title", "about", "purpose", "consent", "language")
 
 

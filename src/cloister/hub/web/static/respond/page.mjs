@@ -58,6 +58,14 @@ async function begin() {
 function doubted() {
   try {
     for (const { question } of survey.questions) for (const { loss: level } of question.levels) price(question, level);
+    // What the page says that a level costs is what the mechanism costs.
+    for (const { told, section } of sections()) {
+      for (const { value: level, dataset } of section.querySelectorAll(".levels input")) {
+        if (level && minus(price(told.question, level), exact(dataset.price)).n !== 0n) {
+          throw new Refusal("the page names another price than the mechanism has.");
+        }
+      }
+    }
   } catch (error) {
     if (error instanceof Refusal) return error;
     throw error;
