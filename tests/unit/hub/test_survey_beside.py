@@ -63,6 +63,14 @@ def test_what_does_not_count_people_by_the_choices_does_not_fit(one):
     assert beside.share_of(one, ("no", "yes")) is None
 
 
+def test_a_count_is_found_among_other_numbers():
+    columns = [{"name": name, "number": name != "g"} for name in ("g", "mean", "n")]
+    one = job([("no", 30, 2), ("yes", 10, 2)], "SELECT g, AVG(x) AS mean, COUNT(*) AS n FROM t GROUP BY g", columns)
+    for row in one.result["rows"]:
+        row.insert(1, {"value": 7.0, "low": 6.0, "high": 8.0})
+    assert beside.share_of(one, ("no", "yes"))["yes"][0] == 0.25
+
+
 def test_groups_that_are_no_choice_are_left_out():
     shares = beside.share_of(job([("no", 30, 2), ("yes", 10, 2), (None, 100, 2), ("maybe", 5, 1)]), ("no", "yes"))
     assert shares["no"][0] == 0.75

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from cloister.data.hospital import WARDS
 from cloister.hub.hub import Hub
 from cloister.hub.models import Person, Survey
 from cloister.hub.surveys import survey as surveys
@@ -18,7 +19,7 @@ NAME = "sleep-2026"
 PEOPLE = 500
 _FACTS: dict[str, Any] = {
     "title": "How does our town sleep?",
-    "about": "Six short questions, two minutes. Anybody who lives in town may answer.",
+    "about": "Seven short questions, two minutes. Anybody who lives in town may answer.",
     "purpose": "To plan the town's advice on sleep. The results are published as shares with their uncertainty.",
     "consent": (
         "I answer of my own will. My device blurs each answer before it leaves, as strongly as I choose for that "
@@ -66,6 +67,13 @@ _FACTS: dict[str, Any] = {
             "high": "2026-12-31",
             "step": "year",
         },
+        {
+            "id": "ward",
+            "type": "choice",
+            "text": "Which ward of St. Anna Hospital did you visit last?",
+            "help": "Leave it out if you never did.",
+            "options": list(WARDS),  # those of the hospital's own table: the two can be drawn in one chart
+        },
     ],
 }
 
@@ -106,6 +114,7 @@ def _person(draw: random.Random) -> dict[str, tuple[Any, str]]:
         "helps": draw.sample(asked["helps"]["options"], draw.choice((0, 1, 1, 2))),
         "hours": f"{min(14, max(0, hours)):.1f}",
         "rested": str(rested),
+        "ward": draw.choices(WARDS, (3, 5, 2, 1, 2, 3))[0],
         "moved": str(min(2026, max(2015, int(2027 - draw.expovariate(0.25))))),
     }
     # Levels are chosen without regard to the answer; some skip a question.

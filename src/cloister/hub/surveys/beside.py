@@ -54,15 +54,17 @@ def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, 
     """The shares of the choices among all that were counted in them; None if the query does not fit."""
     result = job.result or {}
     columns, rows = result.get("columns", []), result.get("rows", [])
-    if not isinstance(rows, list) or len(columns) != 2 or [one.get("number") for one in columns].count(True) != 1:
+    groups = [place for place, one in enumerate(columns) if not one.get("number")]
+    sql = str(job.parameters.get("sql", ""))
+    alone = len(columns) == 2
+    counts = [place for place, one in enumerate(columns) if one.get("number") and _counts(sql, one["name"], alone)]
+    if not isinstance(rows, list) or len(groups) != 1 or not counts:
         return None
-    number = 0 if columns[0].get("number") else 1
-    if not _counts(str(job.parameters.get("sql", "")), columns[number]["name"]):
-        return None
+    group, number = groups[0], counts[0]
     wanted = {one.casefold(): one for one in choices}
     found: dict[str, Mapping[str, Any]] = {}
     for row in rows:
-        said = str(row[1 - number].get("value")).casefold()
+        said = str(row[group].get("value")).casefold()
         name = wanted.get(said) or wanted.get(_SAME.get(said, ""))
         if name is not None:
             found[name] = row[number]
@@ -71,8 +73,8 @@ def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, 
     return _shares({name: found[name] for name in choices}, float(result.get("confidence", 0.95)))
 
 
-def _counts(sql: str, column: str) -> bool:
-    """Whether a column of an answer is a count."""
+def _counts(sql: str, column: str, alone: bool) -> bool:
+    """Whether a column of an answer is a count; one without a name is, if it is the only number."""
     try:
         tree = sqlglot.parse_one(sql, read="duckdb")
     except Exception:  # what a parser trips over is no question that was answered
@@ -80,7 +82,7 @@ def _counts(sql: str, column: str) -> bool:
     for place, one in enumerate(tree.selects if isinstance(tree, exp.Select) else ()):
         named = one.alias_or_name or f"column_{place}"
         counting = isinstance(one.unalias(), exp.Count)
-        if counting and (named.casefold() == column.casefold() or not one.alias):
+        if counting and (named.casefold() == column.casefold() or (alone and not one.alias)):
             return True
     return False
 
