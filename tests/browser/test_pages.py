@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from cloister.hub.operate.begin import invitation_link
 from cloister.hub.people import desk, sessions, totp
+from cloister.hub.surveys import survey as surveys
 from cloister.hub.web import pages
 from cloister.hub.web.pages.subject import card_link
 
@@ -40,6 +41,16 @@ PAGES = {
         "/ledger",
         "/notices",
         "/account",
+        "/surveys",
+        "/surveys/new",
+        "/surveys/sleep-2026",
+        "/surveys/sleep-2026/preview",
+        "/surveys/sleep-2026/results?first=shifts&second=home",
+        "/surveys/sleep-2026/model",
+        "/surveys/sleep-2026/beside",
+        "/surveys/not-yet-open/add?type=choice",
+        "/surveys/not-yet-open/questions/smoker",
+        "/surveys/not-yet-open/publish",
     ],
     "ben": ["/jobs/4", "/datasets/check-ups/why?operation=query&purpose=epidemiology"],
     "hanna": [
@@ -62,7 +73,7 @@ PAGES = {
 }
 # Files, pictures and answers for machines; not pages.
 FILES = re.compile(
-    r"\.(csv|svg|parquet|side\.json)$|/(receipt|label|model|copy|head|export|mock/\{table\})$|^/(health|metrics)"
+    r"\.(csv|svg|parquet|side\.json)$|/(receipt|reports|estimates|label|model|copy|head|export|mock/\{table\})$|^/(health|metrics)"
 )
 # They lead to another page.
 DETOURS = {f"/datasets/{{name}}/{kind}" for kind in ("query", "profile", "train", "synthesise")}
@@ -85,6 +96,10 @@ def found(page, options=EVERYTHING):
 def secrets(place):
     """Addresses that somebody is handed once."""
     reset = desk.make_reset_link(place.hub, place.person("otto"), place.newcomer())
+    facts = {"title": "Not yet open", "purpose": "To look at it.", "consent": "Freely."}
+    asked = [{"id": "smoker", "type": "yes_no", "text": "Do you smoke?"}]
+    with place.hub.database.writing() as session:
+        surveys.create(place.hub, session, place.person("ada"), "not-yet-open", {**facts, "asked": asked})
     return {
         "/invitation/SECRET": invitation_link(place.hub, "guest@new.example", ["data user"], "University"),
         "/reset/SECRET": f"/reset/{reset}",

@@ -73,6 +73,8 @@ def test_a_file_goes_in_pieces_and_goes_on_after_a_cut(place, visit, owner, tabl
     expect(page.get_by_text(f"Sending visits.csv: {share}")).to_be_visible()
     assert page.get_by_role("progressbar").get_attribute("value").startswith("0.")
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    while not held:  # what was sent is shown a moment before the next piece leaves
+        page.wait_for_timeout(20)
     held[0].abort()
     page.reload()  # the browser goes away in the middle
     page.unroute("**/api/uploads/*")
