@@ -80,7 +80,7 @@ def test_the_closed_form_for_bits_of_sets_is_never_below_the_list() -> None:
 def test_the_cut_of_laplace_noise_does_not_say_where_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     number = local.LaplaceNumber.for_loss((0, 1), local.epsilon(1), steps=4)
     for noise in (-(10**9), 10**9):
-        monkeypatch.setattr(laplace, "discrete_laplace", lambda _scale, count, _source, n=noise: np.full(count, n))
+        monkeypatch.setattr(laplace, "laplace_rows", lambda _scale, *size_source, n=noise: np.full(size_source[:2], n))
         assert len(set(number.perturb([0.0, 0.25, 1.0], SeededSource(1)).data.tolist())) == 1
 
 

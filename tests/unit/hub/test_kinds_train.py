@@ -177,7 +177,7 @@ def test_the_sides_share_nobody_and_together_are_everybody(data, table):
     ids = [set(one.engine.run(one.rows.sql("duckdb")).column("_unit").to_pylist()) for one in (learned, held)]
     assert not ids[0] & ids[1]
     assert ids[0] | ids[1] == set(table.column("patient").to_pylist())
-    assert 0.17 < len(ids[1]) / 1500 < 0.23
+    assert 0.15 < len(ids[1]) / 1500 < 0.25  # a fifth, within 4.8 standard deviations
 
 
 def test_a_rehearsal_reads_nobody_and_a_portion_with_people_cannot_be_rehearsed_on(data):
