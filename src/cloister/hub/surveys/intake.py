@@ -12,6 +12,7 @@ ballot only where people are invited. Its place is the SHA-256 of the ballot's m
 import asyncio
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_BYTES", "Intake", "Sent", "read"]
 
+_LOG = logging.getLogger("cloister.hub.surveys")
 MOST_BYTES = 512 * 1024
 _KNOWN_S = 1.0  # for how long a survey is remembered; the transaction looks again whether it is open
 _WAITING = 2000  # beyond this many in the queue of one process, devices are asked to come back
@@ -183,7 +185,9 @@ class Intake:
                 batch, self._queue = self._queue, []
                 try:
                     verdicts = await loop.run_in_executor(self._writer, self._write, [one[:3] for one in batch])
-                except Exception:
+                except Exception as error:
+                    # Only its type: the text of a database's error may hold what was to be written.
+                    _LOG.error("reports could not be kept", extra={"facts": {"error": type(error).__name__}})
                     failed = StoreFailed("the reports could not be kept. Your device tries again in a moment.")
                     for *_, done in batch:
                         if not done.done():
