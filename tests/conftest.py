@@ -6,6 +6,7 @@ With `--dist loadgroup` every test that uses `spark` runs on one worker, so that
 import os
 import shutil
 import sys
+import uuid
 import warnings
 
 import pytest
@@ -27,8 +28,8 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def postgres_address(tmp_path_factory):
-    """The address of an empty PostgreSQL of this test run."""
+def postgres_server(tmp_path_factory):
+    """The address of a PostgreSQL of this test run, for those who make their own database or schema in it."""
     pytest.importorskip("psycopg", reason="install psycopg: pip install 'cloister[postgres]'")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -38,6 +39,21 @@ def postgres_address(tmp_path_factory):
         server = server_package.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
     yield server.get_uri()
     server.cleanup()
+
+
+@pytest.fixture
+def postgres_address(postgres_server):
+    """The address of an empty database of one test: what others left behind is not in it."""
+    import psycopg
+
+    name = f"of_one_test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    address = postgres_server.replace("/postgres?", f"/{name}?")
+    assert address != postgres_server
+    yield address
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")

@@ -318,13 +318,13 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def sources(postgres_address, spark):
+def sources(postgres_server, spark):
     """The tables where each engine finds them."""
     before = {name: spark.conf.get(name) for name in SETTINGS}
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
     frames = {name: spark.createDataFrame(table) for name, table in TABLES.items()}
-    yield {"duckdb": TABLES, "postgres": in_postgres(postgres_address), "spark": frames}
+    yield {"duckdb": TABLES, "postgres": in_postgres(postgres_server), "spark": frames}
     for name, value in before.items():
         spark.conf.set(name, value)
 

@@ -67,7 +67,6 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Schema],
 
             source = request.getfixturevalue("postgres_address")
             with psycopg.connect(source, autocommit=True) as server:
-                server.execute("DROP TABLE IF EXISTS visits")
                 kinds = "person bigint, ward text, age bigint, cost double precision, back boolean"
                 server.execute(f"CREATE TABLE visits ({kinds})")
                 with server.cursor().copy("COPY visits FROM STDIN") as copy:

@@ -69,7 +69,6 @@ def opened(request: pytest.FixtureRequest) -> Any:
 
         address = request.getfixturevalue("postgres_address")
         with psycopg.connect(address, autocommit=True) as server:
-            server.execute("DROP TABLE IF EXISTS visits")
             server.execute("CREATE TABLE visits (person bigint, ward text, age bigint, cost double precision)")
             with server.cursor().copy("COPY visits FROM STDIN") as copy:
                 for row in TABLE.to_pylist():

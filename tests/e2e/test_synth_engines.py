@@ -131,7 +131,6 @@ def in_postgres(address: str) -> str:
     }
     with psycopg.connect(address, autocommit=True) as connection:
         for name, table in (("visits", VISITS), ("people", PEOPLE)):
-            connection.execute(f"DROP TABLE IF EXISTS {name}")
             connection.execute(f"CREATE TABLE {name} ({kinds[name]})")
             marks = ", ".join(["%s"] * table.num_columns)
             with connection.cursor() as cursor:

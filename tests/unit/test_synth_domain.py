@@ -84,7 +84,6 @@ def test_postgres_counts_the_same_cells(tmp_path, postgres_address):
     import psycopg
 
     with psycopg.connect(postgres_address, autocommit=True) as connection:
-        connection.execute("DROP TABLE IF EXISTS visits")
         connection.execute(
             "CREATE TABLE visits (ward text, age bigint, stars bigint, cost double precision, back boolean, seen date, "
             "at timestamp, badge text)"

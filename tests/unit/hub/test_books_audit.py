@@ -25,11 +25,8 @@ def database(request, tmp_path):
     else:
         address = request.getfixturevalue("postgres_address")
         found = Database(address.replace("postgresql://", "postgresql+psycopg://", 1))
-        Base.metadata.drop_all(found.engine)
     Base.metadata.create_all(found.engine)
     yield found
-    if request.param == "postgres":
-        Base.metadata.drop_all(found.engine)
     found.close()
 
 

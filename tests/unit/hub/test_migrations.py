@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -19,17 +18,8 @@ from cloister.hub.database import Base, Database
 @pytest.fixture(params=["sqlite", "postgresql"])
 def address(request, tmp_path):
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'hub.db'}"
-        return
-    server = request.getfixturevalue("postgres_address").replace("postgresql://", "postgresql+psycopg://", 1)
-    name = f"hub_{uuid.uuid4().hex}"
-    engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
-    yield sa.make_url(server).set(database=name).render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
-    engine.dispose()
+        return f"sqlite:///{tmp_path / 'hub.db'}"
+    return request.getfixturevalue("postgres_address").replace("postgresql://", "postgresql+psycopg://", 1)
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ GOOD = "four plain words here"
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory, postgres_address):
-    with psycopg.connect(postgres_address, autocommit=True) as connection:
+def hub(tmp_path_factory, postgres_server):
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute("DROP DATABASE IF EXISTS hub_people")
         connection.execute("CREATE DATABASE hub_people")
-    address = postgres_address.replace("/postgres?", "/hub_people?")
-    assert address != postgres_address
+    address = postgres_server.replace("/postgres?", "/hub_people?")
+    assert address != postgres_server
     folder = tmp_path_factory.mktemp("people") / "hub"
     with Hub.create(Settings(folder=folder, database_url=address, login_tries=3)) as hub:
         yield hub

@@ -2,7 +2,6 @@
 
 import threading
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -43,16 +42,9 @@ def hub(request, tmp_path):
     """In SQLite, unless a test asks for PostgreSQL too."""
     address = ""
     if getattr(request, "param", "") == "postgres":
-        address = own_database(request.getfixturevalue("postgres_address"))
+        address = request.getfixturevalue("postgres_address")
     with Hub.create(Settings(folder=tmp_path / "hub", database_url=address)) as made:
         yield made
-
-
-def own_database(address):
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute("DROP DATABASE IF EXISTS hub_requests")
-        connection.execute("CREATE DATABASE hub_requests")
-    return address.replace("/postgres?", "/hub_requests?")
 
 
 both = pytest.mark.parametrize("hub", ["sqlite", "postgres"], indirect=True)

@@ -250,7 +250,6 @@ def dataset(hub, owner):
 def over_tcp(postgres_address):
     """The test server listens on a Unix socket only: a small bridge from a TCP port to it."""
     with psycopg.connect(postgres_address, autocommit=True) as connection:
-        connection.execute("DROP TABLE IF EXISTS visits")
         connection.execute("CREATE TABLE visits (patient text, ward varchar(20), age int, name text)")
         connection.execute("INSERT INTO visits SELECT 'p' || i, 'surgery', i, 'ZZMARKZZ' FROM generate_series(1, 50) i")
         facts = connection.info

@@ -2,7 +2,6 @@
 
 import threading
 import time
-import uuid
 
 import pytest
 import sqlalchemy as sa
@@ -193,19 +192,9 @@ def test_sizes_are_read():
 
 @pytest.fixture
 def postgres_hub(postgres_address, tmp_path, world_maker):
-    name = f"work_{uuid.uuid4().hex}"
-    engine = sa.create_engine(
-        postgres_address.replace("postgresql://", "postgresql+psycopg://", 1), isolation_level="AUTOCOMMIT"
-    )
-    with engine.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
-    address = sa.make_url(postgres_address).set(database=name).render_as_string(hide_password=False)
-    world = world_maker(tmp_path / "hub", database_url=address)
+    world = world_maker(tmp_path / "hub", database_url=postgres_address)
     yield world
     world.hub.close()
-    with engine.connect() as connection:
-        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
-    engine.dispose()
 
 
 def test_in_postgresql_racing_jobs_cannot_pass_a_limit_either(postgres_hub):
