@@ -92,7 +92,7 @@ TABLES: dict[str, Callable[[], Real]] = {"adult": adult, "census": census, "mush
 
 def _plain(path: Path, names: list[str]) -> pd.DataFrame:
     with gzip.open(path, "rt") as file:
-        return pd.read_csv(file, names=names, sep=", ", engine="python", comment="|", dtype=str)
+        return pd.read_csv(file, names=names, sep=", ", engine="python", comment="|", dtype=str, keep_default_na=False)
 
 
 def _real(name: str, rows: pd.DataFrame, numbers: dict[str, tuple[int, int]], test: Any = None) -> Real:

@@ -79,6 +79,14 @@ def test_a_workload_says_what_matters(tmp_path):
     assert {words.partition(" in ")[0] for words in table.made.chosen} == {"a and n"}
 
 
+def test_errors_of_a_workload_are_told(tmp_path):
+    asked = {("a", "n", "b"): 1.0}
+    table = cl.synth.aim(opened(tmp_path), spend=cl.rho(1), rows=100, columns=["a", "b", "c", "n"], workload=asked)
+    told = {tuple(one["columns"]): one["error"] for one in table.side["expected error"]["marginals"]}
+    assert 0 < told["a", "b", "n"] <= 1
+    assert ("a", "c", "n") not in told
+
+
 def test_a_wrong_workload_is_said_before_the_charge(tmp_path):
     data = opened(tmp_path)
     with pytest.raises(BadInput, match="workload"):

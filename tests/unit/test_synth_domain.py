@@ -49,7 +49,7 @@ def opened(folder, source=TABLE, **table):
 def test_every_kind_of_column_has_the_cells_its_schema_says(tmp_path):
     domain, _ = read_domain(opened(tmp_path), bins=10)
     sizes = {axis.name: axis.size for axis in domain.axes}
-    assert sizes == {"ward": 4, "age": 10, "stars": 5, "cost": 11, "back": 2, "seen": 10, "at": 11, "badge": 1}
+    assert sizes == {"ward": 4, "age": 11, "stars": 5, "cost": 11, "back": 2, "seen": 10, "at": 11, "badge": 1}
     assert [axis.name for axis in domain.modelled] == [name for name in COLUMNS if name != "badge"]
 
 
@@ -128,10 +128,47 @@ def test_bins_of_an_unknown_column_are_refused(tmp_path):
 
 def test_conditions_name_cells(tmp_path):
     domain, _ = read_domain(opened(tmp_path), bins=10)
-    assert domain.axis("age").cells_of({"from": 20, "below": 40}).nonzero()[0].tolist() == [2, 3]
+    assert domain.axis("age").cells_of({"from": 20, "below": 40}).nonzero()[0].tolist() == [3, 4]
     assert domain.axis("ward").cells_of(["a", None]).nonzero()[0].tolist() == [0, 3]
     with pytest.raises(BadBounds, match="no public value"):
         domain.axis("ward").cells_of("z")
+
+
+def test_nothing_is_no_part_of_a_bin():
+    amounts = Column("amount", "integer", bounds=(-400, 1999), nullable=False)
+    ends = read_axis(amounts, 8).ends or ()
+    assert {0.0, 1.0} < set(ends)
+    axis = read_axis(amounts, 8)
+    drawn = axis.draw(np.full(50, ends.index(0.0)), np.random.default_rng(1))
+    assert set(drawn.to_pylist()) == {0}
+    assert axis.widths.sum() == 2400
+    assert read_axis(Column("days", "integer", bounds=(1, 99), nullable=False), 8).size == 8
+
+
+def test_rules_of_one_column_come_in_any_order(tmp_path):
+    never = [{"ward": "a", "age": {"from": 60}}, {"ward": "b", "age": {"below": 10}}]
+    domain, _ = read_domain(opened(tmp_path, never=never), bins=10)
+    assert {10.0, 60.0} < set(domain.axis("age").ends or ())
+
+
+@pytest.mark.parametrize(
+    "never",
+    [
+        [{"back": [True, False]}],
+        [{"back": True}, {"back": False, "stars": {"from": 3}}, {"stars": {"below": 3}}],
+        [{"stars": [1, 2], "back": True}, {"stars": [3, 4, 5], "back": True}, {"ward": "a"}, {"back": False}],
+    ],
+)
+def test_rules_that_leave_no_row_are_refused_before_a_charge(tmp_path, never):
+    data = opened(tmp_path, never=never)
+    with pytest.raises(BadSchema, match="no row that can be"):
+        cl.synth.independent(data, spend=cl.rho(1), rows=10)
+    assert not data.account.spent.amount
+
+
+def test_a_range_is_written_with_from_and_below_alone():
+    with pytest.raises(BadSchema, match="range in never"):
+        Schema.load({"unit": "row", "tables": {"visits": {"columns": COLUMNS, "never": [{"age": {"above": 3}}]}}})
 
 
 def test_bins_end_where_never_draws_a_line(tmp_path):

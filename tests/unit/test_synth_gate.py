@@ -109,6 +109,21 @@ def test_too_few_rows_settle_nothing(tables):
     assert "Not settled" in verdict.headline
 
 
+def test_one_row_in_six_held_back_settles_it(tables):
+    held = tables["held back"].slice(0, len(tables["real"]) // 5)  # one in five, and by chance a few less, is advised
+    verdict = synth.gate(tables["real"], tables["fresh"], VISITS, held.slice(10))
+    (marginals,) = (one for one in verdict.checks if one.name == "marginals")
+    assert marginals.passed
+    assert 0.5 < verdict.score.kept < 1.1
+
+
+def test_what_reaches_the_higher_mark_of_a_bootstrap_is_useful_however_few_are_held_back(tables):
+    held, low = tables["held back"].slice(0, 40), synth.Limits(usefulness=0.1)
+    verdict = synth.gate(tables["real"], tables["fresh"], VISITS, held, limits=low)
+    assert verdict.score.kept is None
+    assert verdict.useful
+
+
 def test_a_gate_needs_held_back_rows(tables):
     with pytest.raises(BadInput, match="did not see"):
         synth.gate(tables["real"], tables["fresh"], VISITS, None)

@@ -28,8 +28,9 @@ def test_the_noise_of_independent_columns_is_that_of_theory(tmp_path):
     # Six columns, people with eight rows, 19 parts in 20 of the spend: sigma = sqrt(6) · 8 / sqrt(2 · 0.095).
     sigma = math.sqrt(6) * 8 / math.sqrt(2 * 0.095)
     assert [float(one.sigma) for one in made.measured] == pytest.approx([sigma] * 6, rel=1e-3)
-    share = 0.5 * math.sqrt(2 / math.pi) * sigma * 32 / 6000
-    assert dict(made.errors())["age, 32 cells"] == f"up to {100 * share:.2g} % of the rows"
+    cells = made.domain.axis("age").size
+    share = 0.5 * math.sqrt(2 / math.pi) * sigma * cells / 6000
+    assert dict(made.errors())[f"age, {cells} cells"] == f"up to {100 * share:.2g} % of the rows"
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -43,6 +44,20 @@ def test_a_plan_tells_the_noise_and_the_cost_of_the_run(tmp_path, method):
     assert set(made.noise) == {one["mechanism"] for one in real.receipt.body["parameters"]}
     if method in ("mst", "independent"):  # others share noise between columns by what they see
         assert singles(real.made.measured) == pytest.approx(singles(made.measured))
+
+
+def test_the_plan_of_a_method_that_shares_by_the_number_of_rows_is_that_of_a_table_of_the_public_size(tmp_path):
+    facts = {**SCHEMA["tables"]["visits"], "rows": 3000}
+    with opened(tmp_path, rows=2000, schema={**SCHEMA, "tables": {"visits": facts}}) as data:
+        made = plan(data, "aim", spend=cl.rho(5), columns=FEW)
+        real = synth.aim(data, spend=cl.rho(5), columns=FEW)
+    assert singles(real.made.measured) == pytest.approx(singles(made.measured), rel=0.05)
+    planned, used = (
+        [float(one.sigma) for one in x if len(one.places) > 1] for x in (made.measured, real.made.measured)
+    )
+    assert max(used) == pytest.approx(max(planned), rel=0.05)
+    assert len(used) >= len(planned)  # what there is to find takes more rounds
+    assert f"at least {len(planned)} chosen marginals" in str(made)
 
 
 def test_whoever_is_in_the_table_the_plan_is_the_same(tmp_path):

@@ -40,7 +40,10 @@ TINY = {
 }
 
 
-def tiny(sex, age, paid, bins=10):
+TENS = {"age": list(range(10, 100, 10))}
+
+
+def tiny(sex, age, paid, bins=TENS):
     table = only_table(Schema.load(TINY), None)
     return read_rows({"sex": sex, "age": age, "paid": paid}, table, sides_of(table, None, bins))
 

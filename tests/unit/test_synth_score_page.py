@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pyarrow as pa
 import pytest
 
+import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.privacy.errors import MissingExtra
@@ -89,6 +90,51 @@ def test_the_verdict_and_its_reasons_are_on_it(score, page):
     verdict = synth.judge(score)
     assert verdict.headline in page
     assert page.count('class="word') == len(verdict.checks)
+
+
+def test_it_says_whether_models_tell_the_tables_apart(score, page):
+    assert len(score.propensity) == 2
+    for one in score.propensity:
+        assert f"{one.ratio:.3g} for a {one.model}" in page
+
+
+def test_a_board_reads_what_it_cost_whom_it_protects_and_how_it_was_made(tmp_path):
+    facts = {**SCHEMA["tables"]["visits"], "never": [{"ward": "maternity", "age": {"from": 60}}]}
+    schema = {**SCHEMA, "tables": {"visits": facts}}
+    with cl.open(pa.table(hospital(400)), schema=schema, budget=cl.rho(9), ledger=tmp_path) as data:
+        made = synth.mst(data, spend=cl.epsilon(1, delta="1e-9"), rows=300, columns=["ward", "age", "readmitted"])
+    made.to_parquet(tmp_path / "made.parquet")
+    for table in (made, synth.read_table(tmp_path / "made.parquet")):
+        found = synth.score(visits("real"), table, VISITS, columns=["ward", "age"], boxes=5, rules=5, models=False)
+        text = found.to_html()
+        assert "an epsilon of 1 at delta 1e-09) for one patient (at most 8 rows)" in text
+        assert "<dt>Method</dt><dd>mst: a tree of the strongest pairs of columns</dd>" in text
+        assert "<dd>3 columns alone; together " in text
+        assert "1 declared in the schema; every row keeps it." in text
+        assert found.to_json()["made"] == found.made
+    assert (
+        "How it was made"
+        not in synth.score(
+            visits("real"), visits("made"), VISITS, columns=["ward"], boxes=5, rules=5, models=False
+        ).to_html()
+    )
+
+
+def test_axes_tell_whole_numbers_and_days(score):
+    labels = {one.name: one.labels for one in score.shapes}
+    assert all(one.replace(",", "").isdigit() for name in ("age", "stay_days") for one in labels[name])
+    assert all(re.fullmatch(r"2025-\d\d-\d\d", one) for one in labels["admitted"])
+
+
+def test_of_many_columns_the_worst_are_drawn_and_that_is_said():
+    columns = {f"c{i}": {"type": "boolean", "nullable": False} for i in range(26)}
+    made, real = (pa.table({name: [True, False, one, True] for name in columns}) for one in (True, False))
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    text = synth.score(real, made, schema, marginals=5, boxes=5, rules=5, models=False).to_html()
+    assert "The 24 of 26 columns that are farthest off." in text
+    assert (
+        text.count("25.0\u00a0% of rows would have to change.") == 2 * 24
+    )  # under the chart, and for who cannot see it
 
 
 def test_names_are_escaped(page):

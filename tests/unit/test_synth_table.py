@@ -1,6 +1,8 @@
 """A synthetic table: rows of the schema's kind, a side file, answers with error bars, samples under a condition."""
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,8 @@ import cloister as cl
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.receipt import Receipt
+from cloister.synth.errors_expected import Expected, expected_error
+from cloister.synth.review import Review
 
 ROWS = 3000
 _g = np.random.default_rng(31)
@@ -148,3 +152,27 @@ def test_a_sample_costs_nothing(table, data):
     table.sample(100)
     table.count({"ward": "a"})
     assert data.account.spent == before
+
+
+def test_a_review_that_happens_to_be_small_does_not_make_errors_small(table):
+    place, size = table.domain.places["age"], table.domain.axis("age").size
+    noise = min(float(one.sigma) for one in table.made.measured if one.places == (place,))
+    bound = 0.5 * math.sqrt(2 / math.pi) * noise * size / table.made.model.total
+
+    def error(margin, *names, ways=(0.0, 0.0, 0.0)):
+        review = Review(ways, (0.0,) * len(table.domain.modelled), margin, margin)
+        places = tuple(sorted(table.domain.places[name] for name in names))
+        return expected_error(replace(table.made, review=review), table.domain, places, None)
+
+    assert error(1.0, "age") == Expected(pytest.approx(bound), pytest.approx(bound), "noise")
+    assert error(bound / 2, "age") == Expected(pytest.approx(bound / 2), pytest.approx(bound / 2), "review")
+    assert error(1.0, "age", "cost", "ward").error >= bound  # what three columns show is no less than what one does
+    assert error(0.0, "age", "cost", "ward", ways=(0.0, 0.0, 0.4)).error == pytest.approx(0.4)
+    assert error(0.98, "age", "cost", "ward").error == pytest.approx(0.5)  # nor less than the review's own noise
+
+
+def test_the_side_file_tells_the_error_of_every_marginal_that_was_measured(data):
+    names = ["ward", "age", "cost"]
+    made = cl.synth.m_way(data, spend=cl.rho(1), columns=names, bins=6, rows=50)
+    told = {tuple(one["columns"]): one["error"] for one in made.side["expected error"]["marginals"]}
+    assert told[tuple(names)] == pytest.approx(made.error(names).error, abs=1e-6)

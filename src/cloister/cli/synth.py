@@ -14,6 +14,7 @@ import click
 from cloister.cli.query import data_options, open_dataset, read_loss
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
+from cloister.synth.cuts import PrivateCuts
 from cloister.synth.planning import METHODS, method_of, plan
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def synth() -> None:
 @click.option("--columns", metavar="A,B", callback=_words, help="Of the synthetic table; all unless named.")
 @click.option("--of", "table", metavar="TABLE", help="Which private table, if there are several.")
 @click.option("--bins", type=click.IntRange(min=1), help="For numbers and dates; as the method likes unless given.")
+@click.option(
+    "--paid-cuts", is_flag=True, help="Cut numbers and dates where the rows are: a tenth of the spend buys it."
+)
 @click.option("--output", type=_NEW, help="A .parquet or .csv file; its side file is written beside it.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show what would be measured, and charge nothing.")
 def make(
@@ -72,6 +76,7 @@ def make(
     columns: list[str] | None,
     table: str | None,
     bins: int | None,
+    paid_cuts: bool,
     **data: Any,
 ) -> None:
     """Make a synthetic table of SOURCE (a file, a folder, a postgresql:// address), and pay for it.
@@ -80,13 +85,17 @@ def make(
     on with the table.
     """
     asked: dict[str, Any] = {"rows": rows, "columns": columns, "table": table}
-    asked |= {} if bins is None else {"bins": bins}
+    if paid_cuts:
+        asked["bins"] = PrivateCuts() if bins is None else PrivateCuts(bins)
+    elif bins is not None:
+        asked["bins"] = bins
     if not only_plan:
         output = _checked(output)
     with open_dataset(**data) as dataset:
         planned = plan(dataset, method, spend=spend, **asked)  # whatever is wrong is told before a charge
         if only_plan:
             click.echo(planned)
+            click.echo(f"{dataset.left} left", err=True)
             return
         with _bar(f"synthesising by {method}") as tell:
             made: SyntheticTable = method_of(method)(dataset, spend=spend, progress=tell, **asked)
@@ -101,9 +110,13 @@ def _checked(output: Path | None) -> Path:
     """Before anything is paid for."""
     if output is None or output.suffix.lower() not in _FORMS:
         raise click.UsageError("say where to: --output table.parquet or table.csv; or --plan to charge nothing.")
-    if not os.access(output if output.exists() else output.parent, os.W_OK):
-        raise click.UsageError(f"{output} cannot be written.")
+    _writable(output)
     return output
+
+
+def _writable(path: Path) -> None:
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.UsageError(f"{path} cannot be written.")
 
 
 def _written(made: "SyntheticTable", output: Path) -> Path:
@@ -143,6 +156,9 @@ def score(
 
     if gate and holdout is None:
         raise BadInput("a gate needs rows that the generator did not see: --holdout FILE. Keep one row in five back.")
+    for path in (html, as_json):
+        if path is not None:
+            _writable(path)  # before minutes of work, not after
     made: Any = read_table(synthetic) if side_path(synthetic).exists() else synthetic
     with _bar("scoring") as tell:
         found = scored(real, made, holdout=holdout, progress=tell, **asked)

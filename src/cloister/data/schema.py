@@ -152,6 +152,9 @@ class Table:
         for rule in self.never:
             if len(rule) < 1 or any(name not in self.columns for name in rule):
                 yield "needs columns of its own in never: [{ward: maternity, age: {from: 70}}]"
+            for wanted in rule.values():
+                if isinstance(wanted, Mapping) and not (wanted and set(wanted) <= {"from", "below"}):
+                    yield "writes a range in never as {from: …, below: …}, one of them or both"
         decided = [right for _, right in self.determines]
         for left, right in self.determines:
             if right in left or any(name not in self.columns for name in (*left, right)):

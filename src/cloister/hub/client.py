@@ -238,11 +238,16 @@ class RemoteDataset:
         return self.plan_work("query", form, purpose)
 
     def plan_work(self, kind: str, form: Mapping[str, Any], purpose: str = "") -> RemotePlan:
-        """The plan of any kind of work."""
-        wanted = purpose or self.purpose
-        body = {"kind": kind, "form": dict(form), "purpose": wanted}
-        plan = plan_from_json(self.client.post(f"{self._path}/plan", body))
-        return RemotePlan(plan.loss, plan.lines, plan.errors, plan.statements, plan.notes, kind, dict(form), wanted)
+        """The plan of any kind of work. Costs nothing and reads nothing.
+
+        Args:
+            kind: such as "synthesise".
+            form: what its page asks for, such as {"method": "aim", "spend": cl.rho("0.05"), "rows": 5000}.
+            purpose: what it is for.
+        """
+        words, wanted = _in_words(form), purpose or self.purpose
+        plan = plan_from_json(self.client.post(f"{self._path}/plan", {"kind": kind, "form": words, "purpose": wanted}))
+        return RemotePlan(plan.loss, plan.lines, plan.errors, plan.statements, plan.notes, kind, words, wanted)
 
     def sql(
         self, text: str, *, spend: Loss, confidence: Number = "0.95", purpose: str = "", wait_s: float = 60
@@ -360,8 +365,7 @@ class RemoteDataset:
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:
         """Hand in a piece of work and return at once."""
-        words = {name: loss_to_text(value) if isinstance(value, Loss) else value for name, value in form.items()}
-        body = {"kind": kind, "form": words, "purpose": purpose or self.purpose}
+        body = {"kind": kind, "form": _in_words(form), "purpose": purpose or self.purpose}
         record = self.client.post(f"{self._path}/jobs", body)
         return RemoteJob(self.client, int(record["id"]), record)
 
@@ -453,6 +457,11 @@ class RemoteDataset:
 
 def _listed(found: Any, name: str) -> list[dict[str, Any]]:
     return of_form(found.get(name) if isinstance(found, dict) else found, list)
+
+
+def _in_words(form: Mapping[str, Any]) -> dict[str, Any]:
+    """A form as it travels: losses are text."""
+    return {name: loss_to_text(value) if isinstance(value, Loss) else value for name, value in form.items()}
 
 
 def _segment(name: str) -> str:

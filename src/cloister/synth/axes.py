@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_CELLS", "Axis", "Cells", "read_axis"]
 
 Cells = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 MOST_CELLS = 4096
 _EPOCH = datetime(1970, 1, 1)
@@ -77,6 +78,17 @@ class Axis:
     def size(self) -> int:
         """How many cells there are."""
         return self.known + (1 if self.nullable and not self.pseudonym else 0)
+
+    @property
+    def widths(self) -> Floats:
+        """How much each cell that is not NULL holds of the line that its values lie on: whole numbers, or lengths."""
+        if self.ends is None:
+            return np.ones(self.known)
+        ends = np.array(self.ends)
+        if self.type == "real":
+            return np.diff(ends)
+        first, last = _whole(ends[:-1], ends[1:], np.arange(self.known) == self.known - 1)
+        return last - first + 1
 
     def labels(self) -> list[str]:
         """What each cell holds, in words."""
@@ -140,9 +152,7 @@ class Axis:
         low, high = ends[inside], ends[inside + 1]
         if self.type == "real":
             return pa.array(np.minimum(low + (high - low) * generator.random(len(cells)), high), kind, mask=absent)
-        # Whole steps: those from the lower end up to, and without, the upper one; the last bin holds its end.
-        first = np.ceil(low)
-        last = np.where(inside == self.known - 1, np.floor(high), np.ceil(high) - 1)
+        first, last = _whole(low, high, inside == self.known - 1)
         steps = np.floor(first + (last - first + 1) * generator.random(len(cells)))
         whole = np.minimum(steps, last).astype(np.int64)
         if self.type == "date":
@@ -235,8 +245,10 @@ def read_axis(column: Column, bins: Any) -> Axis:
             return Axis(column.name, "integer", tuple(range(int(low), int(high) + 1)), nullable=column.nullable)
         bins = int(high - low) + 1
     # Whole numbers and days: the upper bound is a value like the others, so the bins reach one step beyond it.
-    edges = np.linspace(low, high if column.type == "real" else high + 1, bins + 1)
-    return _checked(column, [*edges[:-1], high])
+    edges = np.linspace(low, high if column.type == "real" else high + 1, bins + 1)[:-1]
+    if column.type == "integer" and low <= 0 < high:  # nothing is often unlike little: it is no part of a bin
+        edges = np.unique([*edges, 0.0, 1.0])
+    return _checked(column, [*edges, high])
 
 
 def _of_cuts(column: Column, given: Sequence[Any]) -> Axis:
@@ -264,6 +276,11 @@ def _between(column: exp.Expression, cuts: Sequence[exp.Expression], first: int)
     below = exp.LT(this=column.copy(), expression=cuts[middle].copy())
     lower, upper = _between(column, cuts[:middle], first), _between(column, cuts[middle + 1 :], first + middle + 1)
     return exp.Case(ifs=[exp.If(this=below, true=lower)], default=upper)
+
+
+def _whole(low: Floats, high: Floats, top: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """The first and the last whole step of bins: without the upper end, which only the topmost one holds."""
+    return np.ceil(low), np.where(top, np.floor(high), np.ceil(high) - 1)
 
 
 def _place(kind: str, value: Any) -> float:

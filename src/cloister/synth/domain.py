@@ -21,6 +21,7 @@ from cloister.data.schema import Column
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.axes import Axis, Cells, read_axis
 from cloister.synth.cuts import PrivateCuts
+from cloister.synth.junction import junction_tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,6 +110,23 @@ class Domain:
         """
         return np.column_stack([axis.place(table.column(axis.name)) for axis in self.axes])
 
+    def possible(self) -> bool:
+        """Whether a row can be that breaks no rule."""
+        tree = junction_tree(self.shape, [zero.places for zero in self.zeros])
+        tables = [np.ones([self.shape[place] for place in clique], dtype=bool) for clique in tree.cliques]
+        for zero in self.zeros:
+            home = tree.home(zero.places, self.shape)
+            tables[home] &= _over(zero.allowed, zero.places, tree.cliques[home])
+        # From the leaves up: a clique's cell can be if every clique that hangs on it has a cell for it.
+        for i in range(len(tables) - 1, -1, -1):
+            clique, above, shared = tree.cliques[i], tree.parents[i], tree.separators[i]
+            left = np.asarray(tables[i].any(axis=tuple(k for k, place in enumerate(clique) if place not in shared)))
+            if not left.any():
+                return False
+            if above >= 0:
+                tables[above] &= _over(left, shared, tree.cliques[above])
+        return True
+
     def _zero(self, rule: Mapping[str, Any]) -> Zero:
         names = sorted(rule, key=lambda name: self.places.get(name, -1))
         missing = [name for name in names if name not in self.places]
@@ -120,6 +138,12 @@ class Domain:
         for name in names:
             chosen = np.multiply.outer(chosen, self.axis(name).cells_of(rule[name]))
         return Zero(tuple(self.places[name] for name in names), ~chosen)
+
+
+def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[np.bool_]:
+    """A table over some columns of a clique, shaped like one over all of them."""
+    sizes = dict(zip(places, table.shape, strict=True))
+    return table.reshape([sizes.get(place, 1) for place in clique])
 
 
 def read_domain(
@@ -160,7 +184,8 @@ def read_domain(
     for left, right in determines:
         if any(domain.axis(one).pseudonym for one in (*left, right)):
             raise BadSchema(f"{right} and what decides it need public bounds or categories.")
-    assert domain.zeros is not None  # here, not after the charge: what never occurs is checked against the columns
+    if not domain.possible():  # here, not after the charge
+        raise BadSchema(f"what {name} says under never leaves no row that can be. Take a rule back.")
     needed = [axis.name for axis in domain.axes if not axis.pseudonym]
     return domain, data.relation(name, needed)
 
@@ -184,6 +209,6 @@ def _with_ends(column: Column, bins: Any, never: Sequence[Mapping[str, Any]]) ->
     plain = read_axis(column, bins)
     if plain.ends is None:
         return bins
-    extra = read_axis(column, lines).ends or ()
+    extra = read_axis(column, sorted(lines, key=plain.number)).ends or ()
     # As values: two ends between the same whole numbers are one.
     return sorted({plain._value(end) for end in (*plain.ends[1:-1], *extra[1:-1])})

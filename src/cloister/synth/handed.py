@@ -26,12 +26,12 @@ from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.privacy.unit import ROW, Unit
-from cloister.synth.errors_expected import Expected
+from cloister.synth.errors_expected import Expected, least_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HandedTable", "parse_table", "read_table", "side_path", "sign_side"]
+__all__ = ["HandedTable", "meets", "parse_table", "read_table", "side_path", "sign_side"]
 
 KIND = "synthetic table"
 _PURPOSE = b"cloister synthetic table\n"  # signatures of different kinds of text must never be exchangeable
@@ -86,16 +86,18 @@ class HandedTable:
         return None if told is None else Receipt.parse(canonical(told))
 
     def verify(self, owner_key: PublicKey | str) -> None:
-        """Raise unless the holder of the owner's key signed this loss and unit; and these rows, where a hub made them.
+        """Raise unless the holder of the owner's key signed this loss and unit; and these rows, where a hub signed them.
 
         Raises:
             ReceiptRejected: the receipt is not the owner's, or the side file says something else than it.
-            SealBroken: a hub signed the side file, and it or the table was changed since.
+            SealBroken: the table is not the one that the side file names; or a hub signed it, and it was changed since.
         """
+        if self.side.get("sha256", self._digest) != self._digest:
+            raise SealBroken("the table was changed, or the side file is another's. Ask for both as they were written.")
         if "signature" in self.side:
             rest = {name: value for name, value in self.side.items() if name != "signature"}
             key = PublicKey.parse(owner_key) if isinstance(owner_key, str) else owner_key
-            if not key.verify(_PURPOSE + _text(rest), str(self.side["signature"])) or rest["sha256"] != self._digest:
+            if not key.verify(_PURPOSE + _text(rest), str(self.side["signature"])) or "sha256" not in rest:
                 raise SealBroken("the signature does not fit: the table or its side file was changed, or is another's.")
         receipt = self.receipt
         if receipt is None:
@@ -133,7 +135,8 @@ class HandedTable:
         mean = told.get("mean over marginals of so many columns", {}).get(str(min(len(wanted), 3)))
         if mean is None:
             return Expected(math.nan, math.nan, "nothing")
-        return Expected(float(mean), float(mean), "review")
+        known = max(float(mean), least_told(float(told.get("margin of these means (95 %)", 0.0))))
+        return Expected(known, known, "review")
 
     def count(self, where: Mapping[str, Any] | None = None) -> Expected:
         """About how many rows of the real table meet a condition, with the error to expect.
@@ -149,7 +152,7 @@ class HandedTable:
         for name, wanted in (where or {}).items():
             if name not in self._table.column_names:
                 raise BadInput(f"there is no column {name!r:.60} here.")
-            chosen = pc.and_(chosen, _meets(self._table.column(name).combine_chunks(), wanted))
+            chosen = pc.and_(chosen, meets(self._table.column(name).combine_chunks(), wanted))
         share = (pc.sum(chosen).as_py() or 0) / max(1, len(self))
         names = list(where or {}) or [self.side["columns"][0]["name"]]
         error = self.error(names)
@@ -160,20 +163,22 @@ class HandedTable:
         import pyarrow.parquet as pq
 
         pq.write_table(self._table, Path(path))
-        place = side_path(path)
-        place.write_text(json.dumps(self.side, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        place, told = side_path(path), dict(self.side)
+        if "signature" not in told:  # else it stays what was signed, and vouches for the file as it came alone
+            told["sha256"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        place.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return place
 
     def __str__(self) -> str:
         head = [] if self.side["private"] else ["NOT PRIVATE: the noise came from a seeded source"]
-        names = ", ".join(self._table.column_names)
+        names, many = ", ".join(self._table.column_names), len(self.side["measured"])
         return "\n".join(
             [
                 *head,
                 f"{len(self):,} synthetic rows of {self.side['table']} by {self.side['method']}: {names}",
                 f"  cost      {self.loss}",
                 f"  protects  {self.side['unit']}, {self.side['neighbours']} neighbours",
-                f"  measured  {len(self.side['measured'])} marginals",
+                *([f"  measured  {many} marginal{'' if many == 1 else 's'}"] if many else []),
             ]
         )
 
@@ -221,7 +226,8 @@ def side_path(path: str | os.PathLike[str]) -> Path:
     return place.with_name(f"{place.name}.side.json")
 
 
-def _meets(column: Any, wanted: Any) -> Any:
+def meets(column: Any, wanted: Any) -> Any:
+    """Which values of an Arrow column meet a condition, as in `HandedTable.count`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -23,7 +23,7 @@ from cloister.synth.marginals import Floats, NoisyMarginal
 __all__ = ["grain_marginal", "grains_of", "ladder_of", "nonnegative", "smoothed"]
 
 _GROUPS = (16, 8, 4, 2)
-_CUT = 1.5  # standard errors beyond which a difference is kept
+_CUT = 2.0  # standard errors beyond which a difference is kept
 
 
 def nonnegative(counts: Floats, total: float) -> Floats:
@@ -38,18 +38,22 @@ def smoothed(axis: Axis, counts: Floats, sigma: float) -> Floats:
     """Noisy counts of an ordered column with differences that are no larger than the noise levelled out.
 
     Haar wavelets at every shift, and the mean of all (Coifman & Donoho 1995): steps and peaks that stand out of the
-    noise stay, neighbours that do not are given their mean. Columns without an order are left as they are.
+    noise stay, neighbours that do not are given their mean. What is alike in neighbours is how many rows a value has,
+    not how many a bin has: of bins that are nearly as wide as the usual one, wider ones hold more. Columns without an
+    order are left as they are.
     """
     if not axis.ordered or axis.known < 4:
         return counts
+    width = axis.widths / np.median(axis.widths)
+    width = np.where((width >= 0.5) & (width <= 2), width, 1.0)
     length = 1 << (axis.known - 1).bit_length()
     padded = np.zeros(length)
-    padded[: axis.known] = counts[: axis.known]
+    padded[: axis.known] = counts[: axis.known] / width
     total = np.zeros(length)
     for shift in range(length):
         total += np.roll(_haar(np.roll(padded, shift), _CUT * sigma), -shift)
     answer = counts.copy()
-    answer[: axis.known] = (total / length)[: axis.known]
+    answer[: axis.known] = (total / length)[: axis.known] * width
     return answer
 
 

@@ -3,8 +3,10 @@
     print(plan(ds, "aim", spend=epsilon(1, delta="1e-9"), rows=30_000))
 
 The generator is carried out on nobody, with a ledger that is thrown away: so the steps, their noise and their number
-are its own, and whatever is wrong with a request is told before a charge. Where a generator chooses what to measure by
-what it has seen, a rehearsal chooses otherwise than the real run will; sizes of noise are about the same.
+are its own, and whatever is wrong with a request is told before a charge. For a generator that shares out its spend by
+the number of rows, as many are pretended as the schema says there are (else as are asked for), the same in every cell.
+Where a generator chooses what to measure by what it has seen, a rehearsal chooses otherwise than the real run will, and
+less: in an even table there is nothing to find.
 
 Privacy: no row is read: the relation behind a rehearsal has none, and does not know where any are. A plan depends on
     the schema and the request alone, and is the same every time.
@@ -49,6 +51,10 @@ METHODS: Mapping[str, str] = MappingProxyType(
 _HALF_MEAN = 0.5 * math.sqrt(2 / math.pi)  # of the size of normal noise
 _SURE = 1.96
 _MOST_LISTED = 200
+# These share out their spend by the number of rows that they find: as many are pretended as there are said to be.
+_BY_SIZE = ("aim",)
+# Where the number of rows is not public. The more rows, the smaller the parts of the spend: no run has more noise.
+_MANY_ROWS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +139,9 @@ class Synthesis:
         if single:
             found.append(("measures", f"{len(self.domain.modelled)} columns by themselves, {_noise(single)}"))
         if several:
-            about = "about " if self.chosen else ""
+            least = "at least " if self.method in _BY_SIZE else ""
             word = "chosen marginals" if self.chosen else "marginals of several columns"
-            found.append(("" if single else "measures", f"{about}{len(several)} {word}, {_noise(several)}"))
+            found.append(("" if single else "measures", f"{least}{len(several)} {word}, {_noise(several)}"))
         found.append(("noise", f"{', '.join(self.noise)}, in {self.steps} steps under one charge"))
         return [f"{word:<12}{text}".rstrip() for word, text in found]
 
@@ -184,10 +190,12 @@ def plan(
     bins = usual_bins(method) if bins is None else bins
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     data.account.price(budget.loss)  # a pure account cannot pay in rho: say so before anything is asked
-    # Without rows all is noise, and numbers may run out of range: a rehearsal is about steps, not about its model.
+    size = data.schema.tables[domain.table].rows or rows
+    pretended = (size or _MANY_ROWS) if method in _BY_SIZE else 0
+    # Numbers may run out of range where nothing is to be found: a rehearsal is about steps, not about its model.
     quiet = np.errstate(all="ignore")
     with quiet, TemporaryDirectory(prefix="cloister-plan-") as folder, Ledger.in_folder(folder) as book:
-        empty = Rehearsed(data, book.open_account("rehearsal", budget.loss))
+        empty = Rehearsed(data, book.open_account("rehearsal", budget.loss), pretended)
         try:
             made = make(
                 empty,
@@ -208,7 +216,7 @@ def plan(
         data.schema.unit,
         budget.loss,
         rows,
-        data.schema.tables[domain.table].rows or rows,
+        size,
         tuple(made.made.measured),
         len(made.made.chosen),
         tuple(dict.fromkeys(one["mechanism"] for one in steps)),

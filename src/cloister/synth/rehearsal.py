@@ -1,11 +1,11 @@
-"""A dataset without anybody in it, for plans: the same columns, and every count is nought.
+"""A dataset without anybody in it, for plans: the same columns, and a public number of rows, the same in every cell.
 
 Privacy: no row can be read through it. It knows the columns of the real one, has no engine, and pays from an account
-    that is thrown away.
+    that is thrown away. How many rows it pretends to have is the caller's word.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,20 @@ __all__ = ["Rehearsed"]
 class Rehearsed:
     """A dataset without anybody in it, whose account is thrown away."""
 
-    def __init__(self, data: Any, account: Any) -> None:
+    def __init__(self, data: Any, account: Any, rows: int) -> None:
         self.account, self.reader, self.version = account, None, ""
         self.schema, self.tables = data.schema, data.tables
-        self._data = data
+        self._data, self._rows = data, rows
 
     def columns(self, table: str) -> Any:
         """As the dataset has them."""
         return self._data.columns(table)
 
     def relation(self, table: str | None, columns: Sequence[str]) -> Relation:
-        """The same columns, and no rows."""
+        """The same columns, and nobody's rows."""
         found = self._data.relation(table, columns)
         known = {one.name: getattr(found, one.name) for one in fields(found)}
-        return _NoRows(**{**known, "engine": _NoEngine(found.engine.dialect)})
+        return _NoRows(**{**known, "engine": _NoEngine(found.engine.dialect)}, pretended=self._rows)
 
 
 class _NoEngine:
@@ -50,24 +50,27 @@ class _NoEngine:
 
 @dataclass(frozen=True, slots=True)
 class _NoRows(Relation):
-    """A relation in which every count is nought."""
+    """A relation that nobody is in. Its counts are made up."""
+
+    pretended: int = 0
 
     def sums(self, keys: Sequence[Any] = (), values: Sequence[Any] = ()) -> Sums:
         """A statement that needs no engine."""
-        return _NoSums(self.rows, tuple(keys), tuple(values), self.max_rows, self.copies)
+        return _NoSums(self.rows, tuple(keys), tuple(values), self.max_rows, self.copies, self.pretended)
 
 
 @dataclass(frozen=True, slots=True)
 class _NoSums(Sums):
-    """Noughts in the right shapes; they take no memory."""
+    """As many rows as are pretended, spread alike over all groups; sums of values are nought."""
+
+    pretended: int = 0
 
     def run(self, engine: Any) -> list[NDArray[Any]]:
         """The number of rows, and the sums."""
-        return [np.broadcast_to(np.int64(0), (self.cells,)) for _ in range(1 + len(self.values))]
+        total = self.pretended * self.unit_weight
+        counts = np.diff(np.arange(self.cells + 1) * total // self.cells)
+        return [counts, *(np.broadcast_to(np.int64(0), (self.cells,)) for _ in self.values)]
 
     def run_sets(self, engine: Any, sets: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
         """The same for each choice of keys."""
-        return [
-            _NoSums(self.rows, tuple(self.keys[i] for i in one), self.values, self.max_rows, self.copies).run(engine)
-            for one in sets
-        ]
+        return [replace(self, keys=tuple(self.keys[i] for i in one)).run(engine) for one in sets]

@@ -21,7 +21,7 @@ from cloister.privacy.purse import purse
 from cloister.privacy.release import Release
 from cloister.synth.cuts import PrivateCuts, with_cuts
 from cloister.synth.dependencies import Decided, learn_decided
-from cloister.synth.domain import Domain, read_domain
+from cloister.synth.domain import Domain, Places, read_domain
 from cloister.synth.inference import AnyModel
 from cloister.synth.marginals import NoisyMarginal, Survey
 from cloister.synth.review import Review
@@ -43,12 +43,14 @@ class Made:
         measured: every marginal that was released, in order.
         chosen: what was chosen privately, in words.
         review: what was bought about the model's own errors.
+        workload: columns whose marginals the caller said matter.
     """
 
     model: AnyModel
     measured: list[NoisyMarginal]
     chosen: list[str] = field(default_factory=list)
     review: Review | None = None
+    workload: list[Places] = field(default_factory=list)
 
 
 Steps = Callable[[Survey, Progress], Made]

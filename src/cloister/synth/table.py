@@ -7,6 +7,7 @@ table.count({"ward": "surgery", "age": {"from": 65}})        # a count with an e
 table.release, table.side                        # loss and receipt; what was measured and why, expected errors
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -187,7 +188,8 @@ class SyntheticTable:
 
     def _write_side(self, path: Path) -> Path:
         place = path.with_name(f"{path.name}.side.json")
-        place.write_text(json.dumps(self.side, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+        told = {**self.side, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}  # so that files are not mixed up
+        place.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
         return place
 
     def _place(self, name: str) -> int:
@@ -198,14 +200,14 @@ class SyntheticTable:
 
     def __str__(self) -> str:
         head = [] if self.private else ["NOT PRIVATE: the noise came from a seeded source"]
-        names = ", ".join(self.domain.names)
+        names, many = ", ".join(self.domain.names), len(self.made.measured)
         return "\n".join(
             [
                 *head,
                 f"{len(self):,} synthetic rows of {self.domain.table} by {self.release.parameters['method']}: {names}",
                 f"  cost      {self.loss}",
                 f"  protects  {self.release.unit}, {self.loss.relation} neighbours",
-                f"  measured  {len(self.made.measured)} marginals",
+                *([f"  measured  {many} marginal{'' if many == 1 else 's'}"] if many else []),
             ]
         )
 

@@ -192,6 +192,9 @@ def test_a_model_is_trained_on_the_hub_and_loaded_here_with_its_receipt(visits, 
 def test_a_table_is_made_on_the_hub_and_arrives_with_its_side_file_and_progress(visits, served):
     spend, told = cl.rho("0.01"), []
     form = {"spend": spend, "rows": 150, "columns": ["ward", "age"], "score": "0.2"}
+    planned = visits.plan_work("synthesise", {"method": "mst", **form})
+    assert planned.loss == spend
+    assert "2 columns by themselves" in str(planned)
     table = visits.synthesise(method="mst", **form, progress=lambda share, word: told.append((share, word)))
     assert (len(table), table.to_arrow().column_names) == (150, ["ward", "age"])
     assert table.loss == cl.rho("0.008")

@@ -130,6 +130,18 @@ def test_every_method_costs_what_was_planned_and_leaves_a_signed_table(data, met
     assert set(made.to_arrow().column("ward").to_pylist()) <= set(WARDS)
 
 
+def test_whoever_waits_is_told_how_far_it_is(data):
+    told = []
+    SYNTH.run(data, asked("aim", score="0.1"), lambda share, word: told.append((share, word)))
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.1
+    assert shares[-1] < 1
+    words = [word for _, word in told]
+    assert words[-2:] == ["scoring the table", "signing the table"]
+    assert sum("marginals" in word for word in words) > 2
+
+
 def test_a_score_is_paid_for_inside_the_spend_and_may_be_told(data):
     parameters = asked("independent", score="0.25")
     assert "rho 2.5 of the cost" in " ".join(SYNTH.plan(data, parameters).lines)

@@ -36,8 +36,8 @@ from cloister.synth.table import SyntheticTable
 __all__ = ["aim"]
 
 _SIZE, _REVIEW, _CHOICE = Fraction(1, 100), Fraction(1, 100), Fraction(1, 4)
-_SINGLE = (0.05, 0.5)  # of the spend, at least and at most, for columns by themselves
-_FIRST, _FEW = 0.15, 5_500.0
+_SINGLE = (0.05, 0.7)  # of the spend, at least and at most, for columns by themselves
+_FIRST, _FEW, _FIRST_POWER = 0.15, 5_500.0, 0.6
 _ROUND_STEPS, _LAST_STEPS = 100, 500
 _ROUND_ENOUGH, _LAST_ENOUGH = 0.8, 0.8
 _ROUNDS = 4.0  # planned for each column
@@ -79,7 +79,8 @@ def aim(
 
     def steps(survey: Survey, tell: Progress) -> Made:
         generator = np.random.default_rng(int.from_bytes(survey.meter.source.bytes(32), "little"))
-        return _Run(survey, _weights(survey.domain, workload), most_cells, rounds, tell, generator).made()
+        weights, named = _weights(survey.domain, workload), _named(survey.domain, workload or ())
+        return _Run(survey, weights, list(named), most_cells, rounds, tell, generator).made()
 
     return synthesise(
         ds,
@@ -99,16 +100,8 @@ def aim(
 def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
     """The candidates: everything inside the workload of two columns or more, with what it is worth."""
     columns = len(domain.shape)
-    if workload is None:
-        asked = dict.fromkeys(combinations(range(columns), min(3, columns)), 1.0)
-    else:
-        named = dict(workload) if isinstance(workload, Mapping) else dict.fromkeys(map(tuple, workload), 1.0)
-        asked = {}
-        for names, weight in named.items():
-            missing = [name for name in names if name not in domain.places]
-            if missing or not weight > 0:
-                raise BadInput("a workload names modelled columns, with weights above 0.")
-            asked[tuple(sorted(domain.places[name] for name in names))] = float(weight)
+    every = combinations(range(columns), min(3, columns))
+    asked = dict.fromkeys(every, 1.0) if workload is None else _named(domain, workload)
     found: dict[Places, float] = {}
     for places in asked:
         for size in range(2, len(places) + 1):
@@ -118,6 +111,14 @@ def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
         found[part] = sum(weight * len(set(part) & set(places)) for places, weight in asked.items())
     top = max(found.values(), default=1.0)
     return {part: weight / top for part, weight in found.items()}
+
+
+def _named(domain: Domain, workload: Any) -> dict[Places, float]:
+    """The marginals that the caller named, and what each is worth."""
+    named = dict(workload) if isinstance(workload, Mapping) else dict.fromkeys(map(tuple, workload), 1.0)
+    if any(name not in domain.places for names in named for name in names) or not all(w > 0 for w in named.values()):
+        raise BadInput("a workload names modelled columns, with weights above 0.")
+    return {tuple(sorted(domain.places[name] for name in names)): float(worth) for names, worth in named.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class _Run:
 
     survey: Survey
     weights: dict[Places, float]
+    workload: list[Places]
     most_cells: int
     rounds: int | None
     tell: Progress
@@ -157,14 +159,15 @@ class _Run:
         model = self._fit(model, _LAST_STEPS, _LAST_ENOUGH)
         self.tell(0.9, "reviewing")
         found = review(self.survey, model, budget.part(_REVIEW))
-        return Made(model, [*self.size, *self.singles, *(one for one, _ in self.measured)], self.words, found)
+        measured = [*self.size, *self.singles, *(one for one, _ in self.measured)]
+        return Made(model, measured, self.words, found, self.workload)
 
     def _first_share(self, budget: Purse) -> Fraction:
         """What part of the spend single columns get: more, the fewer rows there are for it. Buys the number of rows."""
         smallest = min(range(len(self.survey.domain.shape)), key=lambda place: self.survey.domain.shape[place])
         self.size = self.survey.measure([(smallest,)], budget.part(_SIZE), why="how many rows there are")
         sigma = float(np.mean(_sigma(self.survey, budget.loss)))
-        share = _FIRST * (_FEW / max(total_of(self.size) / sigma, 1.0)) ** 0.5
+        share = _FIRST * (_FEW / max(total_of(self.size) / sigma, 1.0)) ** _FIRST_POWER
         return Fraction(round(1000 * min(max(share, _SINGLE[0]), _SINGLE[1])), 1000)
 
     def _begin(self, loss: Loss) -> Model:

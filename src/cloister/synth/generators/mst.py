@@ -1,6 +1,6 @@
 """A tree of the strongest pairs: Chow & Liu's network, chosen and measured privately.
 
-    1  measure every column by itself
+    1  measure every column by itself; take together cells that are too light to be told from noise (levels.py)
     2  join columns to a tree: again and again choose, by the exponential mechanism, the pair of columns from two parts
        of the forest whose joint counts are farthest (L1) from what independent columns would have
     3  measure the pairs of the tree, and fit
@@ -10,6 +10,7 @@ moves by at most one for a row, so its sensitivity is stated and right, and no l
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -19,8 +20,9 @@ import numpy as np
 from cloister.privacy.loss import Loss
 from cloister.synth.asking import Asked
 from cloister.synth.domain import Places
-from cloister.synth.inference import Model, fit
-from cloister.synth.marginals import Survey
+from cloister.synth.inference import Model, fit, total_of
+from cloister.synth.levels import grain_marginal, grains_of
+from cloister.synth.marginals import Merges, Survey
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
 from cloister.synth.table import SyntheticTable
@@ -28,6 +30,7 @@ from cloister.synth.table import SyntheticTable
 __all__ = ["choose_tree", "mst", "tree_steps"]
 
 _SINGLE, _CHOOSE, _REVIEW = Fraction(3, 10), Fraction(2, 10), Fraction(1, 50)
+_LEAST = 3.0  # standard errors that a cell must hold to be kept apart
 
 
 def mst(
@@ -70,17 +73,22 @@ def tree_steps(survey: Survey, tell: Progress) -> Made:
 
     Privacy: the survey's purse; see `mst`.
     """
-    budget, shape = survey.purse, survey.domain.shape
-    measured = survey.measure([(place,) for place in range(len(shape))], budget.part(_SINGLE), why="every column")
-    model = fit(shape, measured, zeros=survey.domain.zeros)
+    budget, domain = survey.purse, survey.domain
+    places = [(place,) for place in range(len(domain.shape))]
+    measured = survey.measure(places, budget.part(_SINGLE), why="every column")
+    grains = grains_of(domain, measured, total_of(measured), _LEAST)
+    held, shape = [grain_marginal(one, grains) for one in measured], [grain.size for grain in grains]
+    model = fit(shape, held, zeros=domain.zeros, grains=grains)
     words = []
     if len(shape) > 1:
         tree = choose_tree(survey, model, budget.part(_CHOOSE), tell)
-        words = [" and ".join(survey.domain.words(pair)) for pair in tree]
-        left = budget.part(1 - _SINGLE - _CHOOSE - _REVIEW)
-        measured = [*measured, *survey.measure(tree, left, why="a pair of the tree")]
+        words = [" and ".join(domain.words(pair)) for pair in tree]
+        merges: list[Merges] = [tuple(grains[place].cells for place in pair) for pair in tree]
+        pairs = survey.measure(tree, budget.part(1 - _SINGLE - _CHOOSE - _REVIEW), merges, why="a pair of the tree")
+        measured = [*measured, *pairs]
         tell(0.6, "fitting")
-        model = fit(shape, measured, zeros=survey.domain.zeros, steps=1000)
+        held += [replace(one, merges=()) for one in pairs]
+        model = fit(shape, held, zeros=domain.zeros, grains=grains, steps=1000)
     return Made(model, measured, words, review(survey, model, budget.part(_REVIEW)))
 
 

@@ -101,7 +101,8 @@ def mwem(
             tell(0.1 + 0.7 * (done + 1) / planned, f"{done + 1} questions")
         model = whole_model(survey.domain, weights, total)
         every = [*measured, *(noisy for _, noisy in known)]
-        return Made(model, every, words, review(survey, model, budget.part(_REVIEW)))
+        found = review(survey, model, budget.part(_REVIEW))
+        return Made(model, every, words, found, [one.places for one in questions])
 
     return synthesise(
         ds,

@@ -14,7 +14,7 @@ from cloister.synth.scoring.workload import buy_rows, carry_out, compare_with, p
 
 __all__ = ["Choice", "choose"]
 
-_ROWS = Fraction(1, 10)
+_ROWS = Fraction(3, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def choose(
         spend: what the choice may cost; all of it is charged, before anything is read.
         columns, table, bins, most_pairs, random_state: as for `publishable_score`.
 
-    Privacy: the spend, for the dataset's unit, add/remove neighbours, beside what the tables cost. A tenth buys the
+    Privacy: the spend, for the dataset's unit, add/remove neighbours, beside what the tables cost. Three tenths buy the
         number of rows. The score of a table is minus the sum over p pairs of columns of Σ|N - T|, T its counts scaled
         to that number. If a unit comes or goes, whose rows count at most m together, N moves by at most m in L1, so
         each score by at most p·m (triangle inequality), some up and others down: permute-and-flip for an epsilon,
@@ -84,7 +84,9 @@ def choose(
     paid = pay(data, spend, "the choice", asked, random_state)
 
     def steps(survey: Survey) -> tuple[int, float]:
-        n, _ = buy_rows(survey, paid.budget.part(_ROWS))
+        n, rows = buy_rows(survey, paid.budget.part(_ROWS), "0.975")
+        # Both tables are held against as many rows as that: each error can be off by half of what it is off.
+        off = ((rows.high or 0.0) - rows.value) / n
         kind: Any = PermuteAndFlip if paid.budget.pure else Exponential
         mechanism = kind.for_loss(len(pairs) * survey.most, paid.budget.part(1 - _ROWS))
 
@@ -92,8 +94,8 @@ def choose(
             survey.count(pairs)
             return [-sum(compared.distance(survey, i, pair, n) for pair in pairs) for i in range(len(tables))]
 
-        short = mechanism.margin("0.95", len(tables)) / (2 * n * survey.whole * len(pairs))
-        return int(survey.meter.release(scores, mechanism)), float(short)
+        short = mechanism.margin("0.975", len(tables)) / (2 * n * survey.whole * len(pairs))
+        return int(survey.meter.release(scores, mechanism)), min(1.0, float(short) + off)
 
     (index, short_by), release = carry_out(paid, compared, steps)
     return Choice(index, tables[index], len(tables), short_by, release)

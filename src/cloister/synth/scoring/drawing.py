@@ -62,8 +62,10 @@ def intervals(points: Sequence[Point], kinds: Kinds, title: str, rule: float | N
     groups = list(dict.fromkeys(point["group"] for point in points))
     span = [point[key] for point in points for key in ("low", "value", "high") if point.get(key) is not None]
     span += [] if rule is None else [rule]
-    scale = alt.Scale(domain=[min(span), max(span)], nice=True, padding=8)
-    axis = alt.Axis(format="%", tickCount=6)
+    room = 0.04 * (max(span) - min(span))
+    low_end = max(0.0, min(span) - room) if min(span) >= 0 else min(span) - room  # a share is not below nought
+    scale = alt.Scale(domain=[low_end, max(span) + room], zero=False)
+    axis = alt.Axis(format="~%", tickCount=4)
     shape: dict[str, Any] = {"y": alt.Y("group:N", sort=groups, title=None, axis=_words(groups))}
     shape |= {"yOffset": alt.YOffset("kind:N", sort=list(kinds)), "color": _colours(kinds)}
     low = alt.X("low:Q", scale=scale, title=title, axis=axis)
@@ -107,8 +109,12 @@ def steps(points: Sequence[Point], kinds: Kinds, title: str, words: Sequence[str
         chart = base.mark_bar().encode(across, color=_colours(kinds), **shape)
         return draw(chart.properties(width=170, height=max(50, 22 * len(words)), title=title))
     places = list(dict.fromkeys(point["label"] for point in points))
-    shown = places[:: max(1, -(-len(places) // 4))]
-    across = alt.X("label:O", sort=places, title=None, axis=alt.Axis(values=shown, labelAngle=0, ticks=False))
+    room = max(2, 240 // (8 * max(map(len, places)) + 16))  # so many labels stand beside each other
+    shown = places[:: max(1, -(-len(places) // room))]
+    # The first label begins where the axis does: in its middle it would lie on the other axis.
+    first_left = {"condition": {"test": "datum.index == 0", "value": "left"}, "value": "center"}
+    beside: dict[str, Any] = {"labelAngle": 0, "ticks": False, "labelAlign": first_left, "labelOverlap": False}
+    across = alt.X("label:O", sort=places, title=None, axis=alt.Axis(values=shown, **beside))
     up = alt.Y("value:Q", title=None, axis=alt.Axis(format="%", tickCount=4), stack=None)
     first, second = kinds
     real = base.transform_filter(f"datum.kind == '{first}'").mark_bar(color=INK["real"], opacity=0.45)
@@ -128,16 +134,18 @@ def heat(names: Sequence[str], values: Sequence[Sequence[float | None]], most: f
         for b, value in zip(names, line, strict=True)
         if value is not None
     ]
-    size = 7 if len(names) > 24 else 10
+    size = 7 if len(names) > 24 else 11
     axis = {"labelFontSize": size, "ticks": False, "domain": False, "grid": False, "labelLimit": 90, "labelPadding": 3}
     room = min(110, round(0.68 * size * max(map(len, names))) + 6)
     up = alt.Y("row:N", sort=list(names), title=None, axis=alt.Axis(minExtent=room, **axis))
-    across = alt.X("column:N", sort=list(names), title=None, axis=alt.Axis(labelAngle=-60, minExtent=room, **axis))
+    across = alt.X(
+        "column:N", sort=list(names), title=None, axis=alt.Axis(labelAngle=-60, minExtent=0.8 * room, **axis)
+    )
     sign = alt.condition("datum.value < 0", alt.value(INK["other"]), alt.value(INK["made"]))
     opacity = alt.FillOpacity("size:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None)
     base = alt.Chart(alt.InlineData(values=points))
     chart = base.mark_rect(stroke=INK["line"], strokeWidth=0.4).encode(across, up, fill=sign, fillOpacity=opacity)
-    side = max(120, min(300, 17 * len(names)))
+    side = max(190, min(300, 17 * len(names)))
     return draw(chart.properties(width=side, height=side, title=title))
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cloister.synth.scoring.score import Score
 
 __all__ = [
+    "MOST_COLUMNS",
+    "apart_chart",
     "attacks_chart",
     "chance_chart",
     "columns_charts",
@@ -25,7 +27,8 @@ __all__ = [
 ]
 
 Drawn = tuple[str, str]
-_MOST_COLUMNS, _MOST_WORDS = 24, 8
+MOST_COLUMNS = 24  # that are drawn
+_MOST_WORDS, _FEW_PLACES = 8, 3
 _FRAMES = {"bootstrap": "real rows drawn again", "independent": "independent columns"}
 _SHAPE = {"real": "real", "synthetic": "made"}
 
@@ -62,6 +65,23 @@ def ranges_chart(score: "Score") -> Drawn:
     return drawing.lines(points, kinds, "error of the answer, as a share of all rows", "share of questions"), text
 
 
+def apart_chart(score: "Score") -> Drawn:
+    """Whether models tell synthetic rows from real ones."""
+    kinds = {"this synthetic table": "made", "rows of one population": "real"}
+    points = [
+        {"group": one.model, "kind": kind, "value": value, "text": f"{value:.2g}"}
+        for one in score.propensity
+        for kind, value in zip(kinds, (one.value, one.expected), strict=True)
+    ]
+    times = " and ".join(f"{one.ratio:.3g} for a {one.model}" for one in score.propensity)
+    text = (
+        "A model is shown rows of both tables and says how likely each is to be synthetic. How far that is from even "
+        f"odds, over what chance alone does: {times}. At 1 nobody tells the tables apart; noise that protects people "
+        "shows here."
+    )
+    return drawing.bars(points, kinds, "distance from even odds, squared (pMSE)"), text
+
+
 def learning_chart(score: "Score") -> Drawn:
     """What models learn."""
     learning = score.learning
@@ -73,7 +93,12 @@ def learning_chart(score: "Score") -> Drawn:
         for model, one in found.items()
     ]
     made = learning.synthetic["logistic regression"]
-    auc = "" if made.auc is None else f" (AUC {made.auc.value:.3f})"
+    best = learning.real["logistic regression"]
+    auc = (
+        ""
+        if made.auc is None or best.auc is None
+        else f" (AUC {made.auc.value:.3f}, from real rows {best.auc.value:.3f})"
+    )
     where = "rows that were held back" if learning.held_back else "rows that the generator saw, which is too kind"
     text = (
         f"Models that learn {learning.target} from synthetic rows, tested on real {where}: logistic regression is "
@@ -156,12 +181,13 @@ def distances_chart(score: "Score") -> Drawn:
 
 def columns_charts(score: "Score") -> Iterator[Drawn]:
     """Each column by itself, the worst first."""
-    for shape in sorted(score.shapes, key=lambda one: -one.error)[:_MOST_COLUMNS]:
+    for shape in sorted(score.shapes, key=lambda one: -one.error)[:MOST_COLUMNS]:
         yield _column(shape), f"{shape.name}: {percent(shape.error)} of rows would have to change."
 
 
 def _column(shape: Shape) -> str:
     labels, shares = list(shape.labels), {"real": list(shape.real), "synthetic": list(shape.synthetic)}
+    outlined = shape.ordered and len(labels) > _FEW_PLACES
     if not shape.ordered and len(labels) > _MOST_WORDS:
         order = np.argsort(shape.real, kind="stable")[::-1]
         kept = order[: _MOST_WORDS - 1]
@@ -173,7 +199,7 @@ def _column(shape: Shape) -> str:
         for kind in _SHAPE
         for label, value in zip(labels, shares[kind], strict=True)
     ]
-    return drawing.steps(points, _SHAPE, shape.name, None if shape.ordered else labels)
+    return drawing.steps(points, _SHAPE, shape.name, None if outlined else labels)
 
 
 def maps_charts(score: "Score") -> Iterator[tuple[str, str, list[Drawn]]]:

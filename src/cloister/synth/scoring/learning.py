@@ -6,7 +6,7 @@ the same models reach when they are trained on the real rows is the ceiling, the
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from cloister.privacy.errors import BadSchema, MissingExtra
 from cloister.synth.scoring.figure import Figure, share
 from cloister.synth.scoring.membership import area
-from cloister.synth.scoring.rows import Floats, Integers, Rows
+from cloister.synth.scoring.rows import Floats, Integers, Rows, Side
 
-__all__ = ["Learning", "Trained", "features", "learning", "sklearn_or_refuse"]
+__all__ = ["Learning", "Trained", "features", "learning", "sklearn_or_refuse", "target_place"]
 
 _MOST_CLASSES, _MOST_FEATURES = 65, 128
 MODELS = ("logistic regression", "decision tree")
@@ -79,14 +79,21 @@ def sklearn_or_refuse() -> None:
         raise MissingExtra("models for scores need scikit-learn: pip install 'cloister[learn]'.") from None
 
 
+def target_place(sides: Sequence[Side], target: str) -> int:
+    """Which column the target is; a refusal, before anything is computed, unless models can predict it."""
+    sklearn_or_refuse()
+    names = [side.name for side in sides]
+    if target not in names:
+        raise BadSchema(f"the target {target!r:.60} is no column with public values in the schema.")
+    labels = sides[names.index(target)].labels
+    if len(labels) > _MOST_CLASSES or isinstance(labels[0], tuple):
+        raise BadSchema(f"{target} has no short list of public values to predict. Give it categories in the schema.")
+    return names.index(target)
+
+
 def learning(real: Rows, synthetic: Rows, holdout: Rows | None, target: str) -> Learning:
     """Train both models on both tables."""
-    sklearn_or_refuse()
-    if target not in real.names:
-        raise BadSchema(f"the target {target!r:.60} is no column with public values in the schema.")
-    place = real.names.index(target)
-    if len(real.sides[place].labels) > _MOST_CLASSES or isinstance(real.sides[place].labels[0], tuple):
-        raise BadSchema(f"{target} has no short list of public values to predict. Give it categories in the schema.")
+    place = target_place(real.sides, target)
     tested = real if holdout is None else holdout
     sets = [_known(one, place) for one in (real, synthetic, tested)]
     (x, y), (made_x, made_y), (test_x, test_y) = sets

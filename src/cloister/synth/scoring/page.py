@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from cloister.synth.scoring.figure import percent
 from cloister.synth.scoring.figures import (
+    MOST_COLUMNS,
+    apart_chart,
     attacks_chart,
     chance_chart,
     columns_charts,
@@ -51,6 +53,8 @@ svg { display: block; max-width: 100%; height: auto; } figcaption { margin-top: 
 .key .other::before { background: var(--other); }
 ul.checks { list-style: none; padding: 0; } ul.checks li { padding: .35rem 0; border-bottom: 1px solid var(--line); }
 .word { display: inline-block; min-width: 3.4rem; font-weight: 700; }
+dl { margin: 0; } dt { float: left; clear: left; width: 9rem; color: var(--soft); } dd { margin: 0 0 .4rem 9rem; }
+@media (max-width: 30rem) { dt { float: none; } dd { margin-left: 0; } }
 """
 
 
@@ -70,18 +74,20 @@ def page(score: "Score", title: str) -> str:
 def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
     from cloister.synth.scoring.score import OWNERS_VIEW
 
-    yield f'<p class="owner" role="note">{escape(OWNERS_VIEW)}</p>'
-    yield f"<header><h1>{escape(title)}</h1>"
+    yield f'<header><p class="owner" role="note">{escape(OWNERS_VIEW)}</p>'
+    yield f"<h1>{escape(title)}</h1>"
     yield f'<p class="verdict {"good" if verdict.passed else "bad"}">{escape(verdict.headline)}</p>'
     counts = ", ".join(f"{count:,} {name}" for name, count in score.rows.items() if count)
-    claim = "It states no privacy loss." if score.claim is None else f"It states {score.claim}."
-    yield f'<p class="soft">{escape(f"{counts} rows, {len(score.columns)} columns. {claim}")}</p></header><main>'
+    told = f"{counts} rows, {len(score.columns)} columns. {_claim(score)}"
+    yield f'<p class="soft">{escape(told)}</p></header><main>'
     yield f'<div class="tiles">{"".join(_tiles(score))}</div>'
     yield "<h2>What was checked</h2>"
     yield f'<ul class="checks">{"".join(_checks(verdict))}</ul>'
     yield '<h2>Is it useful?</h2><div class="charts">'
     yield from (_figure(*one) for one in _useful(score))
     yield "</div><h2>Column by column</h2>"
+    if len(score.shapes) > MOST_COLUMNS:
+        yield f'<p class="soft">The {MOST_COLUMNS} of {len(score.shapes)} columns that are farthest off.</p>'
     yield '<p class="key"><span class="real">real rows</span> <span class="made">synthetic rows</span></p>'
     yield '<div class="charts small">'
     yield from (_figure(drawn, text) for drawn, text in columns_charts(score))
@@ -94,8 +100,21 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
     yield '<p class="soft">Attacks can show that a table leaks. That it does not is shown by how it was made.</p>'
     yield '<div class="charts">'
     yield from (_figure(*one) for one in _private(score))
-    yield "</div></main>"
+    yield "</div>"
+    if score.made:
+        yield "<h2>How it was made</h2><dl>"
+        yield from (f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in score.made.items())
+        yield "</dl>"
+    yield "</main>"
     yield f'<footer class="soft"><p>{escape(_small_print(score))}</p></footer>'
+
+
+def _claim(score: "Score") -> str:
+    if score.claim is None:
+        return "It states no privacy loss."
+    loss = score.claim if score.claim.measure == "epsilon" else score.claim.as_epsilon(delta="1e-9")
+    read = "" if loss is score.claim else f" (an epsilon of {float(loss.amount):.3g} at delta {float(loss.delta):.1g})"
+    return f"It states a privacy loss of {score.claim}{read} for {score.unit}."
 
 
 def _figure(drawn: str, text: str) -> str:
@@ -128,7 +147,8 @@ def _checks(verdict: Verdict) -> Iterator[str]:
 
 def _useful(score: "Score") -> Sequence[tuple[str, str]]:
     found = [marginals_chart(score), ranges_chart(score)]
-    return [*found, learning_chart(score)] if score.learning is not None else found
+    found += [learning_chart(score)] if score.learning is not None else []
+    return [*found, apart_chart(score)] if score.propensity else found
 
 
 def _private(score: "Score") -> Sequence[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """A score that may be told: errors of one- and two-way marginals with noise, paid for by the ledger."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,7 +19,8 @@ from cloister.synth.scoring.workload import Compared, buy_rows, carry_out, compa
 
 __all__ = ["PublishableScore", "publishable_score"]
 
-_ROWS, _COLUMNS, _PAIRS = Fraction(1, 10), Fraction(1, 2), Fraction(2, 5)
+# The noise of the number of rows is in every other number, and no mean over columns makes it smaller.
+_ROWS, _COLUMNS, _PAIRS = Fraction(3, 10), Fraction(2, 5), Fraction(3, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class PublishableScore:
         pairs: how many pairs there are in it.
         release: loss, unit and receipt.
 
-    Privacy: the release's loss. Intervals are for the noise alone, each number with at least 95 % confidence.
+    Privacy: the release's loss. Intervals are for the noise alone, that of the number of rows included: each holds its
+        number with 95 % confidence.
     """
 
     rows: Figure
@@ -93,13 +96,13 @@ def publishable_score(
         most_pairs: the most two-way marginals; if there are more, a fixed public choice.
         random_state: a seed, for teaching and tests; the release is then marked `not private`.
 
-    Privacy: the spend, for the dataset's unit, add/remove neighbours. A tenth buys the number of rows n. Then, with
-        synthetic counts T scaled to that n, half buys the distances Σ|N - T| of all k columns at once, and the rest
-        the sum of the distances of all pairs, one number. Adding or removing a unit, whose rows count at most m
+    Privacy: the spend, for the dataset's unit, add/remove neighbours. Three tenths buy the number of rows n. Then, with
+        synthetic counts T scaled to that n, four tenths buy the distances Σ|N - T| of all k columns at once, and the
+        rest the sum of the distances of all pairs, one number. Adding or removing a unit, whose rows count at most m
         together, changes the counts N of a marginal by at most m in L1; T is fixed; so by the triangle inequality each
         distance moves by at most m: the k columns by k·m in L1 and √k·m in L2, the sum over p pairs by p·m. Divided by
-        2·n·p the mean over pairs moves by m/(2n) only. Counts are made in the engine and stay whole numbers until
-        there is noise on them. Audited in tests/unit/test_synth_publishable.py.
+        2·n·p the mean over pairs moves by m/(2n) only. Counts are made in the engine and stay whole numbers until there
+        is noise on them. Audited in tests/unit/test_synth_publishable.py.
     """
     compared = compare_with(data, [synthetic], columns, table, bins)
     names = [axis.name for axis in compared.domain.modelled]
@@ -110,19 +113,22 @@ def publishable_score(
     def steps(survey: Survey) -> dict[str, Any]:
         shares = {"columns": paid.budget.part(_COLUMNS), "pairs": paid.budget.part(_PAIRS)}
         n, rows = buy_rows(survey, paid.budget.part(_ROWS))
-        columns_found = _columns(survey, compared, n, shares["columns"])
+        # Shares of n rows that are taken for shares of n + d differ by at most d/2n, whatever the columns.
+        off = ((rows.high or 0.0) - rows.value) / (2 * n)
+        alone, margin = _columns(survey, compared, n, shares["columns"])
         return {
             "rows": rows,
-            "columns": {name: _cut(one) for name, one in zip(names, columns_found, strict=True)},
-            "one_way": _cut(_mean(columns_found)),
-            "two_way": _cut(_pairs(survey, compared, pairs, n, shares["pairs"])) if pairs else None,
+            "columns": {name: _share(one, margin, off) for name, one in zip(names, alone, strict=True)},
+            "one_way": _share(float(np.mean(alone)), margin / math.sqrt(len(alone)), off),
+            "two_way": _share(*_pairs(survey, compared, pairs, n, shares["pairs"]), off) if pairs else None,
         }
 
     found, release = carry_out(paid, compared, steps)
     return PublishableScore(**found, pairs=len(pairs), release=release)
 
 
-def _columns(survey: Survey, compared: Compared, rows: int, loss: Loss) -> list[Figure]:
+def _columns(survey: Survey, compared: Compared, rows: int, loss: Loss) -> tuple[list[float], float]:
+    """The error of each column, and how far noise moves each."""
     count = len(compared.domain.modelled)
     noise = law(root_above(count * survey.most**2), count * survey.most, loss)
 
@@ -131,11 +137,13 @@ def _columns(survey: Survey, compared: Compared, rows: int, loss: Loss) -> list[
         return np.array([compared.distance(survey, 0, (place,), rows) for place in range(count)], dtype=np.int64)
 
     size = 2 * rows * survey.whole
-    margin = float(noise.margin("0.95")) / size
-    return [_share(float(one) / size, margin) for one in survey.meter.release(look, noise)]
+    return [float(one) / size for one in survey.meter.release(look, noise)], float(noise.margin("0.95")) / size
 
 
-def _pairs(survey: Survey, compared: Compared, pairs: Sequence[tuple[int, ...]], rows: int, loss: Loss) -> Figure:
+def _pairs(
+    survey: Survey, compared: Compared, pairs: Sequence[tuple[int, ...]], rows: int, loss: Loss
+) -> tuple[float, float]:
+    """The mean error of pairs, and how far noise moves it."""
     most = len(pairs) * survey.most
     noise = law(most, most, loss)
 
@@ -144,19 +152,10 @@ def _pairs(survey: Survey, compared: Compared, pairs: Sequence[tuple[int, ...]],
         return np.array([sum(compared.distance(survey, 0, pair, rows) for pair in pairs)], dtype=np.int64)
 
     size = 2 * rows * survey.whole * len(pairs)
-    return _share(float(np.ravel(survey.meter.release(look, noise))[0]) / size, float(noise.margin("0.95")) / size)
+    return float(np.ravel(survey.meter.release(look, noise))[0]) / size, float(noise.margin("0.95")) / size
 
 
-def _mean(columns: Sequence[Figure]) -> Figure:
-    """Of numbers with independent noise: the interval shrinks with the root of their number."""
-    margin = max((one.high or 0.0) - one.value for one in columns) / float(np.sqrt(len(columns)))
-    return _share(float(np.mean([one.value for one in columns])), margin)
-
-
-def _share(value: float, margin: float) -> Figure:
-    return Figure(value, value - margin, value + margin)
-
-
-def _cut(figure: Figure) -> Figure:
-    """To where an error can lie; only at the end, so that means are not biased by it."""
-    return Figure(*(min(max(one, 0.0), 1.0) for one in (figure.value, figure.low or 0.0, figure.high or 0.0)))
+def _share(value: float, margin: float, off: float) -> Figure:
+    """An error with its interval: two independent noises; cut to where an error can lie, only here at the end."""
+    both = math.hypot(margin, off)
+    return Figure(*(min(max(one, 0.0), 1.0) for one in (value, value - both, value + both)))

@@ -25,7 +25,8 @@ from cloister.privacy.unit import ROW, Unit
 from cloister.synth.scoring.closeness import Closeness, compare_closeness
 from cloister.synth.scoring.copies import Copies, count_copies
 from cloister.synth.scoring.dependence import Map, correlation_map, information_map
-from cloister.synth.scoring.learning import Learning, learning
+from cloister.synth.scoring.learning import Learning, learning, target_place
+from cloister.synth.scoring.making import told_making
 from cloister.synth.scoring.marginal_error import MarginalErrors, frames, marginal_errors
 from cloister.synth.scoring.membership import Membership, attack_membership
 from cloister.synth.scoring.nearness import closest
@@ -62,6 +63,7 @@ class Score:
         closeness, membership, singling_out: attacks, against held-back rows; None without them.
         attacked: how many real rows, and as many held-back ones, were attacked.
         seed: of the random choices.
+        made: how the synthetic table was made, in words, from its side file; empty if it has none.
 
     Privacy: none whatever. It is computed from real rows and is the owner's alone. For numbers that may be told, pay
         for them: `publishable_score`. To choose among tables, pay for the choice: `choose`.
@@ -86,6 +88,7 @@ class Score:
     singling_out: SinglingOut | None
     attacked: int
     seed: int
+    made: dict[str, str]
 
     @property
     def usefulness(self) -> float | None:
@@ -98,10 +101,10 @@ class Score:
 
         Like `usefulness`, but against held-back rows: the error of a bootstrap lacks the chance that the real rows have
         themselves, which is most of it in a small table. Held-back rows stand for as many as there are synthetic ones,
-        errors shrinking with the root of both numbers of rows; if they are fewer than a quarter, that is too rough.
+        errors shrinking with the root of both numbers of rows; if they are fewer than a tenth, that is too rough.
         """
         way, (real, made, held) = self.marginals[-1], self.rows.values()
-        if way.way < 2 or 4 * held < made:
+        if way.way < 2 or 10 * held < made:
             return None
         fresh = way.frames["fresh"] * math.sqrt((1 / real + 1 / made) / (1 / real + 1 / held))
         alone = way.frames["independent"]
@@ -127,6 +130,7 @@ class Score:
             **{name: _json(getattr(self, name)) for name in (*parts, *attacks)},
             "rows attacked": self.attacked,
             "seed": self.seed,
+            "made": self.made,
         }
 
     def write_json(self, path: Path | str) -> None:
@@ -195,6 +199,8 @@ def score(
     facts = schema if isinstance(schema, Schema) else Schema.load(schema)
     known = only_table(facts, table)
     sides = sides_of(known, columns, bins)
+    if target is not None:
+        target_place(sides, target)
     say(0.0, "reading rows")
     seen, made = read_rows(real, known, sides), read_rows(synthetic, known, sides)
     kept = None if holdout is None else read_rows(holdout, known, sides)
@@ -241,6 +247,7 @@ def score(
         copies,
         *attacks,
         seed,
+        told_making(synthetic),
     )
 
 

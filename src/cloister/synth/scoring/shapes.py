@@ -1,5 +1,6 @@
 """Each column by itself: the shares of its values or bins, real and synthetic."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,7 @@ def _shape(real: Rows, synthetic: Rows, j: int) -> Shape:
 
 
 def label(side: Side, code: int) -> str:
-    """What a code stands for, in words; of a bin, where it begins."""
+    """What a code stands for, in words; of a bin, where it begins: the first whole number or day in it."""
     value = side.labels[code]
     if not isinstance(value, tuple):
         return str(value)
@@ -65,4 +66,6 @@ def label(side: Side, code: int) -> str:
         return str(np.datetime64(int(np.ceil(value[0])), "D"))
     if side.column.type == "timestamp":
         return str(np.datetime64(int(value[0]), "us").astype("datetime64[m]"))
+    if side.column.type == "integer":
+        return f"{math.ceil(value[0]):,}"
     return f"{value[0]:,.6g}"

@@ -188,7 +188,9 @@ def _within(figure: Figure, limit: float) -> bool | None:
 def _uses(score: "Score", limits: Limits) -> Iterator[Check]:
     way = score.marginals[-1]
     if way.way > 1:
-        kept = score.kept if score.rows["held back"] else score.usefulness
+        kept = score.kept
+        if kept is None and (not score.rows["held back"] or (score.usefulness or 0.0) >= limits.usefulness):
+            kept = score.usefulness  # a bootstrap is a higher mark than fresh rows: what reaches it is good enough
         told = "too few rows tell how much" if kept is None else percent(kept, 0)
         yield Check(
             "marginals",

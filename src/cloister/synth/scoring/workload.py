@@ -148,8 +148,8 @@ def carry_out(paid: Paid, compared: Compared, steps: Callable[[Survey], T]) -> t
     )
 
 
-def buy_rows(survey: Survey, loss: Any) -> tuple[int, Figure]:
-    """The number of rows with noise: one at least, and what it may be.
+def buy_rows(survey: Survey, loss: Any, sure: str = "0.95") -> tuple[int, Figure]:
+    """The number of rows with noise: one at least, and what it may be, with that confidence.
 
     Privacy: the loss; a unit's rows count at most `most` together.
     """
@@ -159,5 +159,5 @@ def buy_rows(survey: Survey, loss: Any) -> tuple[int, Figure]:
         return np.rint([survey.exact((0,)).sum() * survey.whole]).astype(np.int64)
 
     found = int(np.ravel(survey.meter.release(look, noise))[0]) / survey.whole
-    margin = float(noise.margin("0.95")) / survey.whole
+    margin = float(noise.margin(sure)) / survey.whole
     return max(1, round(found)), Figure(found, max(0.0, found - margin), found + margin)
