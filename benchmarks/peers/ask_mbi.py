@@ -166,6 +166,7 @@ def aim(data, rho, random):
         if np.abs(after - expected[chosen]).sum() <= sigma * np.sqrt(2 / np.pi) * domain.size(chosen):
             sigma, epsilon = sigma / 2, 2 * epsilon
         print(f"  {len(measured)} measured, {used / rho:.2f} used", file=sys.stderr)
+        jax.clear_caches()  # every round compiles programs of its own; after a hundred, LLVM finds no memory
     model = MirrorDescent().estimate(domain, measured, iters=LAST_STEPS, warm_start=model)
     return model.synthetic_data(rows=data.records).to_dict(), len(measured)
 

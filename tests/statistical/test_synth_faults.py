@@ -202,7 +202,7 @@ FAULTS = {
     "a domain that is read from the data": Fault(
         made_by("m_way", columns=["ward", "age"]), observed_domain, "another plan"
     ),
-    "clustering on raw data": Fault(made_by("mggm", bins=10), raw_sets, "another plan"),
+    "clustering on raw data": Fault(made_by("mggm", bins=10), raw_sets, "another result"),
     "the number of rows, read off the table": Fault(made_by("independent"), true_size, "another result"),
     "levels that are merged by true counts": Fault(made_by("aim", rounds=2), true_levels, "another plan"),
     "candidates that are listed by true counts": Fault(made_by("aim", rounds=2), true_candidates, "another plan"),

@@ -8,6 +8,7 @@ about them: which columns go together is a fact of the data.)
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +18,10 @@ from cloister.synth.features import Features
 from cloister.synth.marginals import Floats
 from cloister.synth.moments import Moments
 
-__all__ = ["Linkage", "attribute_sets", "correlations", "pooled"]
+__all__ = ["Linkage", "attribute_sets", "cleared", "correlations", "pooled"]
 
 Linkage = Literal["average", "single", "complete"]
+_DOUBT = 1.5
 _LINKS: dict[str, Any] = {"average": np.mean, "single": np.min, "complete": np.max}
 
 
@@ -41,22 +43,39 @@ def pooled(moments: Moments) -> tuple[Floats, Floats]:
     return means, covariance
 
 
-def correlations(features: Features, places: Sequence[int], moments: Moments) -> Floats:
-    """How strongly columns go together, between 0 and 1: the strongest of their features, less what noise explains."""
-    _, covariance = pooled(moments)
+def cleared(features: Features, places: Sequence[int], covariance: Floats, noise: float) -> Floats:
+    """A covariance in which every two columns keep what noise does not explain (positive-part James & Stein 1961).
+
+    Args:
+        features: of the domain.
+        places: the columns.
+        covariance: of their features, with noise.
+        noise: its standard deviation.
+    """
+    found = covariance.copy()
+    own = _own(features, places)
+    for a, b in combinations(range(len(places)), 2):
+        block = found[np.ix_(own[a], own[b])]
+        kept = max(0.0, 1 - _DOUBT * block.size * noise**2 / max(float((block**2).sum()), 1e-12))
+        found[np.ix_(own[a], own[b])] = kept * block
+        found[np.ix_(own[b], own[a])] = kept * block.T
+    return found
+
+
+def correlations(features: Features, places: Sequence[int], covariance: Floats) -> Floats:
+    """How strongly columns go together, between 0 and 1: the strongest of their features."""
     spread = np.sqrt(np.diag(covariance))
-    found = covariance / np.outer(spread, spread)
-    noise = moments.together.noise[2] / (moments.total * np.outer(spread, spread))
-    # Positive-part shrinkage: what is no larger than its noise is no correlation (James & Stein 1961).
-    square = found**2
-    kept = np.abs(found) * np.maximum(0.0, 1 - 2 * noise**2 / np.maximum(square, 1e-12))
-    ours = features.of(places)
-    own = [[ours.index(number) for number in features.of([place])] for place in places]
+    found = np.abs(covariance / np.outer(spread, spread))
+    own = _own(features, places)
     strength = np.eye(len(places))
-    for a in range(len(places)):
-        for b in range(a):
-            strength[a, b] = strength[b, a] = float(kept[np.ix_(own[a], own[b])].max(initial=0.0))
+    for a, b in combinations(range(len(places)), 2):
+        strength[a, b] = strength[b, a] = min(1.0, float(found[np.ix_(own[a], own[b])].max(initial=0.0)))
     return strength
+
+
+def _own(features: Features, places: Sequence[int]) -> list[list[int]]:
+    ours = features.of(places)
+    return [[ours.index(number) for number in features.of([place])] for place in places]
 
 
 def attribute_sets(strength: Floats, linkage: Linkage, cut: float, largest: int) -> list[Places]:

@@ -62,9 +62,9 @@ def expected_error(made: "Made", domain: Domain, places: Places, rows: int | Non
 
 
 def workload_errors(made: "Made", domain: Domain, rows: int) -> dict[str, Any]:
-    """For a side file: means that were bought; expected errors of columns, pairs, the workload and what was measured."""
+    """For a side file: means that were bought; expected errors of columns, pairs, workload and what was measured."""
     columns = range(len(domain.modelled))
-    several = [*made.workload, *(one.places for one in made.measured)]
+    several = [*made.workload, *(one.places for one in made.measured if one.places)]
     every = [*(places for k in (1, 2) for places in combinations(columns, k)), *several]
     sets = list(dict.fromkeys(every))[:_MOST_LISTED]
     told: dict[str, Any] = {

@@ -7,6 +7,20 @@
     tasks        a support vector machine and logistic regression (accuracy), linear regression (mean squared error),
                  k-means with two clusters (adjusted Rand index against clusters found in the real rows)
 
+Found with `synth.mggm` and its label, delta 1e-6, six tables for each figure, on breast cancer (569 rows, 10 columns):
+
+    epsilon                      0.1    0.2    0.4    0.7    1      real rows
+    scenario 2, SVM              0.66   0.69   0.79   0.88   0.87   0.95
+    scenario 2, linear, MSE      0.58   0.19   0.21   0.19   0.11   0.015
+    scenario 2, k-means          0.26   0.26   0.58   0.84   0.83   1
+    scenario 1, SVM              0.62   0.50   0.64   0.75   0.93   0.96
+    scenario 1, linear, MSE      8.9    3.6    4.3    2.5    2.9    0.015
+
+As in the case study there is a fast gain and then a plateau, and regression is far better in scenario 2. Not as there:
+the plateau begins at 0.7, not at 0.4; in scenario 1, with 170 rows as a source, little is right below epsilon 1; and k
+from 25 to 100 makes no difference, since moments of so few rows would be noise at these epsilons, so that all rows are
+one group. (The case study states no noise, and its groups move with everybody.) Its own three data sets are not here.
+
 Every figure stands beside the same with real rows in the place of synthetic ones. Data are public or generated: scores
 against real rows are a look at them, so this is for lessons and benchmarks, never for a private table.
 """

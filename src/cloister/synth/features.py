@@ -1,13 +1,17 @@
 """Columns as numbers between -1 and 1, for generators that work with means and covariances.
 
     numbers, dates, few integers    the middle of a cell, between the public bounds; what is missing stands at 0
-    categories, booleans            an indicator for each cell but the last
+    categories, booleans            an indicator for each cell but one
     numbers that may be NULL        one more number, which is 1 where the value is missing; it has a sum and no products
+
+Where the shares of a column's cells were released, a number stands at its rank instead (nine tenths of it: all rows
+below, and half of those beside it), so that a column with a long tail has a spread too; and categories that are too
+rare for a covariance have no indicator.
 
 All of them are whole numbers of 1/1024, given by comparisons in the engine: sums and products are exact everywhere.
 
-Privacy: public facts alone. One column of a row has one number that is not zero, and none is beyond ±1: that is what
-sensitivities of means and covariances follow from.
+Privacy: public facts and released shares alone. One column of a row has one number that is not zero, and none is beyond
+±1, whatever the shares are: that is what sensitivities of means and covariances follow from.
 """
 
 from collections.abc import Sequence
@@ -16,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.literals import literal
@@ -32,6 +37,7 @@ __all__ = ["ONE", "Feature", "Features", "check_features"]
 ONE = 1024  # what stands for one
 _MOST = 150
 _NAME = "_feature"
+_RANKED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +47,25 @@ class Feature:
     Attributes:
         place: its column, among the modelled ones.
         cell: the category it indicates; None for a number.
-        step: of a number: twice the distance of two cells, in parts of ONE.
     """
 
     place: int
     cell: int | None = None
-    step: int = 0
 
 
 @dataclass(frozen=True)
 class Features:
-    """The numbers of a domain's rows."""
+    """The numbers of a domain's rows.
+
+    Attributes:
+        domain: public cells.
+        shares: released shares of each column's cells; None where cells stand at equal distances.
+        least: the share of rows that a category needs to have an indicator, where shares are known.
+    """
 
     domain: Domain
+    shares: tuple[Floats, ...] | None = None
+    least: float = 0.0
 
     @cached_property
     def listed(self) -> tuple[Feature, ...]:
@@ -61,10 +73,19 @@ class Features:
         found: list[Feature] = []
         for place, axis in enumerate(self.domain.modelled):
             if self.numeric(place):
-                found.append(Feature(place, None, ONE // (axis.known - 1)))
+                found.append(Feature(place))
             else:
-                found += [Feature(place, cell) for cell in range(axis.size - 1)]
+                kept = [cell for cell in range(axis.size) if cell != self.reference(place)]
+                if self.shares is not None:
+                    kept = [cell for cell in kept if self.shares[place][cell] >= self.least]
+                found += [Feature(place, cell) for cell in kept]
         return tuple(found)
+
+    def reference(self, place: int) -> int:
+        """The category without an indicator: it has what the others leave. The most frequent one, if that is known."""
+        if self.shares is None:
+            return self.domain.modelled[place].size - 1
+        return int(np.argmax(self.shares[place]))
 
     @cached_property
     def gaps(self) -> Places:
@@ -81,11 +102,25 @@ class Features:
         """Which features belong to some columns."""
         return [i for i, one in enumerate(self.listed) if one.place in places]
 
+    def cells(self, place: int) -> list[int]:
+        """The categories of a column that have indicators."""
+        return [one.cell for one in self.listed if one.place == place and one.cell is not None]
+
     def coordinates(self, place: int) -> Floats:
         """Where each cell of a number lies between -1 and 1, as the engine sees it."""
+        return self._line(place) / ONE
+
+    def _line(self, place: int) -> NDArray[np.int64]:
+        """The same in parts of ONE, rising."""
         known = self.domain.modelled[place].known
-        step = ONE // (known - 1)
-        return (2.0 * np.arange(known) - (known - 1)) * step / ONE
+        even = (2 * np.arange(known) - (known - 1)) * (ONE // (known - 1))
+        if self.shares is None:
+            return even
+        held = self.shares[place][:known]
+        held = held / held.sum() if held.sum() > 0 else np.full(known, 1 / known)
+        rank = ONE * (2 * np.cumsum(held) - held - 1)
+        # A tenth of the even line: cells that hold nothing are not in one place.
+        return np.clip(np.rint(_RANKED * rank + (1 - _RANKED) * even), -ONE, ONE).astype(np.int64)
 
     def rows(self, relation: Relation, places: Sequence[int] | None = None) -> Relation:
         """The rows with the features of some columns (of all unless given) as further columns."""
@@ -121,15 +156,12 @@ class Features:
         axis = self.domain.modelled[one.place]
         if one.cell is not None:
             return exp.Case(ifs=[exp.If(this=_is_cell(axis, one.cell), true=literal(ONE))], default=literal(0))
-        lowest = -(axis.known - 1) * one.step
+        line = self._line(one.place).tolist()
         if axis.values is not None:
-            known = [exp.If(this=_is_cell(axis, i), true=literal(lowest + 2 * one.step * i)) for i in range(axis.known)]
+            known = [exp.If(this=_is_cell(axis, i), true=literal(at)) for i, at in enumerate(line)]
             return exp.Case(ifs=known, default=literal(0))
-        moved = exp.Add(
-            this=exp.Mul(this=exp.Paren(this=axis.key().sql), expression=literal(2 * one.step)),
-            expression=literal(lowest),
-        )
-        return exp.Coalesce(this=exp.Paren(this=moved), expressions=[literal(0)])
+        cells = [exp.If(this=literal(i), true=literal(at)) for i, at in enumerate(line)]
+        return exp.Case(this=exp.Paren(this=axis.key().sql), ifs=cells, default=literal(0))
 
 
 def _is_cell(axis: Axis, cell: int) -> exp.Expression:

@@ -4,11 +4,15 @@ Numbers of a set come from the Gaussian of a group. Categories follow, one colum
 each indicator given all that is drawn already is a probability once it is cut to be none below zero. So shares and
 linear dependence are as measured, and what comes out is a category.
 
+Where it is known how often each cell should come (`wanted`), rows are matched to it (matching.py): numbers keep their
+ranks and take the cells that have these (a Gaussian copula), probabilities of categories are scaled.
+
 Privacy: post-processing of released means and covariances. Randomness comes from numpy; nobody is protected by it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +23,7 @@ from cloister.synth.domain import Domain, Places
 from cloister.synth.features import Features
 from cloister.synth.inference import Grain
 from cloister.synth.marginals import Floats
+from cloister.synth.matching import raked, ranked
 from cloister.synth.sampling import systematic
 
 __all__ = ["GaussianModel", "Part", "nearest_covariance"]
@@ -26,6 +31,7 @@ __all__ = ["GaussianModel", "Part", "nearest_covariance"]
 _ASKED = 100_000  # rows that stand for the model when a marginal is asked
 _TRIES, _REDRAWS = 60, 8
 _RIDGE = 1e-6
+_DOUBT = 1.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Part:
         means: of each group, for every feature of the columns.
         covariances: likewise.
         gaps: for each group the chance that a number is missing, by its column.
+        noise: of each group: the standard deviation of the noise that is in its covariances; none unless given.
     """
 
     places: Places
@@ -45,6 +52,7 @@ class Part:
     means: Floats
     covariances: Floats
     gaps: Mapping[int, Floats]
+    noise: Floats | None = None
 
 
 @dataclass
@@ -57,6 +65,8 @@ class GaussianModel:
         total: how many rows it stands for.
         label: the column that tells classes; None where there is one class.
         classes: the share of each.
+        features: the numbers that means are of; those of equal distances unless given.
+        wanted: for some columns the share of each cell (a line for each class) that rows are matched to.
     """
 
     domain: Domain
@@ -64,6 +74,8 @@ class GaussianModel:
     total: float
     label: int | None = None
     classes: Floats = field(default_factory=lambda: np.ones(1))
+    features: Features | None = None
+    wanted: Mapping[int, Floats] = field(default_factory=dict)
     _sample: Cells | None = field(default=None, repr=False)
     grains: tuple[Grain, ...] = field(init=False, repr=False)
 
@@ -93,14 +105,17 @@ class GaussianModel:
     ) -> Cells:
         """The cells of rows. What can never be, or is not asked for, is drawn again until it is right."""
         kept: list[Cells] = []
-        found = 0
+        found = drawn = 0
         for _ in range(_TRIES):
             some = self._drawn(max(2 * (rows - found), 64) if kept else rows, generator)
+            drawn += len(some)
             some = some[self._fitting(some, given)]
             kept.append(some)
             found += len(some)
             if found >= rows:
                 return np.concatenate(kept)[:rows]
+            if not found and drawn > _ASKED:
+                break
         if not found:
             kept.append(self._anywhere(generator, given))
             if not len(kept[-1]):
@@ -124,58 +139,87 @@ class GaussianModel:
         return even[self._fitting(even, None)]
 
     def _drawn(self, rows: int, generator: np.random.Generator) -> Cells:
+        return self.drawn(rows, generator)[0]
+
+    def drawn(self, rows: int, generator: np.random.Generator) -> tuple[Cells, Cells]:
+        """Rows as the Gaussians give them, whether they can be or not, and the class of each."""
         cells = np.zeros((rows, len(self.shape)), dtype=np.int64)
-        features = Features(self.domain)
         kind = systematic(self.classes[None, :], np.zeros(rows, dtype=np.int64), generator)
         if self.label is not None:
             cells[:, self.label] = kind
         for part in self.parts:
-            group = systematic(part.weights, kind, generator)
-            for number in np.unique(group):
-                _fill(cells, np.flatnonzero(group == number), part, int(number), features, generator)
-        return cells
+            self._fill(cells, kind, part, generator)
+        return cells, kind
+
+    def _fill(self, cells: Cells, kind: Cells, part: Part, generator: np.random.Generator) -> None:
+        features = self.features or Features(self.domain)
+        group = systematic(part.weights, kind, generator)
+        groups = [(int(one), np.flatnonzero(group == one)) for one in np.unique(group)]
+        ours = features.of(part.places)
+        values = np.zeros((len(cells), len(ours)))
+        numbers = [place for place in part.places if features.numeric(place)]
+        known = [ours.index(features.of([place])[0]) for place in numbers]
+        free = all(place in self.wanted for place in numbers)
+        for one, rows in groups:
+            mean, spread = part.means[one][known], part.covariances[one][np.ix_(known, known)]
+            values[rows[:, None], known] = _gaussian(mean, spread, len(rows), generator, free)
+        for i, place in zip(known, numbers, strict=True):
+            line = features.coordinates(place)
+            absent = part.gaps[place][group] if place in part.gaps else np.zeros(len(cells))
+            wanted = self.wanted.get(place)
+            if wanted is None:
+                cell = np.searchsorted((line[1:] + line[:-1]) / 2, values[:, i])
+                cell = np.where(generator.random(len(cells)) < absent, len(line), cell)
+            else:
+                cell = ranked(values[:, i], absent, kind, wanted, len(line), generator)
+                values[:, i] = np.append(line, 0.0)[np.minimum(cell, len(line))]
+            cells[:, place] = cell
+        for place in (place for place in part.places if not features.numeric(place)):
+            own = [ours.index(number) for number in features.of([place])]
+            expected = np.zeros((len(cells), len(own)))
+            for one, rows in groups:
+                noise = 0.0 if part.noise is None else float(part.noise[one])
+                mean, slope = part.means[one], _slope(part.covariances[one], known, own, noise)
+                expected[rows] = mean[own] + (values[rows[:, None], known] - mean[known]) @ slope
+            cell = _category(expected, features, place, kind, self.wanted.get(place), generator)
+            cells[:, place] = cell
+            values[:, own] = cell[:, None] == np.array(features.cells(place), dtype=np.int64)
+            known = [*known, *own]
 
 
-def _fill(
-    cells: Cells, rows: Cells, part: Part, group: int, features: Features, generator: np.random.Generator
-) -> None:
-    places = part.places
-    ours = features.of(places)
-    at = {number: i for i, number in enumerate(ours)}
-    mean, covariance = part.means[group], part.covariances[group]
-    numbers = [place for place in places if features.numeric(place)]
-    order = [at[features.of([place])[0]] for place in numbers]
-    drawn = _within(mean[order], covariance[np.ix_(order, order)], len(rows), generator)
-    for i, place in enumerate(numbers):
-        line = features.coordinates(place)
-        known = len(line)
-        scaled = (drawn[:, i] - line[0]) / (line[-1] - line[0])
-        # A cell stands for all values around its middle, so the place within it is left to chance.
-        cell = np.clip(np.rint(scaled * (known - 1)), 0, known - 1).astype(np.int64)
-        if place in part.gaps:
-            cell = np.where(generator.random(len(rows)) < part.gaps[place][group], known, cell)
-        cells[rows, place] = cell
-    for place in (place for place in places if not features.numeric(place)):
-        own = [at[number] for number in features.of([place])]
-        if own:
-            expected = mean[own] + (drawn - mean[order]) @ _slope(covariance, order, own)
-        else:
-            expected = np.zeros((len(rows), 0))
-        chances = np.clip(np.column_stack([expected, 1 - expected.sum(axis=1)]), 1e-9, None)
-        bounds = np.cumsum(chances / chances.sum(axis=1, keepdims=True), axis=1)
-        cell = (generator.random(len(rows))[:, None] > bounds[:, :-1]).sum(axis=1)
-        cells[rows, place] = cell
-        drawn = np.column_stack([drawn, cell[:, None] == np.arange(len(own))])
-        order = [*order, *own]
+def _category(
+    expected: Floats,
+    features: Features,
+    place: int,
+    kind: Cells,
+    wanted: Floats | None,
+    generator: np.random.Generator,
+) -> Cells:
+    """A category for each row, from the expectations of its indicators: rare ones as in all rows, the rest is left."""
+    size = features.domain.modelled[place].size
+    chances = np.zeros((len(expected), size))
+    if features.shares is not None:
+        chances += features.shares[place]
+    chances[:, features.cells(place)] = expected
+    chances[:, features.reference(place)] = 0.0
+    chances[:, features.reference(place)] = 1 - chances.sum(axis=1)
+    chances = np.clip(chances, 1e-9, None)
+    chances /= chances.sum(axis=1, keepdims=True)
+    if wanted is not None:
+        chances = raked(chances, kind, wanted)
+    bounds = np.cumsum(chances, axis=1)
+    return np.asarray((generator.random(len(chances))[:, None] > bounds[:, :-1]).sum(axis=1))
 
 
-def _within(mean: Floats, covariance: Floats, rows: int, generator: np.random.Generator) -> Floats:
-    """Gaussian numbers within ±1: drawn again a few times where they are beyond, then clipped."""
+def _gaussian(mean: Floats, covariance: Floats, rows: int, generator: np.random.Generator, free: bool) -> Floats:
+    """Gaussian numbers; unless free within ±1: drawn again a few times where they are beyond, then clipped."""
     if not len(mean):
         return np.zeros((rows, 0))
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     drawn = mean + generator.standard_normal((rows, len(mean))) @ root.T
+    if free:
+        return np.asarray(drawn)
     for _ in range(_REDRAWS):
         beyond = np.flatnonzero((np.abs(drawn) > 1).any(axis=1))
         if not len(beyond):
@@ -184,12 +228,16 @@ def _within(mean: Floats, covariance: Floats, rows: int, generator: np.random.Ge
     return np.asarray(np.clip(drawn, -1.0, 1.0))
 
 
-def _slope(covariance: Floats, given: Sequence[int], wanted: Sequence[int]) -> Floats:
-    """How expectations of some features move with those that are known."""
+def _slope(covariance: Floats, given: Sequence[int], wanted: Sequence[int], noise: float) -> Floats:
+    """How expectations of some features move with those that are known.
+
+    Noise of n by n numbers has directions as long as √n of it (Wigner), and in a direction with less spread than that
+    nothing can be known: so much is added to all of them.
+    """
     if not given:
         return np.zeros((0, len(wanted)))
     inside = covariance[np.ix_(given, given)]
-    ridge = _RIDGE + 1e-3 * float(np.mean(np.diag(inside)))
+    ridge = _RIDGE + 1e-3 * float(np.mean(np.diag(inside))) + _DOUBT * noise * sqrt(len(given))
     return np.asarray(np.linalg.solve(inside + ridge * np.eye(len(given)), covariance[np.ix_(given, wanted)]))
 
 

@@ -86,7 +86,7 @@ class HandedTable:
         return None if told is None else Receipt.parse(canonical(told))
 
     def verify(self, owner_key: PublicKey | str) -> None:
-        """Raise unless the holder of the owner's key signed this loss and unit; and these rows, where a hub signed them.
+        """Raise unless the holder of the owner's key signed this loss and unit, and these rows where a hub did.
 
         Raises:
             ReceiptRejected: the receipt is not the owner's, or the side file says something else than it.

@@ -5,7 +5,8 @@
 
 Privacy: a row is in one group. It adds to it a one, one number within ±1 for each of c columns, and their products:
 squares that sum to at most α² + c·β² + c(c+1)/2 and absolute values that sum to α + c·β + c(c+1)/2, where α and β weigh
-the count and the sums so that they have less noise. A unit adds m times as much, however many groups there are.
+the count and the sums so that they have less noise. Of squares alone there are c instead of c(c+1)/2. A unit adds m
+times as much, however many groups there are.
 """
 
 from collections.abc import Sequence
@@ -20,13 +21,13 @@ from numpy.typing import NDArray
 from cloister.data.relation import Relation
 from cloister.data.statistics import GroupKey
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import root_above
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
 from cloister.privacy.purse import law
 from cloister.synth.domain import Places
 from cloister.synth.features import ONE, Features
 from cloister.synth.marginals import Floats, Survey
 
-__all__ = ["Moments", "measure_moments", "scaled"]
+__all__ = ["Moments", "law_of_moments", "measure_moments", "scaled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def measure_moments(
     loss: Loss,
     rows: Relation,
     keys: Sequence[GroupKey] = (),
+    crossed: bool = True,
+    weighed: bool = True,
 ) -> Moments:
     """The moments of some columns in each group.
 
@@ -95,22 +98,16 @@ def measure_moments(
         loss: of all groups together.
         rows: those of `features.rows`.
         keys: what groups rows: public lists, or what was released; one group of all rows unless given.
+        crossed: whether products of different columns are bought; if not, they are what independent columns would have.
+        weighed: whether counts and sums have less noise than products, which then have more.
 
     Privacy: the loss; see above. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon.
     """
     chosen = features.of(places)
     gaps = [place for place in features.gaps if place in places]
-    pairs = list(combinations_with_replacement(range(len(chosen)), 2))
-    c = len(places)
-    beta = max(1, isqrt(c + 1))  # means matter most: a class or a group is told by them
-    alpha = max(1, isqrt(c * (c + 1) // 2))
-    cells = c * (c + 1) // 2
+    pairs = [(i, j) for i, j in combinations_with_replacement(range(len(chosen)), 2) if crossed or i == j]
+    noise, (alpha, beta) = law_of_moments(survey, len(places), loss, crossed, weighed)
     unit = ONE**2
-    noise = law(
-        root_above(alpha**2 + c * beta**2 + cells) * unit * survey.most,
-        (alpha + c * beta + cells) * unit * survey.most,
-        loss,
-    )
     values = [features.value(i) for i in chosen]
     values += [features.gap(place) for place in gaps]
     values += [features.product(chosen[i], chosen[j]) for i, j in pairs]
@@ -124,18 +121,34 @@ def measure_moments(
     noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64).reshape(-1, size).T
     noisy /= unit * survey.whole
     first, last = 1 + len(chosen), 1 + len(chosen) + len(gaps)
-    products = np.zeros((size, len(chosen), len(chosen)))
+    sums = noisy[:, 1:first] / beta
+    products = sums[:, :, None] * sums[:, None, :] / np.maximum(noisy[:, 0] / alpha, 1.0)[:, None, None]
     for number, (i, j) in enumerate(pairs):
         products[:, i, j] = products[:, j, i] = noisy[:, last + number]
     sigma = noise.standard_error / (unit * survey.whole)
     return Moments(
         noisy[:, 0] / alpha,
-        noisy[:, 1:first] / beta,
+        sums,
         noisy[:, first:last] / beta,
         products,
         (sigma / alpha, sigma / beta, sigma),
         tuple(chosen.index(features.of([place])[0]) for place in gaps),
     )
+
+
+def law_of_moments(
+    survey: Survey, c: int, loss: Loss, crossed: bool = True, weighed: bool = True
+) -> tuple[DiscreteGaussian | DiscreteLaplace, tuple[int, int]]:
+    """The noise on moments of c columns, in parts of ONE² of a row, and the weights of a count and of a sum.
+
+    Privacy: what one unit adds, as above. It depends on public numbers alone.
+    """
+    cells = c * (c + 1) // 2 if crossed else c
+    # Means matter most where there are many groups or few rows: a class or a group is told by them.
+    alpha, beta = (max(1, isqrt(cells)), max(1, isqrt(c + 1))) if weighed else (1, 1)
+    squares, sizes = alpha**2 + c * beta**2 + cells, alpha + c * beta + cells
+    unit = ONE**2 * survey.most
+    return law(root_above(squares) * unit, sizes * unit, loss), (alpha, beta)
 
 
 def scaled(sums: Sequence[NDArray[Any]], scales: Sequence[int]) -> NDArray[Any]:

@@ -55,7 +55,7 @@ class Leaf:
         return low / ONE, high / ONE
 
 
-def depth_of(survey: Survey, total: float, size: int, loss: Loss, numbers: Sequence[int]) -> int:
+def depth_of(survey: Survey, total: float, size: float, loss: Loss, numbers: Sequence[int]) -> int:
     """How many levels of cuts make groups of about this size, or fewer if noise would decide where they are made."""
     if not numbers or not isfinite(total) or total < 2 * size:
         return 0
