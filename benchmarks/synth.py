@@ -68,11 +68,8 @@ class Bench:
                     if method in PEERS and seed >= self.peer_seeds:
                         continue
                     self._one(key, real, cells, sizes, method, amount, seed)
-        if key == "adult" and 1.0 in self.epsilons and "aim" in self.methods:
-            for seed in range(self.seeds):
-                self._train("aim, capital cut at 1", self._made(key, real, cells, sizes, "aim", 1.0, seed, "zeros"))
-            if real.test is not None:
-                self.models["real rows"] = [learned(real.rows, real.test)]
+        if key == "adult" and 1.0 in self.epsilons and real.test is not None:
+            self.models["real rows"] = [learned(real.rows, real.test)]
 
     def _one(self, key: str, real: Real, cells: Any, sizes: list[int], method: str, amount: float, seed: int) -> None:
         made = self._made(key, real, cells, sizes, method, amount, seed)
@@ -81,17 +78,17 @@ class Bench:
             self._train(method, made)
 
     def _made(
-        self, key: str, real: Real, cells: Any, sizes: list[int], method: str, amount: float, seed: int, *more: str
+        self, key: str, real: Real, cells: Any, sizes: list[int], method: str, amount: float, seed: int
     ) -> Run | str:
         """A run, or what an interrupted benchmark kept of it."""
-        name = " ".join([key, method, f"{amount:g}", str(seed), *more])
+        name = f"{key} {method} {amount:g} {seed}"
         if name in self.kept:
             told = self.kept[name]
             return told if isinstance(told, str) else Run(**told)
         if method in PEERS:
             made = theirs(real, cells, sizes, method, amount, seed)
         else:
-            made = ours(key, real, cells, method, amount, seed, *more)
+            made = ours(key, real, cells, method, amount, seed)
         self.kept[name] = made if isinstance(made, str) else asdict(made)
         KEPT.write_text(json.dumps(self.kept), encoding="utf-8")
         return made
@@ -197,16 +194,11 @@ def bars(bench: Bench) -> list[dict[str, Any]]:
     if bench.scores("census", "aim", 1.0):
         seconds = bench.most("census", "aim", 1.0, "seconds")
         bar(f"aim on KDD census within {CENSUS_S} s", f"{seconds:.0f} s", seconds <= CENSUS_S)
-    best = max((pairs for pairs in bench.models.items() if pairs[0] != "real rows"), key=_right, default=None)
-    if best is not None:
-        for i, (word, least) in enumerate(NEED.items()):
-            mean = float(np.mean([one[i] for one in best[1]]))
-            bar(f"logistic regression on synthetic Adult ({best[0]}): {word} ≥ {least}", f"{mean:.4f}", mean >= least)
+    for i, (word, least) in enumerate(NEED.items()):
+        if "aim" in bench.models:
+            mean = float(np.mean([one[i] for one in bench.models["aim"]]))
+            bar(f"logistic regression on synthetic Adult (aim): {word} ≥ {least}", f"{mean:.4f}", mean >= least)
     return made
-
-
-def _right(trained: tuple[str, list[tuple[float, float]]]) -> float:
-    return float(np.mean([one[0] for one in trained[1]]))
 
 
 def report(bench: Bench) -> dict[str, Any]:
@@ -217,8 +209,8 @@ def report(bench: Bench) -> dict[str, Any]:
         "model; every fit takes 1,000 steps and begins where the last one ended.",
         "smartnoise-synth 1.0.8 (on mbi 1.1) states its epsilon for the same delta and keeps its own defaults. In its "
         "MST's rows the pairs that it measured are right, but columns go together that were not measured together.",
-        "Capital cut at 1: Adult's capital columns are zero for nine in ten people, and a bin that holds zeros and "
-        "thousands is spread evenly; a public cut keeps zeros apart. Scores are all in the 32 equal bins.",
+        "Our tables keep zeros of whole numbers apart from the rest of their bin. Scores are all in the 32 equal bins.",
+        f"Seeds on Adult: {bench.seeds} for us, {bench.peer_seeds} for peers, which take up to a quarter of an hour each.",
         "Seeded, so that the table can be made again; a seeded release is marked not private.",
         *bench.notes,
     ]

@@ -1,8 +1,8 @@
 """One synthetic table of ours in a process of its own, so that its seconds and its memory are its own.
 
-python make.py TABLE METHOD EPSILON SEED OUT [zeros]
+python make.py TABLE METHOD EPSILON SEED OUT
 
-OUT is a parquet file; a line of JSON tells seconds and the most memory in MB. `zeros` cuts Adult's capital at 1 too.
+OUT is a parquet file; a line of JSON tells seconds and the most memory in MB.
 """
 
 import json
@@ -22,13 +22,11 @@ from cloister import synth
 from synthesis.data import TABLES, schema_of
 
 DELTA = "1e-9"
-APART = {"capital-gain": [1, 3000, 5000, 7000, 10000, 20000], "capital-loss": [1, 1500, 1800, 2000, 2500]}
 
 
-def main(table: str, method: str, amount: str, seed: str, out: str, *more: str) -> dict[str, Any]:
+def main(table: str, method: str, amount: str, seed: str, out: str) -> dict[str, Any]:
     real = TABLES[table]()
     rows = pa.Table.from_pandas(real.rows, preserve_index=False)
-    bins: Any = APART if "zeros" in more else 32
     with tempfile.TemporaryDirectory() as folder:
         ds = cl.open(rows, schema=schema_of(real), budget=cl.rho(10**6), ledger=folder)
         start, worked = time.perf_counter(), time.process_time()
@@ -36,7 +34,7 @@ def main(table: str, method: str, amount: str, seed: str, out: str, *more: str) 
             ds,
             spend=cl.epsilon(amount, delta=DELTA),
             rows=len(real.rows),
-            bins=bins,
+            bins=32,
             random_state=f"{table} {method} {amount} {seed}",
         )
         seconds, processor = time.perf_counter() - start, time.process_time() - worked

@@ -45,10 +45,10 @@ class Run:
     learned: tuple[float, float] | None = None
 
 
-def ours(key: str, real: Real, cells: Any, method: str, amount: float, seed: int, *more: str) -> Run | str:
+def ours(key: str, real: Real, cells: Any, method: str, amount: float, seed: int) -> Run | str:
     """A table of ours, or a sentence on what failed."""
     out = _place() / f"{key}-{method}.parquet"
-    told = _ask([sys.executable, HERE / "synthesis" / "make.py", key, method, f"{amount:g}", str(seed), out, *more])
+    told = _ask([sys.executable, HERE / "synthesis" / "make.py", key, method, f"{amount:g}", str(seed), out])
     if isinstance(told, str):
         return told
     rows = pd.read_parquet(out)
