@@ -210,7 +210,7 @@ def report(bench: Bench) -> dict[str, Any]:
         "smartnoise-synth 1.0.8 (on mbi 1.1) states its epsilon for the same delta and keeps its own defaults. In its "
         "MST's rows the pairs that it measured are right, but columns go together that were not measured together.",
         "Our tables keep zeros of whole numbers apart from the rest of their bin. Scores are all in the 32 equal bins.",
-        f"Seeds on Adult: {bench.seeds} for us, {bench.peer_seeds} for peers, which take up to a quarter of an hour each.",
+        f"Seeds on Adult: {bench.seeds} for us, {bench.peer_seeds} for peers, whose tables take up to 15 minutes.",
         "Seeded, so that the table can be made again; a seeded release is marked not private.",
         *bench.notes,
     ]

@@ -4,15 +4,21 @@ import importlib
 import pkgutil
 import re
 
+import pyarrow as pa
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+import cloister as cl
+from cloister import synth
+from cloister.data.hospital import SCHEMA, hospital
 from cloister.hub.operate.begin import invitation_link
 from cloister.hub.people import desk, sessions, totp
 from cloister.hub.surveys import survey as surveys
 from cloister.hub.web import pages
 from cloister.hub.web.pages.subject import card_link
+from cloister.hub.work.handing import hand_in
+from cloister.synth.handed import side_path
 
 # Who looks at what; NAME and the like are filled in below. A page that is not here fails the last test of this file.
 PAGES = {
@@ -26,6 +32,9 @@ PAGES = {
         "/datasets/visits/ledger",
         "/datasets/visits/subject",
         "/datasets/visits/why?operation=query&purpose=marketing",
+        "/datasets/visits/tables",
+        "/datasets/stays/tables",
+        "/datasets/stays/tables/HANDED",
         "/datasets/check-ups/requests",
         "/work/query/visits?job=1",
         "/work/profile/visits",
@@ -65,6 +74,7 @@ PAGES = {
         "/datasets/visits/activity",
         "/datasets/visits/requests",
         "/datasets/visits/subject",
+        "/datasets/stays/tables",
         "/requests/3",
     ],
     "iris": ["/ledger", "/audit?action=job"],
@@ -73,7 +83,7 @@ PAGES = {
 }
 # Files, pictures and answers for machines; not pages.
 FILES = re.compile(
-    r"\.(csv|svg|parquet|side\.json)$|/(receipt|reports|estimates|label|model|copy|head|export|mock/\{table\})$|^/(health|metrics)"
+    r"\.(csv|svg|parquet|side\.json)$|/(receipt|reports|estimates|label|model|copy|head|export|mock/\{table\}|\{file\})$|^/(health|metrics)"
 )
 # They lead to another page.
 DETOURS = {f"/datasets/{{name}}/{kind}" for kind in ("query", "profile", "train", "synthesise")}
@@ -92,9 +102,19 @@ def found(page, options=EVERYTHING):
     return [(one["id"], node["html"][:200], node["failureSummary"]) for one in said for node in one["nodes"]]
 
 
+def handed_in(place, folder):
+    """A table of stays that Hanna made at home and has handed in; its number."""
+    path = folder / "stays.parquet"
+    with cl.open(pa.table(hospital(300)), schema=SCHEMA, budget=cl.rho(1), ledger=folder, name="stays") as data:
+        synth.independent(data, spend=cl.rho("0.01"), rows=100).to_parquet(path)
+        key = str(data.account.book.key.public)
+    files = path.read_bytes(), side_path(path).read_bytes()
+    return hand_in(place.hub, place.person("hanna"), "stays", *files, key).id
+
+
 @pytest.fixture(scope="module")
-def secrets(place):
-    """Addresses that somebody is handed once."""
+def secrets(place, tmp_path_factory):
+    """Addresses that somebody is handed once, and that of a table that was handed in."""
     reset = desk.make_reset_link(place.hub, place.person("otto"), place.newcomer())
     facts = {"title": "Not yet open", "purpose": "To look at it.", "consent": "Freely."}
     asked = [{"id": "smoker", "type": "yes_no", "text": "Do you smoke?"}]
@@ -104,6 +124,7 @@ def secrets(place):
         "/invitation/SECRET": invitation_link(place.hub, "guest@new.example", ["data user"], "University"),
         "/reset/SECRET": f"/reset/{reset}",
         "/subject-card": card_link(place.hub, "visits"),
+        "/datasets/stays/tables/HANDED": f"/datasets/stays/tables/{handed_in(place, tmp_path_factory.mktemp('own'))}",
     }
 
 

@@ -2,13 +2,17 @@
 
 import re
 
+import pyarrow as pa
 import pyarrow.csv
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+import cloister as cl
+from cloister import synth
+from cloister.data.hospital import SCHEMA, hospital
 from cloister.privacy.errors import SealBroken
-from cloister.synth.handed import read_table
+from cloister.synth.handed import read_table, side_path
 
 OPEN_EVERYTHING = "for (const one of document.querySelectorAll('main details')) one.open = true"
 
@@ -109,3 +113,57 @@ def test_a_policy_that_does_not_say_synthesise_lets_nobody_have_a_table(place, v
     plan(page)
     page.get_by_role("alert").get_by_role("link", name="Why?").click()
     expect(page.get_by_role("region", name="denied")).to_contain_text("own staff")
+
+
+def test_an_owner_hands_in_a_table_made_at_home_and_a_researcher_takes_it(place, visit, width, picture, tmp_path):
+    path = tmp_path / "made.parquet"
+    with cl.open(pa.table(hospital(400)), schema=SCHEMA, budget=cl.rho(1), ledger=tmp_path, name="stays") as data:
+        synth.independent(data, spend=cl.rho("0.04"), rows=250, columns=["ward", "age"]).to_parquet(path)
+        key = str(data.account.book.key.public)
+    before = place.hub.ledger.balance("stays").spent
+    page = visit("hanna", width)
+    page.goto("/datasets/stays")
+    page.get_by_role("link", name="Synthetic tables").click()
+    form = page.get_by_role("region", name="Hand in a synthetic table that you made")
+    form.get_by_label("Table").set_input_files(path)
+    form.get_by_label("Side file").set_input_files(side_path(path))
+    form.get_by_role("button", name="Hand it in").click()
+    expect(page.get_by_role("alert")).to_be_focused()
+    expect(page.get_by_role("alert")).to_contain_text("public key that signed it")
+    assert place.hub.ledger.balance("stays").spent == before
+    assert troubles(page) == []
+    form.get_by_label("Table").set_input_files(path)
+    form.get_by_label("Side file").set_input_files(side_path(path))
+    form.get_by_label("Key").fill(key)
+    form.get_by_role("button", name="Hand it in").click()
+    expect(page.get_by_text("It is handed in, and charged.")).to_be_visible()
+    assert place.hub.ledger.balance("stays").spent == before + cl.rho("0.04")
+    number = page.url.rpartition("/")[2]
+
+    page = visit(place.newcomer(), width)
+    page.goto("/datasets/stays")
+    page.get_by_role("link", name="Synthetic tables").click()
+    page.get_by_role("link", name=f"visits {number}", exact=True).click()
+    expect(page.locator(".answer-one")).to_have_text(re.compile("250 rows that nobody lived"))
+    expect(page.get_by_text("Made outside this hub: the hub vouches for the charge")).to_be_visible()
+    about = page.get_by_role("region", name="What it is")
+    for words in ("independent", "one patient (at most 8 rows)", "ρ 0.04", key):
+        expect(about).to_contain_text(words)
+    drawn = page.get_by_role("main").get_by_role("img").first
+    drawn.scroll_into_view_if_needed()
+    expect(drawn).to_have_js_property("complete", True)
+    assert drawn.evaluate("(one) => one.naturalWidth") > 100
+    picture(page, f"synth-handed-{width}")
+    assert troubles(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    (tmp_path / "taken").mkdir()
+    for link in ("Download as Parquet", "Download the side file"):
+        with page.expect_download() as begun:
+            page.get_by_role("link", name=link).click()
+        begun.value.save_as(tmp_path / "taken" / begun.value.suggested_filename)
+    (taken,) = (tmp_path / "taken").glob("*.parquet")
+    assert taken.read_bytes() == path.read_bytes()
+    read_table(taken).verify(str(place.hub.key.public))
+
+    page = visit(place.newcomer("Nils Roth", organisation="St. Anna Hospital"))
+    assert page.goto(f"/datasets/stays/tables/{number}").status == 403

@@ -64,6 +64,8 @@ def real(town, operation):
         if "requests" in operation.path
         else things.version
         if "versions" in operation.path
+        else things.handed
+        if "/tables" in operation.path
         else things.job
     )
     values = {"name": "visits", "number": number, "table": "visits", "upload_id": things.upload}

@@ -130,6 +130,13 @@ TABLE = {
     "POST /api/datasets/{name}/uploads": rule(
         "owner provider", "other", **SHARE, sent={"table": "visits", "file": "v.csv", "size": 900}
     ),
+    "GET /api/datasets/{name}/tables": rule(SEES, "other", "reviewer dora", **READ),
+    "POST /api/datasets/{name}/tables": but(owns, **SHARE, sent={"key": "ed25519:x"}),
+    # Cleo sees a part of what the table shows, so for her there is none.
+    "GET /api/datasets/{name}/tables/{number}": rule("owner ada", "other", "reviewer dora", **READ, number="handed"),
+    "GET /api/datasets/{name}/tables/{number}/table": rule(
+        "owner ada", "other", "reviewer dora", **READ, number="handed"
+    ),
     "GET /api/uploads/{upload_id}": rule("owner provider", "other", **READ),
     "PUT /api/uploads/{upload_id}": rule("owner provider", "other", **SHARE, after="?offset=0"),
     "DELETE /api/uploads/{upload_id}": rule("owner provider", "other", **SHARE),
@@ -280,6 +287,13 @@ TABLE = {
     "GET /datasets/{name}/schema": rule(SEES, "other", "reviewer dora"),
     "POST /datasets/{name}/schema": but(owns, sent={"action": "look"}),
     "GET /datasets/{name}/subject": rule(f"{KNOWN} auditor", "other auditor"),
+    "GET /datasets/{name}/tables": rule(SEES, "other", "reviewer dora"),
+    "POST /datasets/{name}/tables": but(owns, sent={"key": "ed25519:x"}),
+    "GET /datasets/{name}/tables/{number}": rule("owner ada", "other", "reviewer dora", number="handed"),
+    "GET /datasets/{name}/tables/{number}/chart.svg": rule(
+        "owner ada", "other", "reviewer dora", number="handed", after="?column=age"
+    ),
+    "GET /datasets/{name}/tables/{number}/{file}": rule("owner ada", "other", "reviewer dora", number="handed"),
     "GET /datasets/{name}/versions": rule("owner provider", "other"),
     "POST /datasets/{name}/versions": owns,
     "POST /datasets/{name}/versions/files": rule("owner provider", "other"),

@@ -7,11 +7,13 @@
     answer.to_pandas()                     # the same Answer as from `cl.open(...)`, with its receipt
     model = visits.train("MixedNB", target="readmitted", spend=cl.rho("0.02"))
     table = visits.synthesise(spend=cl.rho("0.05"), rows=5_000)      # rows that nobody lived, with their side file
+    visits.hand_in("visits-synthetic.parquet", key="ed25519:…")      # for its owner: a table that was made elsewhere
 
 A refusal comes back as the class it has on the hub: `except OverBudget` works here and there. Work that waits for an
 approval, or is not done in time, raises `Waiting`, which holds the job.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ import pyarrow as pa
 from cloister.data.schema import Schema
 from cloister.hub.remote import Finished, RemoteJob, RemotePlan, Waiting, of_form
 from cloister.hub.remote_survey import RemoteSurvey
-from cloister.hub.transport import Transport, drawn, send_file, shared_bar
+from cloister.hub.transport import Transport, drawn, form_data, send_file, shared_bar
 from cloister.hub.wire import loss_to_text, plan_from_json
 from cloister.privacy.errors import BadForm, BadLoss, BadSchema, NotNow
 from cloister.privacy.loss import Loss
@@ -362,6 +364,48 @@ class RemoteDataset:
         job = self.submit("synthesise", form, purpose=purpose)
         with shared_bar(progress, "synthesising") as tell:
             return job.synthetic(wait_s=wait_s, progress=tell)
+
+    def hand_in(self, path: str | os.PathLike[str], *, key: str | os.PathLike[str] | PublicKey | None = None) -> int:
+        """Hand in a synthetic table that you made from your own dataset; its number there.
+
+        Its loss is charged to the dataset's account before anybody sees it. Then whoever the policy lets synthesise can
+        take it. The hub keeps the file as it is, and says that it was made elsewhere.
+
+        Args:
+            path: the Parquet file that `cloister synth make` or `to_parquet` wrote; its side file lies beside it.
+            key: the public key of the ledger that paid, in one line or in a file, if the side file has a receipt.
+
+        Raises:
+            BadForm: the files do not fit each other or the dataset's schema; the sentence says what to do.
+            OverBudget: the dataset's budget does not have it.
+        """
+        from cloister.synth.handed import read_table, side_path
+
+        read_table(path)  # before anything is sent: that both are here, and are what they should be
+        shown = "" if key is None else str(key if isinstance(key, PublicKey) else PublicKey.load(key))
+        files = {"table": Path(path).read_bytes(), "side": side_path(path).read_bytes()}
+        body, kind = form_data({"key": shown}, files)
+        told = json.loads(self.client.transport.raw("POST", f"{self._path}/tables", body, kind))
+        return int(of_form(told, dict)["number"])
+
+    def handed_in(self, *, purpose: str = "") -> list[dict[str, Any]]:
+        """The synthetic tables that its owner has handed in, as far as I may take them, the newest first."""
+        words = urlencode({"purpose": purpose or self.purpose})
+        return _listed(self.client.get(f"{self._path}/tables?{words}"), "tables")
+
+    def take(self, number: int, *, purpose: str = "") -> "HandedTable":
+        """One of them, with its side file. Both are checked against the pinned key, or the one that the hub names.
+
+        What the hub vouches for is the charge, and that the file is as it was handed in: see `side["handed in"]`.
+        """
+        from cloister.synth.handed import parse_table
+
+        place, words = f"{self._path}/tables/{int(number)}", urlencode({"purpose": purpose or self.purpose})
+        told = self.client.get(f"{place}?{words}")
+        content = self.client.transport.raw("GET", f"{place}/table?{words}")
+        found = parse_table(content, json.dumps(of_form(told.get("side"), dict)).encode())
+        found.verify(self.client.owner_key or of_form(told.get("key"), str))
+        return found
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:
         """Hand in a piece of work and return at once."""

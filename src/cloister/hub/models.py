@@ -210,7 +210,7 @@ class Job(Base):
     stage: Mapped[str] = mapped_column(_NAME, default="")
     problem: Mapped[str] = mapped_column(Text, default="")  # public: depends on the request only
     owner_detail: Mapped[str] = mapped_column(Text, default="")  # sealed by the dataset's key
-    result: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))  # none: not kept any more
     loss: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what it cost the dataset
     receipt: Mapped[str | None] = mapped_column(Text)
     cancel: Mapped[bool] = mapped_column(default=False)

@@ -7,11 +7,12 @@ whatever may cost something is sent once, on a fresh connection.
 import http.client
 import ipaddress
 import json
+import secrets
 import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from cloister.privacy.errors import (
 )
 from cloister.version import __version__
 
-__all__ = ["Transport", "drawn", "error_of", "send_file", "shared_bar"]
+__all__ = ["Transport", "drawn", "error_of", "form_data", "send_file", "shared_bar"]
 
 _CHUNK = 8 * 1024 * 1024
 _TRIES = 8
@@ -142,6 +143,16 @@ def _is_here(host: str) -> bool:
 
 
 # Uploads
+
+
+def form_data(texts: Mapping[str, str], files: Mapping[str, bytes]) -> tuple[bytes, str]:
+    """A form as a browser sends it, with files in it; and what kind of content that is."""
+    boundary = secrets.token_hex(16)
+    told = [(f'name="{name}"', text.encode()) for name, text in texts.items()]
+    told += [(f'name="{name}"; filename="{name}"', content) for name, content in files.items()]
+    head = f"--{boundary}\r\nContent-Disposition: form-data; "
+    parts = [f"{head}{name}\r\n\r\n".encode() + content + b"\r\n" for name, content in told]
+    return b"".join(parts) + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
 
 
 def send_file(

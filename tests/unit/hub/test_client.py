@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 
 import cloister as cl
-from cloister import learn
+from cloister import learn, synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.reader import to_yaml
 from cloister.data.schema import Schema
@@ -29,9 +29,11 @@ from cloister.privacy.errors import (
     BadSchema,
     Denied,
     NotHere,
+    NotNow,
     OverBudget,
     QueryRefused,
     ReceiptRejected,
+    SealBroken,
     SignInFailed,
 )
 from cloister.privacy.signing import SigningKey
@@ -208,6 +210,37 @@ def test_a_table_is_made_on_the_hub_and_arrives_with_its_side_file_and_progress(
     assert job.synthetic().to_arrow() == table.to_arrow()
     with pytest.raises(BadForm, match="left no model"):
         job.model()
+
+
+def test_an_owner_hands_a_table_in_and_a_user_takes_it(visits, served, owner, tmp_path):
+    path = tmp_path / "mine.parquet"
+    with cl.open(pa.table(hospital(300)), schema=SCHEMA, budget=cl.rho(1), ledger=tmp_path, name="mine") as data:
+        made = synth.independent(data, spend=cl.rho("0.004"), rows=80, columns=["ward", "age"])
+        key = data.account.book.key.public
+    made.to_parquet(path)
+    hub, mine = served[0], owner.dataset("visits")
+    before = hub.ledger.balance("visits").spent
+    with pytest.raises(BadForm, match="give the public key"):
+        mine.hand_in(path)
+    with pytest.raises(NotHere):
+        visits.hand_in(path, key=key)
+    number = mine.hand_in(path, key=key)
+    assert hub.ledger.balance("visits").spent == before + cl.rho("0.004")
+    (sheet,) = visits.handed_in()
+    assert (sheet["number"], sheet["method"], sheet["rows"], sheet["columns"]) == (
+        number, "independent", 80, ["ward", "age"]
+    )  # fmt: skip
+    table = visits.take(number)
+    assert table.to_arrow() == made.to_arrow()
+    assert table.loss == cl.rho("0.004")
+    assert table.side["handed in"]["key"] == str(key)
+    assert owner.job(number).synthetic().to_arrow() == table.to_arrow()
+    with pytest.raises(NotNow, match="handed in before"):
+        mine.hand_in(path, key=key)
+    with Client(served[1], served[2]["auditor"]) as other, pytest.raises(Denied):
+        other.dataset("visits").take(number)
+    with Client(served[1], served[2]["user"], owner_key=SigningKey.create().public) as other, pytest.raises(SealBroken):
+        other.dataset("visits", purpose=PURPOSE).take(number)
 
 
 def test_a_table_signed_by_another_key_is_not_taken(served, shared):

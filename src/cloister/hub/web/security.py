@@ -5,6 +5,7 @@ These wrap the whole application, so that no page can forget them.
 
 import ipaddress
 import logging
+import re
 import secrets
 import time
 import traceback
@@ -32,6 +33,7 @@ _LOG = logging.getLogger("cloister.hub.web")
 _MB = 1024 * 1024
 PAGE_BODY = 2 * _MB  # a form or a JSON body
 FILE_BODY = 64 * _MB  # a file sent with a form, by a browser without scripts
+_TAKES_FILES = re.compile(r"/datasets/[^/]+/versions/files|(/api)?/datasets/[^/]+/tables")
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -144,7 +146,7 @@ class BodyLimit:
         """How many bytes this request may bring."""
         if scope["path"].startswith("/api/uploads/"):
             return self.upload  # read as a stream, and counted again by the upload itself
-        return FILE_BODY if scope["path"].endswith("/versions/files") else PAGE_BODY  # the one form that takes a file
+        return FILE_BODY if _TAKES_FILES.fullmatch(scope["path"]) else PAGE_BODY
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""

@@ -9,6 +9,8 @@
     place.py     where work runs, and who could see rows there
     shelf.py     datasets kept open between jobs
     job.py       one job from its claim to its result
+    handing.py   a synthetic table that an owner made elsewhere: checked, charged, then there for others
+    shared.py    who may know of such tables, and who may take one
     worker.py    the processes: a supervisor, and a child that runs jobs
     chores.py    what a worker does between jobs: new versions, expired requests, mail
 

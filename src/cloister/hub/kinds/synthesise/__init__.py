@@ -1,6 +1,8 @@
 """A synthetic table: pick a generator, columns and a spend; get rows that nobody lived, and what they are worth.
 
     making.py    the charge, the table, and the score that may be told
+    given.py     a table that an owner made elsewhere, as it is handed in
+    fitting.py   whether its rows are such as the schema allows
     shown.py     a table as numbers and pictures for its page
 
 Rows are looked at only inside the synthesis, after the charge. A plan is made by carrying the generator out on nobody,

@@ -9,21 +9,25 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from cloister.data.schema import Table
 from cloister.hub.kinds.synthesise.making import Asked
 from cloister.privacy.signing import SigningKey
+from cloister.synth.axes import Axis, read_axis
 from cloister.synth.handed import sign_side
 from cloister.synth.planning import METHODS
 
 if TYPE_CHECKING:
-    from cloister.synth.axes import Axis
     from cloister.synth.scoring.publishable import PublishableScore
     from cloister.synth.table import SyntheticTable
 
-__all__ = ["shown"]
+__all__ = ["pictures_of_rows", "shown", "signed", "told_of"]
 
 _MOST_BARS = 40
+_BINS = 32
 _FIRST_ROWS = 12
 _SURE = 1.96
 
@@ -38,44 +42,86 @@ def shown(made: "SyntheticTable", score: "PublishableScore | str", asked: Asked,
     pq.write_table(rows, sink, compression="zstd")
     side = {**made.side, "score": None if isinstance(score, str) else score.to_json()}
     told = sign_side(side, sink.getvalue(), key)
-    errors = told["expected error"]
     return {
-        "method": asked.method,
-        "about": METHODS[asked.method],
-        "table": asked.table,
-        "rows": len(made),
-        "real": told["estimated rows of the real table"],
-        "unit": told["unit"],
-        "names": list(rows.column_names),
-        "first": [[_word(one) for one in row.values()] for row in rows.slice(0, _FIRST_ROWS).to_pylist()],
-        "measured": [
-            {"columns": one["columns"], "cells": one["cells"], "noise": one["standard error"], "why": one["why"]}
-            for one in told["measured"]
-        ],
-        "ways": _ways(errors),
-        "errors": [
-            {"columns": one["columns"], "value": one["error"], "from": one["known from"]}
-            for one in errors["marginals"]
-            if one["error"] is not None
-        ],
+        **told_of(told, rows),
         "columns": _pictures(made),
         "making": asked.making.to_json(),
         "scoring": asked.scoring.to_json() if asked.share else None,
-        "score": told["score"],
         "unscored": score if isinstance(score, str) else "",
-        "key": str(key.public),
-        "side": told,
-        "file": base64.b64encode(sink.getvalue()).decode("ascii"),
+        **signed(told, sink.getvalue(), key),
     }
+
+
+def signed(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:
+    """What is handed out: the side file, the file that it was signed for, and the key."""
+    return {"key": str(key.public), "side": side, "file": base64.b64encode(content).decode("ascii")}
+
+
+def told_of(side: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
+    """What a page says of a table, from its side file and its rows."""
+    errors, score = side["expected error"], side.get("score")
+    return {
+        "method": str(side["method"]),
+        "about": METHODS.get(str(side["method"]), "a method of its own"),
+        "table": str(side["table"]),
+        "rows": len(rows),
+        "real": float(side["estimated rows of the real table"]),
+        "unit": str(side["unit"]),
+        "names": list(rows.column_names),
+        "first": [[_word(one) for one in row.values()] for row in rows.slice(0, _FIRST_ROWS).to_pylist()],
+        "measured": [
+            {
+                "columns": _names(one),
+                "cells": int(one["cells"]),
+                "noise": float(one["standard error"]),
+                "why": str(one["why"]),
+            }
+            for one in side["measured"]
+        ],
+        "ways": _ways(errors),
+        "errors": [
+            {"columns": _names(one), "value": float(one["error"]), "from": str(one["known from"])}
+            for one in errors["marginals"]
+            if one["error"] is not None
+        ],
+        "score": None if score is None else _score(score),
+    }
+
+
+def pictures_of_rows(rows: pa.Table, table: Table, real: float) -> list[dict[str, Any]]:
+    """About how many real rows each value has, as synthetic rows say, where there is no model to ask."""
+    found = []
+    for name in rows.column_names:
+        axis = read_axis(table.columns[name], _BINS)
+        if not axis.pseudonym:
+            counts = np.bincount(axis.place(rows.column(name)), minlength=axis.size) * (real / len(rows))
+            found.append(_picture(axis, counts, None))
+    return found
+
+
+def _names(one: Mapping[str, Any]) -> list[str]:
+    return [str(name) for name in one["columns"]]
+
+
+def _score(score: Mapping[str, Any]) -> dict[str, Any]:
+    """A score as its page draws it: every number is one."""
+    ways = {way: score[way] for way in ("one-way error", "two-way error")}
+    columns = [{"column": str(one["column"]), **_three(one)} for one in score["columns"]]
+    told = {way: None if one is None else _three(one) for way, one in ways.items()}
+    return {**score, **told, "pairs": int(score["pairs"]), "columns": columns}
+
+
+def _three(one: Mapping[str, Any]) -> dict[str, float]:
+    return {end: float(one[end]) for end in ("value", "low", "high")}
 
 
 def _ways(errors: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The model's mean errors, which were bought inside the spend."""
-    margin = errors.get("margin of these means (95 %)", 0.0)
+    margin = float(errors.get("margin of these means (95 %)", 0.0))
     means = errors.get("mean over marginals of so many columns", {})
     return [
         {"columns": int(way), "value": value, "low": max(0.0, value - margin), "high": min(1.0, value + margin)}
-        for way, value in means.items()
+        for way, value in ((way, float(mean)) for way, mean in means.items())
     ]
 
 
@@ -87,15 +133,19 @@ def _pictures(made: "SyntheticTable") -> list[dict[str, Any]]:
         place = made.domain.places[axis.name]
         counts = made.made.model.marginal((place,)).ravel()
         sigma = noise.get((place,))
-        bars = [
-            {"label": label, **_figure(float(count), sigma)} for label, count in zip(_labels(axis), counts, strict=True)
-        ]
-        note = "" if len(bars) <= _MOST_BARS else f"the first {_MOST_BARS} of {len(bars)} values"
-        found.append({"name": axis.name, "type": axis.type, "note": note, "bars": bars[:_MOST_BARS]})
+        found.append(_picture(axis, counts, sigma))
     return found
 
 
-def _labels(axis: "Axis") -> list[str]:
+def _picture(axis: Axis, counts: NDArray[Any], sigma: float | None) -> dict[str, Any]:
+    bars = [
+        {"label": label, **_figure(float(count), sigma)} for label, count in zip(_labels(axis), counts, strict=True)
+    ]
+    note = "" if len(bars) <= _MOST_BARS else f"the first {_MOST_BARS} of {len(bars)} values"
+    return {"name": axis.name, "type": axis.type, "note": note, "bars": bars[:_MOST_BARS]}
+
+
+def _labels(axis: Axis) -> list[str]:
     """What each cell holds; bins of whole numbers by the numbers in them."""
     if axis.ends is None or axis.type in ("date", "timestamp"):
         return axis.labels()

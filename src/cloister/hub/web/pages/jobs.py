@@ -17,12 +17,13 @@ from cloister.hub.web.context import Visitor, go, page, signed_in
 from cloister.hub.web.spreadsheets import csv_of_table
 from cloister.hub.web.words import column_digits
 from cloister.hub.work import gateway
+from cloister.hub.work.handing import HANDED
 from cloister.hub.work.job import owner_detail
 from cloister.hub.work.known import find_job
 from cloister.hub.work.queue import ENDED
 from cloister.privacy.errors import CloisterError, NotHere
 
-__all__ = ["router"]
+__all__ = ["chart_of", "draw", "router"]
 
 router = APIRouter()
 SignedIn = Annotated[Visitor, Depends(signed_in)]
@@ -62,32 +63,62 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
     with here.hub.database.reading() as session:
         job = find_job(session, here.who, number)
         asked = session.scalar(sa.select(Asked.id).where(Asked.job_id == job.id).limit(1))
+    return draw(request, job, at=f"/jobs/{job.id}", asked=asked, detail=_owner_detail(here, job))
+
+
+def draw(
+    request: Request,
+    job: Job,
+    *,
+    at: str,
+    words: str = "",
+    above: tuple[str, str] = ("/jobs", "Work"),
+    asked: int | None = None,
+    detail: str = "",
+) -> Response:
+    """The page of a job.
+
+    Args:
+        request: whose answer it is.
+        job: as the visitor may see it.
+        at: where its files are.
+        words: what their addresses need besides, as a query.
+        above: the page it belongs to: address and title.
+        asked: the request about it, if there is one.
+        detail: what went wrong, for the owner's eyes.
+    """
+    here: Visitor = request.state.visitor
     kind = KINDS.get(job.kind)
-    title, words = _STOPPED.get(job.state, ("", ""))
+    title, stopped = _STOPPED.get(job.state, ("", ""))
     result = job.result if job.state == "done" else None
+    handed, mine = bool(job.parameters.get(HANDED)), job.person_id == here.who.id
     place = job.dataset.title or job.dataset.name
     return page(
         request,
         kind.template if kind is not None and result is not None else "job.html",
         job=job,
-        title=f"{kind.title if kind else job.kind} {job.id}",
+        at=at,
+        words=f"?{words}" if words else "",
+        above=above,
+        handed=handed,
+        title=f"{kind.title if kind and not handed else 'Synthetic table' if handed else job.kind} {job.id}",
         heading=f"{_LEFT.get(job.kind, 'Answer')} from {place}"
         if result is not None
         else f"{kind.title if kind else job.kind}: {place}",
         sql=job.parameters.get("sql", ""),
         moving=job.state not in ENDED,
         stage=job.stage or _STAGES.get(job.state, ""),
-        may_cancel=job.person_id == here.who.id and job.state in ("waiting", "queued", "running") and not job.cancel,
+        may_cancel=mine and job.state in ("waiting", "queued", "running") and not job.cancel,
         request_id=asked,
         planned=Planned.from_json(job.plan) if job.plan else None,
         stopped_title=title,
-        stopped=words,
-        mine=job.person_id == here.who.id,
-        owner_detail=_owner_detail(here, job),
+        stopped=stopped,
+        mine=mine or handed,
+        owner_detail=detail,
         pictures=charts.pictures(result) if result is not None else [],
         places=_places(result),
         file=table_name(job) if job.kind == "synthesise" else model_name(job),
-        again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if job.person_id == here.who.id else "",
+        again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if mine and not handed else "",
     )
 
 
@@ -101,7 +132,11 @@ def cancel(request: Request, number: int, here: SignedIn) -> Response:
 @router.get("/jobs/{number}/chart.svg")
 def chart(number: int, here: SignedIn, column: str = "", theme: str = "light", size: str = "wide") -> Response:
     """A picture of a result, drawn from what was released."""
-    result = _result(here, number)[1]
+    return chart_of(_result(here, number)[1], column, theme, size)
+
+
+def chart_of(result: dict[str, Any], column: str, theme: str, size: str) -> Response:
+    """A picture of one column of a result."""
     dark: charts.Theme = "dark" if theme == "dark" else "light"
     sizes: dict[str, charts.Size] = {"half": "half", "narrow": "narrow"}
     side = next((one for one in result.get("columns", []) if one.get("name") == column and "bars" in one), None)

@@ -1,0 +1,190 @@
+"""A synthetic table that an owner made elsewhere, as it is handed in: read, and held to what is public of the dataset.
+
+    rows        Parquet, whose columns, types and values the schema allows; what it rules out does not occur
+    side file   whole, of this very file, marked private, for the schema's unit; its receipt holds under a given key
+
+Nothing here reads a row of the dataset. That the rows were made as the side file says, nobody can tell from them.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from cloister.data.schema import Schema, Table
+from cloister.hub.kinds.synthesise.fitting import check_rows
+from cloister.hub.kinds.synthesise.making import MOST_CELLS, MOST_ROWS
+from cloister.hub.store.unpack import unpack
+from cloister.privacy.errors import BadForm, BadInput, Broken, NotPrivate
+from cloister.privacy.loss import Loss
+from cloister.synth.handed import KIND, HandedTable
+
+__all__ = ["Given", "read_given"]
+
+MOST_BYTES = 32 * 2**20
+_MOST_SIDE = 2**20
+_UNPACKED = 512 * 2**20
+_SIDE = {
+    "cloister", "method", "table", "rows", "private", "loss", "unit", "neighbours", "columns", "never", "determines",
+    "estimated rows of the real table", "measured", "chosen", "expected error", "receipt",
+}  # fmt: skip
+_MORE = {"score", "sha256", "signature"}
+_AGAIN = "Hand in both files as `cloister synth make` wrote them."
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A table that may be handed in.
+
+    Attributes:
+        facts: the schema's, of the table it was made from.
+        handed: its rows and its side file.
+        content: the file, to the byte.
+        loss: what the side file says it cost.
+        scoring: what its score cost, if it has one.
+        key: the one under which its receipt holds; "" if it has no receipt.
+    """
+
+    facts: Table
+    handed: HandedTable
+    content: bytes
+    loss: Loss
+    scoring: Loss | None
+    key: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
+    """Read and check what was handed in.
+
+    Args:
+        content: the table, as Parquet.
+        side: its side file.
+        key: the public key that signed its receipt; may be empty if it has none.
+        schema: of the dataset.
+
+    Raises:
+        BadForm: with what is wrong, and what to do.
+        NotPrivate: it is marked as protecting nobody.
+    """
+    told = _read_side(side)
+    rows = _read_rows(content)
+    digest = hashlib.sha256(content).hexdigest()
+    if told.get("sha256", digest) != digest:
+        raise BadForm(f"the side file is of another table, or the table was changed since. {_AGAIN}")
+    if told["private"] is not True:
+        raise NotPrivate("the side file says that the noise came from a seed, which protects nobody. Make it without.")
+    facts = _facts(told, rows, schema)
+    check_rows(rows, facts)
+    handed = HandedTable(told, rows, digest)
+    loss = _loss(told["loss"])
+    if told["neighbours"] != str(loss.relation):
+        raise BadForm(f"the side file names other neighbours than its loss does. {_AGAIN}")
+    scoring = None if told.get("score") is None else _score(told["score"], schema)
+    return Given(facts, handed, content, loss, scoring, _verified(handed, key.strip()))
+
+
+def _read_side(side: bytes) -> dict[str, Any]:
+    if len(side) > _MOST_SIDE:
+        raise BadForm(f"a side file has at most {_MOST_SIDE // 2**20} MB. Choose the file that ends with .side.json.")
+    try:
+        told = json.loads(side, parse_constant=_no_number)
+        json.dumps(told, ensure_ascii=False).encode()  # half a sign is none, and no page could show it
+    except (ValueError, RecursionError):
+        raise BadForm(f"the side file cannot be read. {_AGAIN}") from None
+    if not isinstance(told, dict) or told.get("cloister") != KIND:
+        raise BadForm("this is no side file of a synthetic table. Choose the file that ends with .side.json.")
+    missing, unknown = sorted(_SIDE - set(told)), sorted(set(told) - _SIDE - _MORE)
+    if missing:
+        raise BadForm(f"the side file is not complete: {', '.join(missing)} is missing. {_AGAIN}")
+    if not isinstance(told["method"], str) or not told["method"].isidentifier() or len(told["method"]) > 40:
+        raise BadForm("the method in the side file is a word such as aim.")
+    if unknown:  # whatever else stands in it would be told to everybody, and nobody has paid for it
+        raise BadForm(f"the side file has {unknown[0]!r:.60}, which belongs into none. Take it out.")
+    return told
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
+def _read_rows(content: bytes) -> pa.Table:
+    if len(content) > MOST_BYTES:
+        raise BadForm(f"a table here has at most {MOST_BYTES // 2**20} MB. Make one with fewer rows.")
+    if content[:4] != b"PAR1":
+        raise BadForm("the table is not Parquet. Write it with --output table.parquet.")
+    opened = unpack(io.BytesIO(content), "table.parquet", _UNPACKED)
+    names, pieces, rows = opened.schema.names, [], 0
+    for piece in opened.tables(names):
+        rows += piece.num_rows
+        if rows > MOST_ROWS or rows * len(names) > MOST_CELLS:
+            raise BadForm(f"a table here has at most {MOST_ROWS:,} rows and {MOST_CELLS:,} values. Make a smaller one.")
+        pieces.append(piece)
+    if not rows:
+        raise BadForm("the table has no rows.")
+    return pa.concat_tables(pieces).combine_chunks()
+
+
+def _facts(told: Mapping[str, Any], rows: pa.Table, schema: Schema) -> Table:
+    """The table of the schema that it was made from, if side file, rows and schema agree."""
+    private = [one for one in schema.tables.values() if not one.public]
+    facts = next((one for one in private if one.name == told["table"]), None)
+    if facts is None:
+        names = ", ".join(one.name for one in private)
+        raise BadForm(f"it was made from {told['table']!r:.60}, and this dataset has {names}.")
+    if told["unit"] != str(schema.unit):
+        raise BadForm(f"it protects {told['unit']!s:.80}, and this dataset {schema.unit}. Make it with this schema.")
+    try:
+        listed = {one["name"]: one["type"] for one in told["columns"]}
+    except (TypeError, KeyError):
+        raise BadForm(f"the columns in the side file cannot be read. {_AGAIN}") from None
+    if list(listed) != rows.column_names or told["rows"] != rows.num_rows:
+        raise BadForm(f"the side file speaks of other columns or of another number of rows than there are. {_AGAIN}")
+    for name, kind in listed.items():
+        if name not in facts.columns:
+            raise BadForm(f"there is no column {name!r:.60} in the schema of {facts.name}. Make it without, or add it.")
+        if kind != facts.columns[name].type:
+            raise BadForm(f"{name} is {kind!s:.20} in the side file and {facts.columns[name].type} in the schema.")
+    return facts
+
+
+def _loss(record: Any) -> Loss:
+    loss = Loss.from_json(record)
+    if not loss.amount or loss.delta >= 1:
+        raise BadForm(f"a loss of {loss} is none that a table could have cost. {_AGAIN}")
+    return loss
+
+
+def _score(score: Any, schema: Schema) -> Loss:
+    """What a score cost; one that nobody paid for is the owner's own, and must not be told."""
+    if not isinstance(score, dict) or score.get("publishable") is not True or score.get("private") is not True:
+        raise BadForm("its score is none that may be told. Buy one with publishable_score, or take it out.")
+    if score.get("unit") != str(schema.unit):
+        raise BadForm("its score protects another unit than this dataset. Take it out, or buy another.")
+    return _loss(score.get("loss"))
+
+
+def _verified(handed: HandedTable, key: str) -> str:
+    """The key, if the receipt holds under it."""
+    if handed.side["receipt"] is None and "signature" not in handed.side:
+        return ""
+    if not key:
+        raise BadForm(
+            "it has a receipt: give the public key that signed it, a line like ed25519:…, so that it can be checked. "
+            "It is that of the ledger that paid: `print(ledger.key.public)`."
+        )
+    try:
+        handed.verify(key)
+    except Broken as error:
+        raise BadForm(f"its receipt does not hold: {str(error).partition(': ')[2]}") from None
+    except (AttributeError, KeyError, TypeError):
+        raise BadInput(f"its receipt cannot be read. {_AGAIN}") from None
+    return key
