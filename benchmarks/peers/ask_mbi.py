@@ -28,7 +28,7 @@ from mbi.estimation import MirrorDescent  # noqa: E402
 from mbi.junction_tree import hypothetical_model_size, make_junction_tree, maximal_cliques  # noqa: E402
 from mbi.marginal_oracles import message_passing_stable  # noqa: E402
 
-ROUND_STEPS, LAST_STEPS, MODEL_MB = 1000, 1000, 80
+ROUND_STEPS, LAST_STEPS, MODEL_MB = 250, 2000, 80
 
 
 def main(path, method, rho, seed, out):
@@ -166,7 +166,8 @@ def aim(data, rho, random):
         if np.abs(after - expected[chosen]).sum() <= sigma * np.sqrt(2 / np.pi) * domain.size(chosen):
             sigma, epsilon = sigma / 2, 2 * epsilon
         print(f"  {len(measured)} measured, {used / rho:.2f} used", file=sys.stderr)
-        jax.clear_caches()  # every round compiles programs of its own; after a hundred, LLVM finds no memory
+        if len(measured) % 25 == 0:
+            jax.clear_caches()  # every round compiles programs of its own; after a hundred, LLVM finds no memory
     model = MirrorDescent().estimate(domain, measured, iters=LAST_STEPS, warm_start=model)
     return model.synthetic_data(rows=data.records).to_dict(), len(measured)
 

@@ -35,11 +35,11 @@ from cloister.synth.table import SyntheticTable
 
 __all__ = ["aim"]
 
-_SIZE, _REVIEW, _CHOICE = Fraction(1, 100), Fraction(1, 100), Fraction(1, 4)
+_SIZE, _REVIEW, _CHOICE = Fraction(1, 100), Fraction(1, 100), Fraction(1, 8)
 _SINGLE = (0.05, 0.7)  # of the spend, at least and at most, for columns by themselves
 _FIRST, _FEW, _FIRST_POWER = 0.15, 5_500.0, 0.6
 _ROUND_STEPS, _LAST_STEPS = 100, 500
-_ROUND_ENOUGH, _LAST_ENOUGH = 0.8, 0.8
+_ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
 _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
@@ -55,7 +55,7 @@ def aim(
     table: str | None = None,
     bins: Any = 32,
     workload: Mapping[tuple[str, ...], float] | Sequence[tuple[str, ...]] | None = None,
-    most_cells: int = 800_000,
+    most_cells: int = 1_600_000,
     rounds: int | None = None,
     progress: Progress | None = None,
     random_state: Any = None,
