@@ -28,7 +28,7 @@ from mbi.estimation import MirrorDescent  # noqa: E402
 from mbi.junction_tree import hypothetical_model_size, make_junction_tree, maximal_cliques  # noqa: E402
 from mbi.marginal_oracles import message_passing_stable  # noqa: E402
 
-ROUND_STEPS, LAST_STEPS, MODEL_MB = 250, 2000, 80
+ROUND_STEPS, LAST_STEPS, MODEL_MB, MOST_CELLS = 1000, 1000, 80, 3_000_000
 
 
 def main(path, method, rho, seed, out):
@@ -66,11 +66,12 @@ class Answers:
     """Marginals of a model over columns that need not lie in one clique.
 
     mbi's `project` eliminates variables anew for each question, which takes most of an hour for all triples in all
-    rounds; this collects conditionals along the junction tree, and gives the same numbers.
+    rounds; this collects conditionals along the junction tree, and gives the same numbers. Where that would need large
+    tables, mbi is asked.
     """
 
     def __init__(self, model):
-        self.domain, self.total = model.domain, float(model.total)
+        self.model, self.domain, self.total = model, model.domain, float(model.total)
         tree = make_junction_tree(self.domain, model.potentials.cliques)[0]
         cliques = maximal_cliques(tree)
         beliefs = message_passing_stable(model.potentials.expand(cliques), 1.0)
@@ -95,8 +96,13 @@ class Answers:
         self.below[clique] = own.union(*(self.below[one] for one in self.children[clique]))
 
     def all(self, questions):
-        known = {}
-        return {one: self._answer(one, known) for one in questions}
+        known, found = {}, {}
+        for one in questions:
+            try:
+                found[one] = self._answer(one, known)
+            except MemoryError:
+                found[one] = np.asarray(self.model.project(one).datavector())
+        return found
 
     def _answer(self, names, known):
         columns, table = (), np.array(1.0)
@@ -122,6 +128,8 @@ class Answers:
                 name for name in dict.fromkeys((*columns, *more)) if name in wanted or name in shared or name in later
             ]
             number = {name: i for i, name in enumerate(dict.fromkeys((*columns, *more)))}
+            if self.domain.size(tuple(number)) > MOST_CELLS:
+                raise MemoryError
             table = np.einsum(
                 table, [number[x] for x in columns], other, [number[x] for x in more], [number[x] for x in kept],
                 optimize=True,

@@ -4,6 +4,8 @@ asked = Asked(model)
 asked.marginal((0, 3))      # rows in each cell of the domain; what several questions share is computed once
 """
 
+import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +54,14 @@ class Asked:
             columns, table = (*columns, *more), np.multiply.outer(table, other)
         return np.transpose(table, np.argsort(columns))
 
+    def cells(self, places: Places) -> int:
+        """How large the largest table is that a question about these columns needs."""
+        tree, wanted = self.model.tree, frozenset(places)
+        if tree.home(places, self.model.shape) >= 0:
+            return self._size(wanted)
+        roots = [i for i, parent in enumerate(tree.parents) if parent < 0 and wanted & self.below[i]]
+        return max(self._size(wanted), *(self._largest(root, wanted & self.below[root]) for root in roots))
+
     def marginal(self, places: Places) -> Floats:
         """The rows that the model expects in each cell of some columns of the domain, in rising order."""
         table = self.joint(places) * self.model.total
@@ -61,6 +71,17 @@ class Asked:
                 sides = [-1 if k == side else 1 for k in range(len(places))]
                 table = table.take(grain.cells, axis=side) * grain.shares.reshape(sides)
         return table
+
+    def _size(self, places: Iterable[int]) -> int:
+        return math.prod(self.model.shape[place] for place in places)
+
+    def _largest(self, i: int, wanted: frozenset[int]) -> int:
+        """The largest table of `_collect`."""
+        separators = self.model.tree.separators
+        below = {child: wanted & self.below[child] for child in self.children[i] if wanted & self.below[child]}
+        later = [separators[child] for child in list(below)[1:]]
+        own = self._size(wanted.union(separators[i], *later))
+        return max([own, *(self._largest(child, some) for child, some in below.items())])
 
     def _collect(self, i: int, wanted: frozenset[int]) -> tuple[Places, Floats]:
         """P(wanted columns at or below a clique | its separator), over the separator and those columns."""

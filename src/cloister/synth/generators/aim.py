@@ -43,6 +43,7 @@ _ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
 _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
+_LARGEST = 5_000_000  # cells of any table that a question to the model needs: what needs more is not looked at
 _LEAST = 3.0  # standard errors that a cell must hold to be kept apart
 
 
@@ -55,7 +56,7 @@ def aim(
     table: str | None = None,
     bins: Any = 32,
     workload: Mapping[tuple[str, ...], float] | Sequence[tuple[str, ...]] | None = None,
-    most_cells: int = 1_600_000,
+    most_cells: int = 1_200_000,
     rounds: int | None = None,
     progress: Progress | None = None,
     random_state: Any = None,
@@ -211,10 +212,10 @@ class _Run:
                 share = 1 - spent
             step = Purse(left.part(share))
             sigma = _sigma(self.survey, step.part(1 - _CHOICE))
-            candidates = self._candidates(spent + share)
+            asked = Asked(model)
+            candidates = [one for one in self._candidates(spent + share) if asked.cells(one.places) <= _LARGEST]
             if not candidates:  # most_cells is too small for any pair
                 break
-            asked = Asked(model)
             expected = {places: asked.joint(places) for places in dict.fromkeys(one.places for one in candidates)}
             chosen = candidates[self._choose(candidates, expected, model.total, sigma, step.part(_CHOICE))]
             before = self._at(expected[chosen.places], chosen) * model.total
