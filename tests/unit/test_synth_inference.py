@@ -167,3 +167,22 @@ def test_weights_of_cliques_are_the_sum_of_what_they_hold():
     weights = clique_weights(model)
     assert sum(float(one.sum()) for one in weights) != 0
     assert [one.shape for one in weights] == [tuple(SHAPE[p] for p in clique) for clique in model.tree.cliques]
+
+
+def test_the_size_of_a_question_is_that_of_the_largest_table_it_needs(monkeypatch):
+    from cloister.synth import asking
+
+    model = fit(SHAPE, exact(SETS), steps=20)
+    for places in [*combinations(range(5), 2), *combinations(range(5), 3), (0, 1, 2, 4)]:
+        asked, sizes = Asked(model), []
+
+        def watched(*given, real=asking.einsum, kept=sizes, **how):
+            table = real(*given, **how)
+            kept.append(table.size)
+            return table
+
+        monkeypatch.setattr(asking, "einsum", watched)
+        told = asked.cells(places)
+        answer = asked.joint(places)
+        monkeypatch.undo()
+        assert max([answer.size, *sizes]) <= told <= 4 * max([answer.size, *sizes])
