@@ -91,6 +91,10 @@ class GaussianModel:
         """It keeps the rows that answer for it."""
         return self
 
+    def cells(self, places: Places) -> int:
+        """An answer is counted in rows: it needs no table but its own."""
+        return int(np.prod([self.shape[place] for place in places]))
+
     def marginal(self, places: Places) -> Floats:
         """The rows that it expects in each cell of some columns: shares of many rows that were drawn once."""
         if self._sample is None:

@@ -96,6 +96,10 @@ class Model:
 class Asks(Protocol):
     """A model that is asked several times."""
 
+    def cells(self, places: Places) -> int:
+        """How large the largest table is that a question about these columns needs."""
+        ...
+
     def marginal(self, places: Places) -> Floats:
         """The rows that it expects in each cell of some columns of the domain, in rising order."""
         ...

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Review", "review", "rising"]
 
 _GRID = 64  # distances are told in parts of a row
+_LARGEST = 5_000_000  # cells of a table that an answer needs
 _MOST_SETS = 600  # marginals that are looked at, for each number of columns
 
 
@@ -51,17 +52,20 @@ def review(survey: "Survey", model: "AnyModel", loss: Loss) -> Review:
     Privacy: the loss. Each mean of L1 distances moves by at most m rows with a unit of m rows, all of them together by
         m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each.
     """
-    columns = len(model.grains)
-    sets = _looked_at(columns)
+    columns, asked = len(model.grains), model.asked()
+    # The model is released: what is left out because its answer would need a huge table depends on nobody's row.
+    sets = [one for one in _looked_at(columns) if len(one) < 3 or asked.cells(one) <= _LARGEST]
     numbers = min(3, columns) + columns
     step = -(-survey.most * _GRID // survey.whole) + 1
     noise = law(root_above(numbers * step**2), numbers * step, loss)
 
     def look() -> NDArray[np.int64]:
         survey.count(sets)
-        asked = model.asked()
         far = {one: float(np.abs(asked.marginal(one) - survey.exact(one)).sum()) for one in sets}
-        means = [np.mean([far[one] for one in sets if len(one) == k]) for k in range(1, min(3, columns) + 1)]
+        widest = max(map(len, sets))
+        means = [
+            np.mean([far[one] for one in sets if len(one) == min(k, widest)]) for k in range(1, min(3, columns) + 1)
+        ]
         pairs = min(2, columns)
         means += [np.mean([far[one] for one in sets if len(one) == pairs and i in one]) for i in range(columns)]
         return np.asarray(np.floor(np.array(means) * _GRID), dtype=np.int64)
