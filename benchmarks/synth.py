@@ -233,9 +233,11 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=[*PEERS, "none"])
     parser.add_argument("--write", action="store_true", help="write the result even if less than everything was run")
     parser.add_argument("--resume", action="store_true", help="keep the runs of a benchmark that was interrupted")
+    parser.add_argument("--note", action="append", default=[], help="what readers should know of this run")
     told = parser.parse_args()
     peers = [one for one in told.peers if one != "none"]
     bench = Bench(told.tables, told.epsilons, told.seeds, told.methods, peers, told.peer_seeds)
+    bench.notes += told.note
     KEPT.parent.mkdir(exist_ok=True)
     if told.resume and KEPT.exists():
         bench.kept = json.loads(KEPT.read_text(encoding="utf-8"))
