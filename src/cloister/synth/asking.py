@@ -16,9 +16,10 @@ from cloister.synth.marginals import Floats
 if TYPE_CHECKING:
     from cloister.synth.inference import Model
 
-__all__ = ["Asked"]
+__all__ = ["LARGEST", "Asked"]
 
 
+LARGEST = 5_000_000  # cells of a table: generators ask no question that needs a larger one
 _KEPT = 10_000  # larger tables are computed again when they are needed again
 einsum: Any = np.einsum  # numpy's types do not know its form with lists of axes
 

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 from cloister.privacy.purse import law
+from cloister.synth.asking import LARGEST
 from cloister.synth.domain import Places
 
 if TYPE_CHECKING:
-    from cloister.synth.inference import AnyModel
+    from cloister.synth.inference import AnyModel, Asks
     from cloister.synth.marginals import Survey
 
 __all__ = ["Review", "review", "rising"]
 
 _GRID = 64  # distances are told in parts of a row
-_LARGEST = 5_000_000  # cells of a table that an answer needs
 _MOST_SETS = 600  # marginals that are looked at, for each number of columns
 
 
@@ -53,8 +53,7 @@ def review(survey: "Survey", model: "AnyModel", loss: Loss) -> Review:
         m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each.
     """
     columns, asked = len(model.grains), model.asked()
-    # The model is released: what is left out because its answer would need a huge table depends on nobody's row.
-    sets = [one for one in _looked_at(columns) if len(one) < 3 or asked.cells(one) <= _LARGEST]
+    sets = _answered(_looked_at(columns), asked)
     numbers = min(3, columns) + columns
     step = -(-survey.most * _GRID // survey.whole) + 1
     noise = law(root_above(numbers * step**2), numbers * step, loss)
@@ -62,10 +61,7 @@ def review(survey: "Survey", model: "AnyModel", loss: Loss) -> Review:
     def look() -> NDArray[np.int64]:
         survey.count(sets)
         far = {one: float(np.abs(asked.marginal(one) - survey.exact(one)).sum()) for one in sets}
-        widest = max(map(len, sets))
-        means = [
-            np.mean([far[one] for one in sets if len(one) == min(k, widest)]) for k in range(1, min(3, columns) + 1)
-        ]
+        means = [np.mean([far[one] for one in sets if len(one) == k]) for k in range(1, min(3, columns) + 1)]
         pairs = min(2, columns)
         means += [np.mean([far[one] for one in sets if len(one) == pairs and i in one]) for i in range(columns)]
         return np.asarray(np.floor(np.array(means) * _GRID), dtype=np.int64)
@@ -97,6 +93,16 @@ def _looked_at(columns: int) -> list[Places]:
             every = _spread(every, _MOST_SETS)
         found += every
     return found
+
+
+def _answered(sets: Sequence[Places], asked: "Asks") -> list[Places]:
+    """Without those of three columns whose answer needs a huge table, but for the smallest of them if all do.
+
+    The model is released: what is left out depends on nobody's row beyond that.
+    """
+    triples = [one for one in sets if len(one) == 3]
+    small = [one for one in triples if asked.cells(one) <= LARGEST] or sorted(triples, key=asked.cells)[:1]
+    return [*(one for one in sets if len(one) < 3), *small]
 
 
 def _spread(every: Sequence[Places], most: int) -> list[Places]:

@@ -22,7 +22,7 @@ import numpy as np
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.purse import Purse, law
-from cloister.synth.asking import Asked
+from cloister.synth.asking import LARGEST, Asked
 from cloister.synth.domain import Domain, Places, read_domain
 from cloister.synth.inference import Model, fit, total_of
 from cloister.synth.junction import tree_cells, tree_cliques
@@ -43,7 +43,6 @@ _ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
 _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
-_LARGEST = 5_000_000  # cells of any table that a question to the model needs: what needs more is not looked at
 _LEAST = 3.0  # standard errors that a cell must hold to be kept apart
 
 
@@ -213,7 +212,7 @@ class _Run:
             step = Purse(left.part(share))
             sigma = _sigma(self.survey, step.part(1 - _CHOICE))
             asked = Asked(model)
-            candidates = [one for one in self._candidates(spent + share) if asked.cells(one.places) <= _LARGEST]
+            candidates = [one for one in self._candidates(spent + share) if asked.cells(one.places) <= LARGEST]
             if not candidates:  # most_cells is too small for any pair
                 break
             expected = {places: asked.joint(places) for places in dict.fromkeys(one.places for one in candidates)}
