@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 import warnings
+from contextlib import suppress
 from itertools import combinations
 
 import numpy as np
@@ -28,7 +29,8 @@ from mbi.estimation import MirrorDescent  # noqa: E402
 from mbi.junction_tree import hypothetical_model_size, make_junction_tree, maximal_cliques  # noqa: E402
 from mbi.marginal_oracles import message_passing_stable  # noqa: E402
 
-ROUND_STEPS, LAST_STEPS, MODEL_MB, MOST_CELLS = 1000, 1000, 80, 3_000_000
+ROUND_STEPS, LAST_STEPS, MODEL_MB = 250, 1000, 80
+MOST_CELLS, KEPT_CELLS = 5_000_000, 300_000
 
 
 def main(path, method, rho, seed, out):
@@ -66,8 +68,8 @@ class Answers:
     """Marginals of a model over columns that need not lie in one clique.
 
     mbi's `project` eliminates variables anew for each question, which takes most of an hour for all triples in all
-    rounds; this collects conditionals along the junction tree, and gives the same numbers. Where that would need large
-    tables, mbi is asked.
+    rounds; this collects conditionals along the junction tree, and gives the same numbers. What would need a huge table
+    has no answer, and is no candidate in that round: mbi would need the same table.
     """
 
     def __init__(self, model):
@@ -98,10 +100,8 @@ class Answers:
     def all(self, questions):
         known, found = {}, {}
         for one in questions:
-            try:
+            with suppress(MemoryError):
                 found[one] = self._answer(one, known)
-            except MemoryError:
-                found[one] = np.asarray(self.model.project(one).datavector())
         return found
 
     def _answer(self, names, known):
@@ -135,7 +135,8 @@ class Answers:
                 optimize=True,
             )  # fmt: skip
             columns = tuple(kept)
-        known[clique, wanted] = columns, table
+        if table.size <= KEPT_CELLS:
+            known[clique, wanted] = columns, table
         return columns, table
 
 
@@ -161,6 +162,7 @@ def aim(data, rho, random):
         limit = MODEL_MB * used / rho
         fits = [one for one in candidates if hypothetical_model_size(domain, [*present, one]) <= limit]
         expected = Answers(model).all(fits)
+        fits = list(expected)
         scores = np.array(
             [
                 worth[one] * (np.abs(truth[one] - expected[one]).sum() - np.sqrt(2 / np.pi) * sigma * domain.size(one))
@@ -173,7 +175,7 @@ def aim(data, rho, random):
         after = np.asarray(model.project(chosen).datavector())
         if np.abs(after - expected[chosen]).sum() <= sigma * np.sqrt(2 / np.pi) * domain.size(chosen):
             sigma, epsilon = sigma / 2, 2 * epsilon
-        print(f"  {len(measured)} measured, {used / rho:.2f} used", file=sys.stderr)
+        print(f"  {len(measured)} measured, {used / rho:.2f} used, {time.process_time():.0f} s", file=sys.stderr, flush=True)
         if len(measured) % 25 == 0:
             jax.clear_caches()  # every round compiles programs of its own; after a hundred, LLVM finds no memory
     model = MirrorDescent().estimate(domain, measured, iters=LAST_STEPS, warm_start=model)

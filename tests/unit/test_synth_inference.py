@@ -8,7 +8,7 @@ import pytest
 from cloister.privacy.errors import BadInput
 from cloister.synth.asking import Asked
 from cloister.synth.domain import Zero
-from cloister.synth.inference import Grain, clique_weights, fit, total_of
+from cloister.synth.inference import Grain, Model, clique_weights, fit, propagate, total_of
 from cloister.synth.junction import junction_tree, tree_cells, tree_cliques
 from cloister.synth.levels import grain_marginal, nonnegative
 from cloister.synth.marginals import NoisyMarginal, merged_counts
@@ -186,3 +186,15 @@ def test_the_size_of_a_question_is_that_of_the_largest_table_it_needs(monkeypatc
         answer = asked.joint(places)
         monkeypatch.undo()
         assert max([answer.size, *sizes]) <= told <= 4 * max([answer.size, *sizes])
+
+
+def test_factors_that_no_float_can_multiply_still_make_a_model():
+    """Each of three columns insists that the first be another value: products of what is left are below 1e-400."""
+    shape, pairs = (3, 2, 2, 2), [(0, 1), (0, 2), (0, 3)]
+    model = Model(shape, junction_tree(shape, pairs), {}, (), 1.0, tuple(map(Grain.whole, shape)))
+    for value, pair in enumerate(pairs):
+        model.factors[pair] = np.where(np.arange(3) == value, 0.0, -900.0 - value)[:, None] + np.array([0.0, 1.0])
+    with np.errstate(all="raise", under="ignore"):
+        model.beliefs = propagate(model)
+    for pair in pairs:
+        np.testing.assert_allclose(model.marginal(pair), over(brute(model), pair), atol=1e-12)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from cloister.synth.axes import Cells
 from cloister.synth.domain import Places, Zero
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from cloister.synth.asking import Asked
 
 __all__ = ["AnyModel", "Asks", "Grain", "Model", "fit", "clique_weights", "propagate", "total_of"]
+
+_TINY = 1e-200  # sums of probabilities below this have lost digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +341,7 @@ class _Propagation:
             self.there.append(tuple(model.shape[place] if place in shared else 1 for place in above))
 
     def __call__(self, weights: Sequence[Floats]) -> list[Floats]:
+        """In plain probabilities; where those would be too small for floats, in logarithms, which are slower."""
         tables = [
             np.exp(np.maximum(one - one.max(), -600.0)) if np.isfinite(one).all() else _exp(one) for one in weights
         ]
@@ -347,17 +351,41 @@ class _Propagation:
             if parent < 0:
                 continue
             message = tables[i].sum(axis=self.up[i])
+            most = message.max()
+            if not most > _TINY:
+                return self._in_logarithms(weights)
             messages[i] = message
-            tables[parent] *= (message / message.max()).reshape(self.there[i])
+            tables[parent] *= (message / most).reshape(self.there[i])
         for i, table in enumerate(tables):
             parent = self.parents[i]
             if parent < 0:
-                table /= table.sum()
+                total = table.sum()
+                if not total > _TINY:
+                    return self._in_logarithms(weights)
+                table /= total
                 continue
             wanted = tables[parent].sum(axis=self.down[i])
             ratio = np.divide(wanted, messages[i], out=np.zeros_like(wanted), where=messages[i] > 0)
             table *= ratio.reshape(self.here[i])
         return tables
+
+    def _in_logarithms(self, weights: Sequence[Floats]) -> list[Floats]:
+        tables = [one.copy() for one in weights]
+        messages: list[Floats] = [np.zeros(())] * len(tables)
+        for i in range(len(tables) - 1, 0, -1):
+            parent = self.parents[i]
+            if parent >= 0:
+                messages[i] = np.asarray(logsumexp(tables[i], axis=self.up[i]))
+                tables[parent] += messages[i].reshape(self.there[i])
+        for i, table in enumerate(tables):
+            parent = self.parents[i]
+            if parent < 0:
+                table -= logsumexp(table)
+                continue
+            wanted = np.asarray(logsumexp(tables[parent], axis=self.down[i]))
+            ratio = np.subtract(wanted, messages[i], out=np.full_like(wanted, -np.inf), where=messages[i] > -np.inf)
+            table += ratio.reshape(self.here[i])
+        return [np.exp(table) for table in tables]
 
 
 def _exp(one: Floats) -> Floats:
