@@ -1,6 +1,6 @@
 """The model, against brute force over all cells of small domains."""
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -188,13 +188,35 @@ def test_the_size_of_a_question_is_that_of_the_largest_table_it_needs(monkeypatc
         assert max([answer.size, *sizes]) <= told <= 4 * max([answer.size, *sizes])
 
 
-def test_factors_that_no_float_can_multiply_still_make_a_model():
-    """Each of three columns insists that the first be another value: products of what is left are below 1e-400."""
-    shape, pairs = (3, 2, 2, 2), [(0, 1), (0, 2), (0, 3)]
-    model = Model(shape, junction_tree(shape, pairs), {}, (), 1.0, tuple(map(Grain.whole, shape)))
-    for value, pair in enumerate(pairs):
-        model.factors[pair] = np.where(np.arange(3) == value, 0.0, -900.0 - value)[:, None] + np.array([0.0, 1.0])
+def agrees_with_brute_force(model, sets):
     with np.errstate(all="raise", under="ignore"):
         model.beliefs = propagate(model)
-    for pair in pairs:
-        np.testing.assert_allclose(model.marginal(pair), over(brute(model), pair), atol=1e-12)
+    for places in sets:
+        np.testing.assert_allclose(model.marginal(places), over(brute(model), places), atol=1e-9)
+
+
+def bare(shape, sets):
+    return Model(shape, junction_tree(shape, sets), {}, (), 1.0, tuple(map(Grain.whole, shape)))
+
+
+@pytest.mark.parametrize("scale", [1, 100, 300, 1000])
+def test_factors_that_no_float_can_multiply_still_make_a_model(scale):
+    """Columns that insist on different values: products of what is left would be below the smallest float."""
+    for seed in range(60):
+        factors, model = np.random.default_rng(seed), bare(SHAPE, SETS)
+        for places in SETS:
+            model.factors[places] = factors.normal(0, scale, [SHAPE[place] for place in places])
+        agrees_with_brute_force(model, SETS)
+
+
+def test_messages_that_vanish_in_a_part_of_the_tree_still_make_a_model():
+    """Two leaves insist on different values, so all messages from there are tiny; of these the least likely wins."""
+    leaning = {(0, 1): [-500, 0], (1, 2): [0, -300], (2, 3): [0, -437], (2, 4): [-437, 0]}  # by the middle column
+    for order in permutations(range(5)):
+        sets = [tuple(sorted(order[place] for place in pair)) for pair in leaning]
+        model = bare((2,) * 5, sets)
+        for (pair, weights), places in zip(leaning.items(), sets, strict=True):
+            middle = order[pair[1] if pair[0] == 0 else pair[0]]
+            table = np.zeros((2, 2)) + np.reshape(weights, (2, 1) if places[0] == middle else (1, 2))
+            model.factors[places] = table.astype(float)
+        agrees_with_brute_force(model, sets)

@@ -365,7 +365,10 @@ class _Propagation:
                 table /= total
                 continue
             wanted = tables[parent].sum(axis=self.down[i])
-            ratio = np.divide(wanted, messages[i], out=np.zeros_like(wanted), where=messages[i] > 0)
+            with np.errstate(over="ignore"):  # seen below
+                ratio = np.divide(wanted, messages[i], out=np.zeros_like(wanted), where=messages[i] > 0)
+            if not ratio.max() < 1 / _TINY:
+                return self._in_logarithms(weights)
             table *= ratio.reshape(self.here[i])
         return tables
 
