@@ -175,7 +175,7 @@ def aim(data, rho, random):
         after = np.asarray(model.project(chosen).datavector())
         if np.abs(after - expected[chosen]).sum() <= sigma * np.sqrt(2 / np.pi) * domain.size(chosen):
             sigma, epsilon = sigma / 2, 2 * epsilon
-        print(f"  {len(measured)} measured, {used / rho:.2f} used, {time.process_time():.0f} s", file=sys.stderr, flush=True)
+        print(f"  {len(measured)} measured, {used / rho:.2f} used", file=sys.stderr, flush=True)
         if len(measured) % 25 == 0:
             jax.clear_caches()  # every round compiles programs of its own; after a hundred, LLVM finds no memory
     model = MirrorDescent().estimate(domain, measured, iters=LAST_STEPS, warm_start=model)

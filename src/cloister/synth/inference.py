@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["AnyModel", "Asks", "Grain", "Model", "fit", "clique_weights", "propagate", "total_of"]
 
 _TINY = 1e-200  # sums of probabilities below this have lost digits
+_STILL, _PATIENCE = 0.002, 25  # a fit ends when the loss falls by less than this in so many steps
+_STANDING = 1e-9  # of the usual step
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,30 +279,43 @@ def _descend(
     """Mirror descent with momentum: weights move against the slope, and on as they moved, while the loss falls."""
     pass_beliefs = _Propagation(model)
     weights = clique_weights(model)
-    model.beliefs = pass_beliefs(weights)
+    model.beliefs = pass_beliefs.plain(weights)
+    if not model.beliefs:
+        weights = pass_beliefs.balanced(weights)
+        model.beliefs = pass_beliefs(weights)
     residuals = _residuals(terms, model.beliefs)
     loss = _loss(terms, residuals)
-    pace = pace or 1.0 / max(float(np.max(term.worth)) for term in terms)
+    usual = 1.0 / max(float(np.max(term.worth)) for term in terms)
+    pace = max(pace, 1e-3 * usual) if pace else usual
     drift: list[Floats] = [np.zeros(()) for _ in terms]  # how each factor moved in the last step
-    since = 0
+    since, before = 0, math.inf
     for step in range(steps):
         if loss <= enough:
             break
+        if step % _PATIENCE == 0:
+            if loss > before * (1 - _STILL):
+                break
+            before = loss
         slopes = [term.slope(residual) for term, residual in zip(terms, residuals, strict=True)]
+        even = False
         while True:
             keep = since / (since + 3)
             moves = [keep * old - pace * slope for old, slope in zip(drift, slopes, strict=True)]
             moved = [weight.copy() for weight in weights]
             for term, move in zip(terms, moves, strict=True):
                 moved[term.home] += move.reshape(term.kept)
-            beliefs = pass_beliefs(moved)
-            ahead = _residuals(terms, beliefs)
-            after = _loss(terms, ahead)
-            if after <= loss or pace < 1e-300:
+            beliefs = pass_beliefs.plain(moved)
+            if not beliefs and not even:
+                weights, even = pass_beliefs.balanced(weights), True
+                continue
+            ahead = _residuals(terms, beliefs) if beliefs else []
+            after = _loss(terms, ahead) if beliefs else math.inf
+            if after <= loss:
                 break
+            if pace < _STANDING * usual:  # no step makes it better
+                return usual
             # Too far: begin anew without momentum; and if there was none, in smaller steps.
             pace, since = (pace, 0) if since else (pace * 0.5, 0)
-        still = after >= loss * (1 - 1e-7)
         for term, move in zip(terms, moves, strict=True):
             model.factors[term.places] = model.factors.get(term.places, 0.0) + move
         weights, drift, model.beliefs, residuals, loss = moved, moves, beliefs, ahead, after
@@ -309,8 +324,6 @@ def _descend(
             pace *= 1.25
         if watch is not None:
             watch(step, loss)
-        if still:
-            break
     return pace
 
 
@@ -341,7 +354,11 @@ class _Propagation:
             self.there.append(tuple(model.shape[place] if place in shared else 1 for place in above))
 
     def __call__(self, weights: Sequence[Floats]) -> list[Floats]:
-        """In plain probabilities; where those would be too small for floats, in logarithms, which are slower."""
+        """The marginals: from plain probabilities, or where those get too small for floats, from logarithms."""
+        return self.plain(weights) or [np.exp(table) for table in self._logarithms(weights)]
+
+    def plain(self, weights: Sequence[Floats]) -> list[Floats]:
+        """The marginals; none if floats cannot hold what they are computed from."""
         tables = [
             np.exp(np.maximum(one - one.max(), -600.0)) if np.isfinite(one).all() else _exp(one) for one in weights
         ]
@@ -350,45 +367,58 @@ class _Propagation:
             parent = self.parents[i]
             if parent < 0:
                 continue
-            message = tables[i].sum(axis=self.up[i])
+            message = messages[i] = tables[i].sum(axis=self.up[i])
             most = message.max()
             if not most > _TINY:
-                return self._in_logarithms(weights)
-            messages[i] = message
+                return []
             tables[parent] *= (message / most).reshape(self.there[i])
         for i, table in enumerate(tables):
             parent = self.parents[i]
             if parent < 0:
                 total = table.sum()
                 if not total > _TINY:
-                    return self._in_logarithms(weights)
+                    return []
                 table /= total
                 continue
             wanted = tables[parent].sum(axis=self.down[i])
             with np.errstate(over="ignore"):  # seen below
                 ratio = np.divide(wanted, messages[i], out=np.zeros_like(wanted), where=messages[i] > 0)
             if not ratio.max() < 1 / _TINY:
-                return self._in_logarithms(weights)
+                return []
             table *= ratio.reshape(self.here[i])
         return tables
 
-    def _in_logarithms(self, weights: Sequence[Floats]) -> list[Floats]:
+    def balanced(self, weights: Sequence[Floats]) -> list[Floats]:
+        """Weights of the same model that lie near each other, so that floats can hold what follows from them."""
+        tables = self._logarithms(weights)
+        for i, table in enumerate(tables):
+            if self.parents[i] >= 0:
+                shared = _summed(table, self.up[i])
+                table -= np.where(shared > -np.inf, shared, 0.0).reshape(self.here[i])
+        return tables
+
+    def _logarithms(self, weights: Sequence[Floats]) -> list[Floats]:
         tables = [one.copy() for one in weights]
         messages: list[Floats] = [np.zeros(())] * len(tables)
         for i in range(len(tables) - 1, 0, -1):
             parent = self.parents[i]
             if parent >= 0:
-                messages[i] = np.asarray(logsumexp(tables[i], axis=self.up[i]))
+                messages[i] = _summed(tables[i], self.up[i])
                 tables[parent] += messages[i].reshape(self.there[i])
         for i, table in enumerate(tables):
             parent = self.parents[i]
             if parent < 0:
-                table -= logsumexp(table)
+                table -= _summed(table, tuple(range(table.ndim)))
                 continue
-            wanted = np.asarray(logsumexp(tables[parent], axis=self.down[i]))
+            wanted = _summed(tables[parent], self.down[i])
             ratio = np.subtract(wanted, messages[i], out=np.full_like(wanted, -np.inf), where=messages[i] > -np.inf)
             table += ratio.reshape(self.here[i])
-        return [np.exp(table) for table in tables]
+        return tables
+
+
+def _summed(table: Floats, axes: tuple[int, ...]) -> Floats:
+    """Logarithms in, those of sums out."""
+    return np.asarray(logsumexp(table, axis=axes)) if axes else table.copy()
 
 
 def _exp(one: Floats) -> Floats:

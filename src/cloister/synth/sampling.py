@@ -21,6 +21,7 @@ from cloister.privacy.errors import BadInput
 from cloister.synth.axes import Cells
 from cloister.synth.domain import Zero
 from cloister.synth.marginals import Floats
+from cloister.synth.settling import settle
 
 if TYPE_CHECKING:
     from cloister.synth.inference import Model
@@ -63,6 +64,7 @@ def draw(
             inside = np.where(np.arange(grain.size)[:, None] == grain.cells, grain.shares, 0.0)
             others = [column for one, column in enumerate(cells.T) if one != place]
             cells[:, place] = systematic(inside, cells[:, place], generator, others)
+    settle(cells, model, generator)
     return cells
 
 

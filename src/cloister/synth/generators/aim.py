@@ -43,6 +43,7 @@ _ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
 _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
+_CELLS, _MOST_LIGHT, _CLOSER = 66.0, 3.0, 0.4  # columns of few cells: more rounds and closer fits, as both are cheap
 _LEAST = 3.0  # standard errors that a cell must hold to be kept apart
 
 
@@ -55,7 +56,7 @@ def aim(
     table: str | None = None,
     bins: Any = 32,
     workload: Mapping[tuple[str, ...], float] | Sequence[tuple[str, ...]] | None = None,
-    most_cells: int = 1_200_000,
+    most_cells: int = 1_600_000,
     rounds: int | None = None,
     progress: Progress | None = None,
     random_state: Any = None,
@@ -156,18 +157,25 @@ class _Run:
         if self.weights:
             model = self._measure_on(model, Purse(budget.part(1 - _SIZE - first - _REVIEW)))
         self.tell(0.8, "fitting")
-        model = self._fit(model, _LAST_STEPS, _LAST_ENOUGH)
+        model = self._fit(model, _LAST_STEPS, _LAST_ENOUGH / self._light**_CLOSER)
         self.tell(0.9, "reviewing")
         found = review(self.survey, model, budget.part(_REVIEW))
         measured = [*self.size, *self.singles, *(one for one, _ in self.measured)]
         return Made(model, measured, self.words, found, self.workload)
+
+    @property
+    def _light(self) -> float:
+        """How few cells the columns have, by the noise of all when they share a loss as they do in `_begin`."""
+        shape = self.survey.domain.shape
+        need = float(np.sum(np.power(shape, 2 / 3)) ** 1.5) / len(shape)
+        return min(max(_CELLS / need, 1.0), _MOST_LIGHT)
 
     def _first_share(self, budget: Purse) -> Fraction:
         """What part of the spend single columns get: more, the fewer rows there are for it. Buys the number of rows."""
         smallest = min(range(len(self.survey.domain.shape)), key=lambda place: self.survey.domain.shape[place])
         self.size = self.survey.measure([(smallest,)], budget.part(_SIZE), why="how many rows there are")
         sigma = float(np.mean(_sigma(self.survey, budget.loss)))
-        share = _FIRST * (_FEW / max(total_of(self.size) / sigma, 1.0)) ** _FIRST_POWER
+        share = _FIRST / self._light * (_FEW / max(total_of(self.size) / sigma, 1.0)) ** _FIRST_POWER
         return Fraction(round(1000 * min(max(share, _SINGLE[0]), _SINGLE[1])), 1000)
 
     def _begin(self, loss: Loss) -> Model:
@@ -203,7 +211,7 @@ class _Run:
         """Rounds of choosing and measuring, until the purse is empty."""
         signal = total_of([*self.size, *self.singles]) / _sigma(self.survey, self.survey.purse.loss)
         usual = _ROUNDS * len(self.resolution.base) * (signal / _FEW) ** _ROUND_POWER
-        planned = self.rounds or round(min(max(usual, _FEWEST), _MOST_ROUNDS))
+        planned = self.rounds or round(self._light * min(max(usual, _FEWEST), _MOST_ROUNDS))
         share, spent = Fraction(1, planned), Fraction(0)
         while spent < 1:
             share = min(share, 1 - spent)
@@ -220,7 +228,7 @@ class _Run:
             before = self._at(expected[chosen.places], chosen) * model.total
             self._measure(chosen, step.part(1 - _CHOICE))
             self.resolution.refine(chosen.places, chosen.level, model.factors)
-            model = self._fit(model, _ROUND_STEPS, _ROUND_ENOUGH)
+            model = self._fit(model, _ROUND_STEPS, _ROUND_ENOUGH / self._light**_CLOSER)
             after = self._at(Asked(model).joint(chosen.places), chosen) * model.total
             spent += share
             if np.abs(after - before).sum() <= sqrt(2 / pi) * sigma * chosen.cells:
@@ -258,11 +266,12 @@ class _Run:
     def _some(self) -> list[Places]:
         pairs = [places for places in self.weights if len(places) == 2]
         others = [places for places in self.weights if len(places) > 2]
-        if len(others) > _LOOKED_AT:
-            drawn = self.generator.choice(len(others), _LOOKED_AT, replace=False)
+        most = round(_LOOKED_AT * self._light)
+        if len(others) > most:
+            drawn = self.generator.choice(len(others), most, replace=False)
             others = [others[i] for i in np.sort(drawn)]
-        if len(pairs) > 2 * _LOOKED_AT:
-            drawn = self.generator.choice(len(pairs), 2 * _LOOKED_AT, replace=False)
+        if len(pairs) > 2 * most:
+            drawn = self.generator.choice(len(pairs), 2 * most, replace=False)
             pairs = [pairs[i] for i in np.sort(drawn)]
         return [*pairs, *others]
 

@@ -1,0 +1,86 @@
+"""Rows that exchange values: closer to the model in all triples, the same in every column, and no rule broken."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from cloister.synth import settling
+from cloister.synth.domain import Zero
+from cloister.synth.inference import Grain, Model, propagate
+from cloister.synth.junction import junction_tree
+from cloister.synth.sampling import draw
+
+SHAPE = (4, 5, 3, 6, 4, 2)
+SETS = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+ROWS = 3000
+
+
+def chain(zeros=()):
+    factors = np.random.default_rng(8)
+    sets = [*SETS, *(zero.places for zero in zeros)]
+    model = Model(SHAPE, junction_tree(SHAPE, sets), {}, tuple(zeros), 500.0, tuple(map(Grain.whole, SHAPE)))
+    for pair in SETS:
+        model.factors[pair] = factors.normal(0, 1.5, [SHAPE[place] for place in pair])
+    model.beliefs = propagate(model)
+    return model
+
+
+def distance(cells, model, places):
+    """Half the L1 distance between rows and what the model expects of them."""
+    sides = [SHAPE[place] for place in places]
+    found = np.bincount(np.ravel_multi_index(cells[:, places].T, sides), minlength=np.prod(sides)) / len(cells)
+    return np.abs(found - model.marginal(places).ravel() / model.total).sum() / 2
+
+
+def drawn(model, monkeypatch, passes, rows=ROWS):
+    monkeypatch.setattr(settling, "_PASSES", passes)
+    return draw(model, rows, np.random.default_rng(4))
+
+
+def test_triples_come_closer_to_the_model_and_pairs_do_not_go_farther(monkeypatch):
+    model = chain()
+    before, after = drawn(model, monkeypatch, 0), drawn(model, monkeypatch, 8)
+    for size, least in ((3, 0.7), (2, 1.0)):
+        sets = list(combinations(range(len(SHAPE)), size))
+        was, now = (np.mean([distance(cells, model, places) for places in sets]) for cells in (before, after))
+        assert now < least * was
+
+
+def test_columns_by_themselves_stay_as_they_were(monkeypatch):
+    model = chain()
+    before, after = drawn(model, monkeypatch, 0), drawn(model, monkeypatch, 8)
+    assert (before != after).any()
+    assert (np.sort(before, axis=0) == np.sort(after, axis=0)).all()
+
+
+@pytest.mark.parametrize("places", [(0, 3), (1, 3, 4), (0, 1, 3, 5)])
+def test_no_exchange_brings_about_what_never_occurs(monkeypatch, places):
+    """Also of four columns, which no triple shows."""
+    allowed = np.random.default_rng(2).random([SHAPE[place] for place in places]) < 0.7
+    cells = drawn(chain([Zero(places, allowed)]), monkeypatch, 8)
+    assert allowed[tuple(cells[:, place] for place in places)].all()
+
+
+def test_the_gaps_that_are_kept_are_those_of_the_rows(monkeypatch):
+    """What exchanges were weighed by is what a count of the settled rows finds."""
+    model = chain()
+    cells = drawn(model, monkeypatch, 0)
+    kept = []
+    real = settling._triples
+    monkeypatch.setattr(settling, "_triples", lambda *of: kept.append(real(*of)) or kept[0])
+    monkeypatch.setattr(settling, "_PASSES", 3)
+    settling.settle(cells, model, np.random.default_rng(1))
+    np.testing.assert_allclose(kept[0].gap, real(cells, model).gap, atol=1e-2)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 7])
+def test_few_rows_are_no_trouble(monkeypatch, rows):
+    assert drawn(chain(), monkeypatch, 2, rows).shape == (rows, len(SHAPE))
+
+
+def test_rows_of_a_table_too_large_to_settle_stay_as_they_were_drawn(monkeypatch):
+    model = chain()
+    before = drawn(model, monkeypatch, 0)
+    monkeypatch.setattr(settling, "_MOST_CELLS", 100)
+    assert (drawn(model, monkeypatch, 8) == before).all()
