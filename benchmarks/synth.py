@@ -206,7 +206,8 @@ def report(bench: Bench) -> dict[str, Any]:
         f"Delta {DELTA}, one row added or removed, the same rho for the peers on mbi. Bounds, bins and categories are "
         "public and given to every method, the number of synthetic rows too; everything else is inside epsilon.",
         "The reference AIM and MST are written after their papers on mbi 2.0, with numpy's noise and 80 MB for the "
-        "model; every fit takes 1,000 steps and begins where the last one ended.",
+        "model; fits take 250 steps in each round and 1,000 at the end, and begin where the last one ended. A marginal "
+        "whose answer would need a table of more than 5 million cells is no candidate.",
         "smartnoise-synth 1.0.8 (on mbi 1.1) states its epsilon for the same delta and keeps its own defaults. In its "
         "MST's rows the pairs that it measured are right, but columns go together that were not measured together.",
         "Our tables keep zeros of whole numbers apart from the rest of their bin. Scores are all in the 32 equal bins.",

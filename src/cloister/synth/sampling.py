@@ -6,6 +6,7 @@ Within each group of rows that agree on those columns the next one is filled by 
 often as expected, rounded up or down. And rows of the group that are alike in other columns get values that are far
 apart, so that these columns, too, go together about as often as expected: of what drawing adds to the error of a
 table's marginals, it saves a third (Adult, epsilon 1; array-RQMC, L'Ecuyer, Lécot & Tuffin 2008, on a golden lattice).
+In the end the rows settle (settling.py).
 
 Privacy: post-processing of a released model. Randomness may come from numpy; nobody is protected by it.
 """

@@ -4,8 +4,8 @@
 
 Two rows exchange their values of one column whenever that brings the counts of all triples closer to what the model
 expects (chi-square distances, added up). Columns by themselves stay as they are, and no rule is broken. Drawing gets
-only those columns right that a clique holds together; this takes away half of what it adds to the error of the others
-(Adult, epsilon 1).
+only those columns right that a clique holds together; this takes away nearly half of what it adds to the error of the
+others (Adult, epsilon 1).
 
 Privacy: post-processing of a released model. Randomness may come from numpy; nobody is protected by it.
 """
@@ -13,7 +13,7 @@ Privacy: post-processing of a released model. Randomness may come from numpy; no
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import prod
+from math import comb, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,11 +90,13 @@ def settle(cells: Cells, model: "Model", generator: np.random.Generator) -> None
 
 def _triples(cells: Cells, model: "Model") -> _Triples | None:
     """What the model expects of triples, beside what the rows have; nothing if that is too much or too little."""
-    shape = [len(grain.cells) for grain in model.grains]
-    asked, rows = model.asked(), len(cells)
+    shape, rows = [len(grain.cells) for grain in model.grains], len(cells)
+    if rows < 2 or comb(len(shape), 3) > _MOST_SETS:
+        return None
+    asked = model.asked()
     sets = [places for places in combinations(range(len(shape)), 3) if asked.cells(places) <= _LARGEST]
     sizes = [prod(shape[place] for place in places) for places in sets]
-    if not sets or rows < 2 or len(sets) > _MOST_SETS or sum(sizes) > _MOST_CELLS:
+    if not sets or sum(sizes) > _MOST_CELLS:
         return None
     strides = [(shape[b] * shape[c], shape[c], 1) for _, b, c in sets]
     starts = np.cumsum([0, *sizes[:-1]])
