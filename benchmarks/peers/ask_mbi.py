@@ -73,7 +73,7 @@ class Answers:
     """
 
     def __init__(self, model):
-        self.model, self.domain, self.total = model, model.domain, float(model.total)
+        self.domain, self.total = model.domain, float(model.total)
         tree = make_junction_tree(self.domain, model.potentials.cliques)[0]
         cliques = maximal_cliques(tree)
         beliefs = message_passing_stable(model.potentials.expand(cliques), 1.0)
