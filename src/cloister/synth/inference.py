@@ -164,7 +164,8 @@ def fit(
         watch: is told each step and its loss.
     """
     rows = total_of(marginals) if total is None else total
-    tree = junction_tree(shape, [*(one.places for one in marginals), *(zero.places for zero in zeros)])
+    sets = [*(one.places for one in marginals), *(zero.places for zero in zeros)]
+    tree = junction_tree(shape, sets, () if start is None else start.tree.order)
     kept = tuple(grains) if grains is not None else tuple(Grain.whole(size) for size in shape)
     factors = {} if start is None else {places: factor.copy() for places, factor in start.factors.items()}
     model = Model(tuple(shape), tree, factors, tuple(zeros), rows, kept)

@@ -170,8 +170,8 @@ class Pipeline:
             failed = [test for test, one in zip(self.tests, now, strict=True) if not one.passed]
             if draws >= self.tries or not failed or not all(test.of_rows for test in failed):
                 break
-            table = replace(table, _table=table.sample(len(table)))
-        method = table.release.parameters["method"]
+            table = replace(table, value=table.sample(len(table)))
+        method = table.parameters["method"]
         stages = (
             Stage(
                 "outliers", f"values beyond bounds clipped, {len(domain.never)} impossible combinations", "public facts"

@@ -1,25 +1,25 @@
-"""A synthetic table: rows that nobody lived, the release they follow from, and a side file that says how good they are.
+"""A synthetic table: a Release of rows that nobody lived, with a side file that says how good they are.
 
 table = synth.aim(ds, spend=…)
 table.to_pandas()                                # rows; also to_arrow(), rows(), to_parquet(path), to_csv(path)
 table.sample(500, given={"ward": "surgery"})     # more rows, under a condition, for nothing
 table.count({"ward": "surgery", "age": {"from": 65}})        # a count with an error bar
-table.release, table.side                        # loss and receipt; what was measured and why, expected errors
+table.loss, table.receipt                        # as every release has them
+table.side                                       # what was measured and why, expected errors
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cloister.privacy.errors import BadInput
-from cloister.privacy.loss import Loss
-from cloister.privacy.receipt import Receipt
+from cloister.privacy.number import Number
 from cloister.privacy.release import Release
 from cloister.synth.axes import Cells
 from cloister.synth.dependencies import Decided
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
     from cloister.synth.run import Made
 
-__all__ = ["SyntheticTable", "decoded"]
+__all__ = ["SyntheticTable", "decoded", "told_by"]
 
 
-@dataclass(frozen=True, slots=True)
-class SyntheticTable:
-    """Rows drawn from a released model.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SyntheticTable(Release):
+    """Rows drawn from a released model: `value` is an Arrow table.
 
     Attributes:
         domain: the public cells of its columns.
         made: the model and what was measured for it.
         decided: columns that follow from others.
-        release: loss, unit, receipt; its value is the model.
+        generator: that rows are drawn with.
 
     Privacy: the release's loss. Rows, samples and answers are post-processing of the model and cost nothing more; their
         randomness (numpy's generator, seeded from the operating system) protects nobody and needs not.
@@ -51,9 +51,7 @@ class SyntheticTable:
     domain: Domain
     made: "Made"
     decided: tuple[Decided, ...]
-    release: Release
-    _table: "pa.Table" = field(repr=False)
-    _generator: np.random.Generator = field(repr=False)
+    generator: np.random.Generator = field(compare=False)
 
     @classmethod
     def draw_from(
@@ -65,44 +63,34 @@ class SyntheticTable:
         rows: int | None,
         generator: np.random.Generator,
     ) -> "SyntheticTable":
-        """Draw the rows of a new table: as many as given, or as the noisy total says."""
+        """Draw the rows of a new table from a released model: as many as given, or as the noisy total says."""
         size = max(1, round(made.model.total)) if rows is None else rows
-        cells = made.model.draw(size, generator)
-        return cls(domain, made, decided, release, decoded(domain, decided, cells, generator), generator)
+        value = decoded(domain, decided, made.model.draw(size, generator), generator)
+        told = {**told_by(release), "value": value}
+        return cls(**told, domain=domain, made=made, decided=decided, generator=generator)
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)
+        return int(self.value.num_rows)
 
-    @property
-    def loss(self) -> Loss:
-        """What it cost."""
-        return self.release.loss
-
-    @property
-    def receipt(self) -> Receipt | None:
-        """The signed proof."""
-        return self.release.receipt
-
-    @property
-    def private(self) -> bool:
-        """False if the noise came from a seed, which protects nobody."""
-        return self.release.private
+    def margin(self, confidence: Number = "0.95") -> Any:
+        """Refused: a table has many numbers, each with an error of its own."""
+        raise TypeError("a table has no one margin: ask .count({…}) or .error([…]), or read the side file.")
 
     def to_arrow(self) -> "pa.Table":
         """The rows as an Arrow table."""
-        return self._table
+        return self.value
 
     def to_pandas(self) -> Any:
         """The rows as a pandas frame."""
-        return self._table.to_pandas()
+        return self.value.to_pandas()
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dicts."""
-        return list(self._table.to_pylist())
+        return list(self.value.to_pylist())
 
     def cells(self) -> Cells:
         """The cell of each row and column, as `Domain.encode` gives them for any table of this domain."""
-        return self.domain.encode(self._table)
+        return self.domain.encode(self.value)
 
     def sample(self, rows: int, *, given: Mapping[str, Any] | None = None) -> "pa.Table":
         """More rows, for nothing.
@@ -115,8 +103,8 @@ class SyntheticTable:
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise BadInput("rows is a whole number of at least 1.")
         allowed = {self._place(name): self.domain.axis(name).cells_of(wanted) for name, wanted in (given or {}).items()}
-        cells = self.made.model.draw(rows, self._generator, allowed)
-        return decoded(self.domain, self.decided, cells, self._generator)
+        cells = self.made.model.draw(rows, self.generator, allowed)
+        return decoded(self.domain, self.decided, cells, self.generator)
 
     def count(self, where: Mapping[str, Any] | None = None) -> Expected:
         """How many rows of the real table meet a condition, as the model estimates it, with its expected error.
@@ -144,12 +132,12 @@ class SyntheticTable:
         """The side file: loss, what was measured and why, expected errors, receipt. Plain values for JSON."""
         return {
             "cloister": "synthetic table",
-            "method": self.release.parameters["method"],
+            "method": self.parameters["method"],
             "table": self.domain.table,
             "rows": len(self),
             "private": self.private,
             "loss": self.loss.to_json(),
-            "unit": str(self.release.unit),
+            "unit": str(self.unit),
             "neighbours": str(self.loss.relation),
             "columns": [
                 {"name": axis.name, "type": axis.type, "cells": axis.size, "pseudonym": axis.pseudonym}
@@ -176,14 +164,14 @@ class SyntheticTable:
         """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""
         import pyarrow.parquet as pq
 
-        pq.write_table(self._table, Path(path))
+        pq.write_table(self.value, Path(path))
         return self._write_side(Path(path))
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write the rows as CSV, and beside them the side file (`….side.json`), whose path is returned."""
         import pyarrow.csv
 
-        pyarrow.csv.write_csv(self._table, Path(path))
+        pyarrow.csv.write_csv(self.value, Path(path))
         return self._write_side(Path(path))
 
     def _write_side(self, path: Path) -> Path:
@@ -198,18 +186,16 @@ class SyntheticTable:
             raise BadInput(f"{name} is a pseudonym, or decided by other columns: ask about those that are modelled.")
         return self.domain.places[name]
 
+    def _value_text(self, confidence: Number = "0.95") -> str:
+        names, method = ", ".join(self.domain.names), self.parameters["method"]
+        return f"{len(self):,} synthetic rows of {self.domain.table} by {method}: {names}"
+
+    def __repr__(self) -> str:
+        return f"<{self._value_text()}; {self.loss}>"
+
     def __str__(self) -> str:
-        head = [] if self.private else ["NOT PRIVATE: the noise came from a seeded source"]
-        names, many = ", ".join(self.domain.names), len(self.made.measured)
-        return "\n".join(
-            [
-                *head,
-                f"{len(self):,} synthetic rows of {self.domain.table} by {self.release.parameters['method']}: {names}",
-                f"  cost      {self.loss}",
-                f"  protects  {self.release.unit}, {self.loss.relation} neighbours",
-                *([f"  measured  {many} marginal{'' if many == 1 else 's'}"] if many else []),
-            ]
-        )
+        many = len(self.made.measured)
+        return f"{Release.__str__(self)}\n  measured  {many} marginal{'' if many == 1 else 's'}"
 
 
 def decoded(domain: Domain, decided: Sequence[Decided], cells: Cells, generator: np.random.Generator) -> "pa.Table":
@@ -229,6 +215,11 @@ def decoded(domain: Domain, decided: Sequence[Decided], cells: Cells, generator:
         else:
             columns[axis.name] = axis.draw(cells[:, domain.places[axis.name]], generator)
     return pa.table(columns)
+
+
+def told_by(release: Release) -> dict[str, Any]:
+    """All that a release says, by name: for another one that says the same and more."""
+    return {one.name: getattr(release, one.name) for one in fields(release)}
 
 
 def _plain(wanted: Any) -> Any:

@@ -18,14 +18,14 @@ from cloister.synth.errors_expected import Expected
 from cloister.synth.generators.m_way import marginal_of
 from cloister.synth.marginals import Floats
 from cloister.synth.run import Progress
-from cloister.synth.table import SyntheticTable
+from cloister.synth.table import SyntheticTable, told_by
 from cloister.synth.whole import MOST_CELLS
 
 __all__ = ["Histogram", "histogram"]
 
 
 class Histogram(SyntheticTable):
-    """A released histogram, which is a synthetic table of one column too."""
+    """A released histogram, which is a synthetic table of one column too; `standard_error` is that of one count."""
 
     __slots__ = ()
 
@@ -38,11 +38,6 @@ class Histogram(SyntheticTable):
     def labels(self) -> list[str]:
         """What each cell holds."""
         return self.domain.modelled[0].labels()
-
-    @property
-    def standard_error(self) -> float:
-        """Of one count, due to the noise."""
-        return float(np.mean(self.made.measured[0].sigma))
 
     def range(self, low: Any, high: Any) -> Expected:
         """How many rows have low <= value < high, and the standard error of that number. Costs nothing.
@@ -94,4 +89,4 @@ def histogram(
     if not isinstance(column, str):
         raise BadInput("say which column: column='age'.")
     made = marginal_of(ds, "histogram", spend, rows, [column], table, bins, MOST_CELLS, progress, random_state)
-    return Histogram(made.domain, made.made, made.decided, made.release, made._table, made._generator)
+    return Histogram(**{**told_by(made), "standard_error": float(np.mean(made.made.measured[0].sigma))})

@@ -236,7 +236,7 @@ def score(
         tuple(one.name for one in known.columns.values() if not usable(one)) if columns is None else (),
         made.left_out,
         getattr(synthetic, "loss", None),
-        getattr(getattr(synthetic, "release", None), "unit", ROW),
+        getattr(synthetic, "unit", ROW),
         tuple(errors),
         correlations,
         information if len(sides) > 1 else None,

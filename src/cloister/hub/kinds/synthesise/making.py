@@ -1,11 +1,9 @@
 """A form for a synthetic table, read against what is public; and the table itself: charged, made, scored."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from cloister.dataset import Dataset
 from cloister.hub import wire
@@ -102,7 +100,6 @@ def carry_out(
         table and one for the score, which add up to it.
     """
     from cloister.synth.scoring.publishable import publishable_score
-    from cloister.synth.table import SyntheticTable
 
     upto = 0.8 if asked.share else 0.95
     made = method_of(asked.method)(
@@ -115,9 +112,7 @@ def carry_out(
     if asked.rows is None:  # about as many as there are, from the released model; never more than can be kept
         most = min(MOST_ROWS, MOST_CELLS // len(made.domain.names))
         rows = max(1, min(most, round(made.made.model.total)))
-        made = SyntheticTable.draw_from(
-            made.domain, made.made, made.decided, made.release, rows, np.random.default_rng()
-        )
+        made = replace(made, value=made.sample(rows))
     assert made.receipt is not None
     if not asked.share:
         return made, "", (made.receipt,)
