@@ -21,7 +21,7 @@ from synthesis.measure import error, learned
 __all__ = ["OURS", "PEERS", "Run", "ours", "theirs"]
 
 HERE = Path(__file__).parents[1]
-OURS = ("aim", "mst", "independent")
+OURS = ("aim", "mixture", "mst", "independent")
 PEERS = {"aim on mbi": ("mbi", "aim"), "mst on mbi": ("mbi", "mst"), "smartnoise aim": ("smartnoise_synth", "aim"),
          "smartnoise mst": ("smartnoise_synth", "mst")}  # fmt: skip
 SECONDS = 3600

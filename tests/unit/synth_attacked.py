@@ -40,6 +40,7 @@ GENERATORS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "mst": (synth.mst, {"columns": [*SOME, "building", "note"], "bins": 6}),
     "aim": (synth.aim, {**SMALL, "bins": 6}),
     "privbayes": (synth.privbayes, FEW),
+    "mixture": (synth.mixture, {"fits": 1, **FEW}),
     "bought cuts": (synth.independent, {"columns": ["age", "cost", "admitted"], "bins": synth.PrivateCuts(5)}),
     "mwem": (synth.mwem, SMALL),
     "mggm": (synth.mggm, {"group_size": 10, **FEW}),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.stats  # noqa: F401  # it draws while it is imported, and a test below forbids drawing
 
 import cloister as cl
 from cloister import synth
@@ -25,6 +26,7 @@ GENERATORS: dict[str, dict[str, Any]] = {
     "mst": {},
     "aim": {"rounds": 3},
     "privbayes": {},
+    "mixture": {"fits": 2},
     "mwem": {"rounds": 7},
     "mggm": {"bins": 16, "group_size": 300},
     "ron_gauss": {"bins": 16, "label": "ward"},

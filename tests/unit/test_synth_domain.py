@@ -182,6 +182,88 @@ def test_bins_end_where_never_draws_a_line(tmp_path):
     assert zero.allowed[1:].all()
 
 
+def never_drawn(folder, never, bins=30):
+    """Rows of a table with a rule."""
+    few = ["ward", "age", "cost"]
+    with opened(folder, never=never) as data:
+        return cl.synth.independent(data, spend=cl.rho(50), rows=20_000, bins=bins, columns=few).to_pandas()
+
+
+@pytest.mark.parametrize("single", [0, 50, 99, [50, 51, 70]])
+def test_a_single_whole_number_that_never_occurs_takes_no_other_with_it(tmp_path, single):
+    made = never_drawn(tmp_path, [{"ward": "a", "age": single}])
+    gone = {single} if isinstance(single, int) else set(single)
+    ages = set(made[made.ward == "a"].age)
+    assert not ages & gone
+    near = {one + step for one in gone for step in (-2, -1, 1, 2)} - gone
+    assert {one for one in near if 0 <= one <= 99} <= ages
+    assert gone <= set(made[made.ward == "b"].age)
+
+
+@pytest.mark.parametrize("single", [date(2025, 3, 7), "2025-03-07", date(2025, 12, 31)])
+def test_a_single_day_that_never_occurs_takes_no_other_with_it(tmp_path, single):
+    day = date.fromisoformat(single) if isinstance(single, str) else single
+    with opened(tmp_path, never=[{"back": True, "seen": single}]) as data:
+        domain, _ = read_domain(data, bins=12)
+    zero, axis = domain.zeros[0], domain.axis("seen")
+    gone = np.flatnonzero(~zero.allowed[1])
+    assert zero.allowed[0].all()
+    drawn = axis.draw(np.repeat(gone, 20), np.random.default_rng(1)).to_pylist()
+    assert set(drawn) == {day}
+    assert axis.widths[gone].tolist() == [1]
+
+
+def test_a_single_moment_that_never_occurs_takes_no_other_with_it(tmp_path):
+    moment = datetime(2025, 3, 7, 8, 30)
+    domain, _ = read_domain(opened(tmp_path, never=[{"back": True, "at": moment}]), bins=12)
+    gone = np.flatnonzero(~domain.zeros[0].allowed[1])
+    assert domain.axis("at").widths[gone].tolist() == [1]
+
+
+def test_the_last_whole_number_is_part_of_a_range_that_begins_there(tmp_path):
+    made = never_drawn(tmp_path, [{"ward": "a", "age": {"from": 99}}])
+    assert set(made[made.ward == "a"].age) == set(range(99))
+
+
+@pytest.mark.parametrize(
+    ("never", "words"),
+    [
+        ({"cost": 50.0}, "Name a range"),
+        ({"cost": [1, None]}, "Name a range"),
+        ({"age": 50.5}, "not whole"),
+        ({"age": 200}, "beyond the bounds"),
+    ],
+)
+def test_single_values_that_cannot_be_left_out_alone_are_refused_before_a_charge(tmp_path, never, words):
+    data = opened(tmp_path, never=[{"ward": "a", **never}])
+    with pytest.raises((BadSchema, BadBounds), match=words):
+        cl.synth.independent(data, spend=cl.rho(1), rows=10)
+    assert not data.account.spent.amount
+
+
+def test_a_real_number_may_never_be_missing_or_within_a_range(tmp_path):
+    made = never_drawn(tmp_path, [{"ward": "a", "cost": None}, {"ward": "b", "cost": {"from": 10.3, "below": 20}}])
+    assert not made[made.ward == "a"].cost.isna().any()
+    cost = made[made.ward == "b"].cost
+    assert not ((cost >= 10.3) & (cost < 20)).any()
+    assert ((cost > 9.5) & (cost < 10.3)).any()
+
+
+def test_the_column_of_the_unit_is_refused_by_its_name(tmp_path):
+    columns = {"ward": COLUMNS["ward"]}
+    schema = Schema.load(
+        {"unit": {"name": "person", "max_rows": 2}, "tables": {"visits": {"unit": "who", "columns": columns}}}
+    )
+    data = cl.open(
+        {"visits": TABLE.append_column("who", TABLE["badge"])}, schema=schema, budget=cl.rho(1), ledger=tmp_path
+    )
+    with pytest.raises(BadSchema, match=r"visits\.who says whose a row is and is in no synthetic table"):
+        read_domain(data, columns=["ward", "who"])
+    with pytest.raises(BadSchema, match=r"there is no column visits\.whom"):
+        read_domain(data, columns=["ward", "whom"])
+    assert read_domain(data)[0].names == ("ward",)
+
+
 def test_rules_are_written_and_read_back():
     text = {"columns": COLUMNS, "never": [{"ward": "a", "age": {"from": 33}}], "determines": ["ward, stars -> back"]}
     schema = Schema.load({"unit": "row", "tables": {"visits": text}})

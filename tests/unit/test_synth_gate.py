@@ -1,6 +1,7 @@
 """The gate: what copies fails, what is independent is private and useless, what is fresh passes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,9 +9,9 @@ import pytest
 
 from cloister import epsilon, rho, synth
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.privacy.errors import BadInput
+from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth import negatives
-from cloister.synth.scoring.figure import share
+from cloister.synth.scoring.figure import Figure, share
 from cloister.synth.scoring.membership import Membership, beaten
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
@@ -143,6 +144,110 @@ def test_a_verdict_is_the_owners_and_gives_reasons(tables):
     assert told["publishable"] is False
     assert all(one["reason"] for one in told["checks"])
     json.dumps(told, allow_nan=False)
+
+
+@pytest.fixture(scope="module")
+def larger():
+    """Far more rows than are attacked, one patient in five held back."""
+    made = pa.table(hospital(8000, "larger"))
+    held = pa.compute.is_in(pa.compute.utf8_slice_codeunits(made["patient"], 5, 6), pa.array(["3", "8"]))
+    real, kept = (made.filter(one).drop_columns(["patient"]) for one in (pa.compute.invert(held), held))
+    return {"real": real, "held back": kept, "fresh": visits("other")}
+
+
+def test_few_attacked_rows_do_not_disarm_the_attacks_on_smote(larger):
+    verdict = gated(larger, negatives.smote(larger["real"], VISITS), most_rows=500)
+    assert verdict.score.attacked == 500
+    assert {"closest rows", "membership"} <= failed(verdict)
+    assert not verdict.private
+
+
+def test_few_attacked_rows_do_not_disarm_the_attacks_on_a_copy(larger):
+    verdict = gated(larger, negatives.copying(larger["real"]), most_rows=300)
+    assert failed(verdict) == {"exact copies", "closest rows", "membership", "singling out"}
+    assert verdict.score.membership.right.low > 0.97
+    assert verdict.score.singling_out.risk > 0.9
+
+
+def test_few_attacked_rows_do_not_accuse_fresh_rows(larger):
+    verdict = gated(larger, larger["fresh"], most_rows=1000)
+    assert not {one.name for one in verdict.checks if one.about == "privacy" and one.passed is not True}
+
+
+def test_where_work_is_short_fewer_people_are_attacked_and_no_synthetic_row_is_left_out(larger, monkeypatch):
+    copied = negatives.copying(larger["real"])
+    monkeypatch.setattr("cloister.synth.scoring.attacking._MOST_WORK", 200 * len(copied) * 119)
+    verdict = gated(larger, copied)
+    assert 190 <= verdict.score.attacked <= 210
+    assert {"closest rows", "membership"} <= failed(verdict)
+
+
+def test_a_table_that_is_too_large_to_be_attacked_is_not_decided(tables, monkeypatch):
+    monkeypatch.setattr("cloister.synth.scoring.attacking._MOST_WORK", 10**6)
+    monkeypatch.setattr("cloister.synth.scoring.attacking._MOST_FITS", 10**4)
+    verdict = gated(tables, tables["fresh"])
+    words = {one.name: one.passed for one in verdict.checks}
+    assert [words[name] for name in ("closest rows", "membership", "singling out")] == [None] * 3
+    assert not verdict.private
+    assert "too many rows to be attacked" in verdict.headline
+    assert "not tried: too many rows" in str(verdict.score)
+    assert "Too many rows to be tried: closest rows, membership, singling out." in verdict.score.to_html()
+    json.dumps(verdict.to_json(), allow_nan=False)
+
+
+def test_a_few_attacked_rows_settle_nothing(tables):
+    verdict = gated(tables, tables["fresh"], most_rows=20)
+    words = {one.name: one.passed for one in verdict.checks}
+    assert words["closest rows"] is None
+    assert words["membership"] is None
+
+
+@pytest.mark.parametrize(
+    ("nearer", "passed", "words"),
+    [
+        (Figure(0.530, 0.516, 0.545), True, "limit: 55\u00a0%)."),
+        (Figure(0.555, 0.541, 0.570), True, "above the limit, but not surely; chance may explain it."),
+        (Figure(0.565, 0.551, 0.580), False, "surely above the limit."),
+        (Figure(0.540, 0.450, 0.630), None, "too few rows were attacked to tell."),
+    ],
+)
+def test_a_reader_sees_on_which_side_of_its_limit_a_number_is(tables, nearer, passed, words):
+    found = gated(tables, tables["fresh"]).score
+    closest = next(
+        one
+        for one in synth.judge(replace(found, closeness=replace(found.closeness, nearer=nearer))).checks
+        if one.name == "closest rows"
+    )
+    assert closest.passed is passed
+    assert closest.reason.endswith(words)
+
+
+def test_a_copy_is_not_praised_for_keeping_more_than_everything(larger):
+    verdict = gated(larger, negatives.copying(larger["real"]), most_rows=300)
+    assert verdict.score.kept > 1.2
+    (marginals,) = (one for one in verdict.checks if one.name == "marginals")
+    assert "100\u00a0% of what lies between columns is kept, and it is closer to these very rows" in marginals.reason
+
+
+def test_a_correlation_that_is_far_off_is_told(tables):
+    made = tables["fresh"].set_column(2, "stay_days", shuffled(tables["fresh"])["stay_days"])
+    verdict = gated(tables, made)
+    (note,) = (one for one in verdict.checks if one.about == "note")
+    assert "stay_days and cost have 0." in note.reason
+    assert "  note  correlations: " in str(verdict)
+    assert "correlations: stay_days and cost" in str(verdict.score)
+    assert not any(one.about == "note" for one in gated(tables, tables["fresh"]).checks)
+
+
+def test_a_table_of_some_columns_is_attacked_with_those(tables):
+    verdict = gated(tables, tables["fresh"].select(["ward", "age", "cost"]))
+    assert verdict.score.columns == ("ward", "age", "cost")
+    assert verdict.score.absent == ("stay_days", "admitted", "readmitted")
+    assert "not in the synthetic table: stay_days" in str(verdict.score)
+    with pytest.raises(BadSchema, match="not in the synthetic table"):
+        gated(tables, tables["fresh"].select(["age", "cost"]), target="ward")
+    with pytest.raises(BadSchema, match="no column with public values"):
+        gated(tables, pa.table({"other": [1, 2]}))
 
 
 def guesses(correct, of=2000):

@@ -21,6 +21,7 @@ COLUMNS = ["ward", "age", "cost", "back"]
 OPTIONS: dict[str, dict[str, Any]] = {
     "m_way": {"bins": 4},
     "privbayes": {"bins": 6},
+    "mixture": {"bins": 6, "fits": 1},
     "mwem": {"bins": 4, "rounds": 3, "workload": [("ward", "age"), {"age": {"from": 40}, "back": True}, ("cost",)]},
     "mggm": {"bins": 12, "group_size": 30, "cut": 0.95},
     "mggm by ward": {"bins": 12, "group_size": 30, "label": "ward"},

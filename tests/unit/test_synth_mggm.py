@@ -10,6 +10,7 @@ import cloister as cl
 from cloister import synth
 from cloister.synth.attribute_sets import cleared
 from cloister.synth.domain import read_domain
+from cloister.synth.experiment import PublicData, bundled, compare
 from cloister.synth.features import ONE, Features
 from cloister.synth.matching import raked, ranked
 from cloister.synth.shrinking import kept, selected, shrunk
@@ -179,3 +180,48 @@ def test_columns_that_noise_ties_together_are_free_again(tmp_path):
     assert abs(found[np.ix_(wards, age)]).max() < 0.02
     covariance[np.ix_(wards, age)] = covariance[np.ix_(age, wards)].T + 0.5
     assert cleared(features, (0, 1, 2), covariance, 0.02)[np.ix_(wards, age)].min() > 0.4
+
+
+def case_study(make: Any, **asked: Any) -> dict[tuple[str, int], Any]:
+    curves = compare(bundled("breast cancer"), make, method="any", epsilons=(1.0,), **{"repeats": 2, **asked})
+    return {(one.task, one.scenario): one for one in curves}
+
+
+def test_clusters_are_sought_in_all_rows_and_models_see_the_shares_of_their_scenario():
+    sources: list[PublicData] = []
+
+    def same(source: PublicData, *_: Any) -> PublicData:
+        sources.append(source)
+        return source
+
+    found = case_study(same, repeats=1, tasks=("linear", "kmeans"))
+    rows = bundled("breast cancer").rows
+    assert [len(one.rows) for one in sources] == [int(0.3 * len(rows)), int(0.8 * len(rows)), len(rows)]
+    assert (sources[2].rows == rows).all()
+    assert found["kmeans", 1].value == found["kmeans", 2].value == found["kmeans", 1].real == 1.0
+    assert found["linear", 1].value == found["linear", 1].real != found["linear", 2].real
+    assert found["linear", 1].margin is None, "one table has no interval"
+
+
+def test_rows_without_clusters_are_told_from_those_with_them():
+    def shuffled(source: PublicData, epsilon: float, size: int, seed: int) -> PublicData:
+        rows = np.random.default_rng(seed).permuted(source.rows, axis=0)
+        return PublicData(source.name, rows, source.label)
+
+    found = case_study(shuffled, tasks=("kmeans", "logistic"))
+    assert found["kmeans", 2].value < 0.9
+    assert found["logistic", 2].value < found["logistic", 2].real - 0.1
+
+
+def test_the_interval_of_a_figure_is_students():
+    figures = iter([0.0, 1.0, 5.0])
+
+    def flipped(source: PublicData, *_: Any) -> PublicData:
+        share = next(figures) / 10
+        wrong = np.arange(len(source.label)) < share * len(source.label)
+        return PublicData(source.name, source.rows, np.where(wrong, 1 - source.label, source.label))
+
+    one = case_study(flipped, repeats=3, scenarios=(1,), tasks=("logistic",))["logistic", 1]
+    # Of three figures half of the interval is 4.303 standard errors; they are about 0.93, 0.85 and 0.5.
+    assert one.repeats == 3
+    assert one.margin == pytest.approx(4.303 * np.std([0.93, 0.85, 0.5], ddof=1) / np.sqrt(3), rel=0.2)

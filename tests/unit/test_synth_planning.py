@@ -78,6 +78,15 @@ def test_without_a_public_size_errors_are_told_in_rows(tmp_path):
     assert "as many as a noisy count says" in str(made)
 
 
+def test_a_plan_says_that_nobody_s_rows_are_made_together(tmp_path):
+    with opened(tmp_path) as data:
+        told = str(plan(data, "mst", spend=cl.epsilon(1, delta="1e-9"), columns=FEW))
+        assert "No column will say which patient a row is of" in told
+        assert "(epsilon 1 with delta 1e-09)" in told
+        with pytest.raises(BadSchema, match=r"visits\.patient says whose a row is"):
+            plan(data, "aim", spend=cl.rho("0.1"), columns=["patient"])
+
+
 @pytest.mark.parametrize(
     ("asked", "error"),
     [

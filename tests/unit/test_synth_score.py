@@ -20,10 +20,10 @@ from cloister.synth.scoring.dependence import correlation_map, information_map
 from cloister.synth.scoring.figure import share
 from cloister.synth.scoring.marginal_error import choose_columns, half_l1, marginal_errors
 from cloister.synth.scoring.membership import area, attack_membership
-from cloister.synth.scoring.nearness import closest, encoded
+from cloister.synth.scoring.nearness import closest, encoded, width
 from cloister.synth.scoring.ranges import box_share
 from cloister.synth.scoring.rows import only_table, read_rows, sides_of
-from cloister.synth.scoring.singling_out import attack_singling_out, fits
+from cloister.synth.scoring.singling_out import _at_least, _chances, attack_singling_out, fits
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 TINY = {
@@ -188,7 +188,7 @@ def test_columns_of_many_categories_are_hashed_and_copies_still_found(monkeypatc
     rows = read_rows(
         {"code": random.integers(1000, size=400), "x": random.random(400)}, table, sides_of(table, None, 8)
     )
-    assert encoded(rows, slice(0, 5)).shape[1] < 140
+    assert encoded(rows, slice(0, 5)).shape[1] == width(rows.sides) < 140
     assert closest(rows, rows)[0] == pytest.approx(np.zeros(400))
     hashed = closest(rows.take(np.arange(200)), rows.take(np.arange(200, 400)))[0]
     monkeypatch.setattr("cloister.synth.scoring.nearness._MOST_CODES", 2000)
@@ -274,17 +274,23 @@ def test_a_rule_fits_those_it_names():
 def test_singling_out_finds_copies_and_leaves_fresh_rows_alone(tables):
     table = only_table(Schema.load(VISITS), None)
     rows = {name: read_rows(one, table, sides_of(table, None, 32)) for name, one in tables.items()}
-    n = min(map(len, rows.values()))
-    rows = {name: one.at_most(n, np.random.default_rng(1)) for name, one in rows.items()}
+    held = rows["held back"].at_most(len(rows["real"]) // 5, np.random.default_rng(1))  # fewer than are real
     copied, fresh = (
-        attack_singling_out(rows["real"], rows["held back"], rows[made], 400, np.random.default_rng(4))
-        for made in ("real", "fresh")
+        attack_singling_out(rows["real"], held, rows[made], 400, np.random.default_rng(4)) for made in ("real", "fresh")
     )
-    assert copied.real.low > copied.fresh.high
+    assert copied.real.value == 1
+    assert copied.risk > 0.9
     assert copied.chance < 1e-6
     assert copied.example
     assert fresh.chance > 0.001
-    assert fresh.real.low < fresh.fresh.high
+    assert fresh.fresh.low < fresh.real.value < fresh.fresh.high
+
+
+def test_chance_singles_out_as_often_as_a_shuffle_would():
+    # Three people fit, two thirds of all are real: one of the three is real with chance 3 · (2/3)(1/3)², about.
+    assert _chances(np.array([0, 1, 3]), 2000, 1000) == pytest.approx([0, 2 / 3, 2 / 9], abs=1e-3)
+    assert _at_least(2, np.array([0.5, 0.5, 0.0])) == pytest.approx(0.25)
+    assert _at_least(0, np.array([0.5])) == 1
 
 
 def test_fresh_rows_score_about_one_and_are_not_told_apart(fresh_score):

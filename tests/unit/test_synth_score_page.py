@@ -120,6 +120,29 @@ def test_a_board_reads_what_it_cost_whom_it_protects_and_how_it_was_made(tmp_pat
     )
 
 
+def test_it_says_when_and_of_what_it_was_made(score, page):
+    assert "Table <b>visits</b>, scored on " in page
+    assert f'<time datetime="{score.scored.isoformat()}">' in page
+    assert f"with Cloister {cl.__version__}." in page
+    assert score.to_json()["table"] == "visits"
+    assert score.to_json()["cloister"] == cl.__version__
+
+
+def test_right_answers_stand_beside_those_of_no_model(score, page):
+    tile = next(one for one in re.findall(r'<div class="tile">.*?</div>', page) if "predicted right" in one)
+    assert f"by always saying the more frequent answer: {100 * score.learning.floor:.1f}\u00a0%" in tile
+    assert "AUC" in tile
+
+
+def test_only_what_can_be_negative_has_a_colour_for_it(page):
+    shared = page[page.index("<h2>What tells of what</h2>") : page.index("<h2>Is it private?</h2>")]
+    assert "A full cell is" in shared
+    assert " bits." in shared
+    assert "is negative" not in shared
+    correlations = page[page.index("<h2>Correlations</h2>") : page.index("<h2>What tells of what</h2>")]
+    assert "is negative" in correlations
+
+
 def test_axes_tell_whole_numbers_and_days(score):
     labels = {one.name: one.labels for one in score.shapes}
     assert all(one.replace(",", "").isdigit() for name in ("age", "stay_days") for one in labels[name])

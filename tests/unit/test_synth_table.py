@@ -84,6 +84,20 @@ def test_what_is_decided_is_decided_in_every_row_and_in_later_samples(table):
         assert pairs == {("a", "north"), ("b", "south"), ("c", "north")}
 
 
+def test_what_is_decided_somewhere_in_a_bin_is_decided_once(tmp_path):
+    columns = {
+        "ward": {"type": "text", "categories": ["a", "b"], "nullable": False},
+        "price": {"type": "real", "bounds": [0, 100], "nullable": False},
+        "since": {"type": "date", "bounds": ["2000-01-01", "2025-12-31"]},
+    }
+    schema = {"unit": "row", "tables": {"t": {"columns": columns, "determines": ["ward -> price", "ward -> since"]}}}
+    rows = pa.table({"ward": ["a", "b"] * 50, "price": [10.0, 60.0] * 50, "since": ["2001-05-05", None] * 50})
+    with cl.open(rows, schema=schema, budget=cl.rho(100), ledger=tmp_path) as opened:
+        made = cl.synth.mst(opened, spend=cl.rho(50), bins=8, rows=40)
+    more = [made.to_arrow(), made.sample(40), made.sample(9, given={"ward": "a"}), made.sample(40)]
+    assert len({tuple(row.values()) for part in more for row in part.to_pylist()}) == 2
+
+
 def test_rows_come_as_dicts_and_as_a_frame(table):
     assert table.rows()[0].keys() == {"ward", "age", "cost", "badge", "wing"}
     assert list(table.to_pandas().columns) == ["ward", "age", "cost", "badge", "wing"]
@@ -113,6 +127,46 @@ def test_counts_come_with_error_bars_that_hold(table):
     assert answer.error > 0
     assert abs(answer.value - true) <= 3 * answer.error + 10
     assert table.count().value == pytest.approx(ROWS, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("mst", {"bins": 6}),
+        ("aim", {"bins": 6, "rounds": 2}),
+        ("mwem", {"columns": ["ward", "age"], "bins": 4, "rounds": 2}),
+        ("m_way", {"columns": ["ward", "age"], "bins": 4}),
+        ("mggm", {"bins": 6, "reviewed": False}),
+        ("ron_gauss", {"bins": 6, "reviewed": False}),
+    ],
+)
+def test_the_number_of_rows_has_the_standard_error_of_its_noise_in_rows(data, method, told):
+    make = getattr(cl.synth, method)
+    found = [make(data, spend=cl.rho("0.005"), rows=10, random_state=seed, **told).count() for seed in range(12)]
+    far = math.sqrt(np.mean([((one.value - ROWS) / one.error) ** 2 for one in found]))
+    assert found[0].known_from == "noise"
+    assert 1 < found[0].error < ROWS
+    assert far < 1.7  # a chi of 12 degrees goes beyond it once in 10,000 times
+    assert far > 0.45 or method == "mggm", "its moments tell the number of rows too, and are in no marginal"
+
+
+def test_the_standard_error_of_one_count_is_that_of_its_noise(data):
+    made = cl.synth.one_column(data, column="ward", spend=cl.rho("0.5"), rows=10)
+    assert made.count().error == pytest.approx(math.sqrt(3), rel=0.01)  # three cells with a sigma of 1
+    assert made.side["standard error of the estimated rows"] == pytest.approx(math.sqrt(3), rel=0.01)
+
+
+def test_what_the_unit_s_limit_takes_away_is_said_to_be_in_no_error(data, tmp_path):
+    assert "no error" not in cl.synth.one_column(data, column="ward", spend=cl.rho(1)).side["expected error"]["meaning"]
+    schema = {
+        "unit": {"name": "patient", "max_rows": 2},
+        "tables": {"visits": {"unit": "patient", "columns": {"back": {"type": "boolean", "nullable": False}}}},
+    }
+    rows = pa.table({"patient": [1] * 5 + [2], "back": [True] * 6})
+    with cl.open(rows, schema=schema, budget=cl.rho(10**4), ledger=tmp_path) as few:
+        made = cl.synth.independent(few, spend=cl.rho(5000), rows=4)
+    assert made.count().value == pytest.approx(3, abs=0.3)  # five rows of the first count as two
+    assert "where one patient has more rows than may count, each counts less" in made.side["expected error"]["meaning"]
 
 
 def test_the_expected_error_is_near_the_real_one(table):
@@ -169,6 +223,39 @@ def test_a_review_that_happens_to_be_small_does_not_make_errors_small(table):
     assert error(1.0, "age", "cost", "ward").error >= bound  # what three columns show is no less than what one does
     assert error(0.0, "age", "cost", "ward", ways=(0.0, 0.0, 0.4)).error == pytest.approx(0.4)
     assert error(0.98, "age", "cost", "ward").error == pytest.approx(0.5)  # nor less than the review's own noise
+
+
+def test_what_the_caller_named_is_in_the_side_file_however_many_columns_there_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("cloister.synth.errors_expected._MOST_LISTED", 8)  # as 1000 are for 46 columns
+    columns = {f"c{i}": {"type": "boolean", "nullable": False} for i in range(6)}
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    rows = pa.table({name: [True, False] * 20 for name in columns})
+    named = [("c0", "c1", "c2"), ("c3", "c4", "c5")]
+    with cl.open(rows, schema=schema, budget=cl.rho(10), ledger=tmp_path) as wide:
+        made = cl.synth.aim(wide, spend=cl.rho(1), workload=named, rounds=2, rows=40)
+    told = [tuple(one["columns"]) for one in made.side["expected error"]["marginals"]]
+    assert told[:2] == named
+    assert {(name,) for name in columns} <= set(told)
+    assert len(told) == len(set(told)) == 10
+
+
+def test_every_count_that_was_asked_for_has_an_expected_error_of_its_own(data, tmp_path):
+    asked = [{"ward": "b", "age": {"from": 40}}, ("ward",), {"age": {"below": 20}}, {"ward": ["a", "c"]}]
+    told = {"columns": ["ward", "age"], "bins": 9, "workload": asked, "rows": ROWS}
+    made = cl.synth.mwem(data, spend=cl.rho("0.05"), rounds=8, **told)
+    errors = made.side["expected error"]
+    assert [one["query"] for one in errors["queries"]] == [asked[0], asked[2], asked[3]]
+    assert errors["marginals"][0]["columns"] == ["ward"]
+    made.to_parquet(tmp_path / "made.parquet")
+    again = cl.synth.read_table(tmp_path / "made.parquet")
+    truth = [((WARD == 1) & (AGE >= 40)).sum(), (AGE < 20).sum(), (WARD != 1).sum()]
+    for where, true, one in zip((asked[0], asked[2], asked[3]), truth, errors["queries"], strict=True):
+        assert one["count"] == pytest.approx(made.count(where).value, abs=0.1)
+        assert abs(one["count"] - true) <= 5 * one["error"]
+        assert made.count(where).error <= made.error(list(where)).error * made.made.model.total
+        assert again.count(where).error == one["error"]
+    loud = cl.synth.mwem(data, spend=cl.rho(5), rounds=8, **told).side["expected error"]["queries"]
+    assert all(one["error"] < other["error"] for one, other in zip(loud, errors["queries"], strict=True))
 
 
 def test_the_side_file_tells_the_error_of_every_marginal_that_was_measured(data):

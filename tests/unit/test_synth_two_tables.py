@@ -1,6 +1,8 @@
 """Two synthetic tables of the same people: keys match, children fit their parents, and one charge pays for both."""
 
+import json
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -111,8 +113,44 @@ def test_both_tables_and_one_side_file_are_written(both, tmp_path):
     assert pq.read_table(tmp_path / "out" / "visits.parquet").num_rows == made.children.num_rows
     assert pq.read_table(tmp_path / "out" / "patients.parquet").num_rows == made.parents.num_rows
     assert side.name == "patients-visits.side.json"
+    digests = {name: sha256((tmp_path / "out" / f"{name}.parquet").read_bytes()) for name in ("patients", "visits")}
+    assert json.loads(side.read_text())["sha256"] == {name: one.hexdigest() for name, one in digests.items()}
     assert made.side["loss"] == cl.rho(2).to_json()
     assert made.side["unit"] == str(SCHEMA.unit)
+
+
+def test_each_of_the_tables_can_be_read_with_its_own_side_file(both, tmp_path):
+    made, _, key = both
+    made.to_parquet(tmp_path)
+    for name, rows, many in (("patients", made.parents, 1500), ("visits", made.children, made.children.num_rows)):
+        table = synth.read_table(tmp_path / f"{name}.parquet")
+        table.verify(key)
+        assert table.to_arrow().equals(rows)
+        assert [one["name"] for one in table.side["columns"]] == rows.column_names
+        assert table.count().value == pytest.approx(many, rel=0.1)
+        assert table.loss == cl.rho(2)
+        told = {name for one in table.side["expected error"]["marginals"] for name in one["columns"]}
+        assert told <= set(rows.column_names)
+    visits = synth.read_table(tmp_path / "visits.parquet")
+    assert visits.side["never"] == [{"ward": "eye", "days": {"from": 20}}]
+    assert visits.count({"ward": "heart"}).error < 0.2 * made.children.num_rows
+
+
+def test_a_column_can_have_bins_of_its_own_in_the_tables_that_have_it(tmp_path):
+    bins = {"age": [18, 65], "days": 3}
+    told = {"parent": "patients", "child": "visits", "spend": cl.rho(1)}
+    ds = opened(tmp_path)
+    made = synth.two_tables(ds, **told, rows=20, bins=bins)
+    assert made.parent_table.domain.axis("age").ends == (0.0, 18.0, 65.0, 99.0)
+    assert made.joined_table.domain.axis("patients.age").ends == (0.0, 18.0, 65.0, 99.0)
+    assert {0.0, 20.0} < set(made.joined_table.domain.axis("days").ends)
+    assert made.joined_table.domain.axis("days").size < 8
+    left = ds.left
+    with pytest.raises(BadInput, match="bins names wage, which is no column of patients or visits"):
+        synth.two_tables(ds, **told, bins={"wage": 4})
+    with pytest.raises(BadInput, match="two tables buy no cuts"):
+        synth.two_tables(ds, **told, bins=synth.PrivateCuts(8))
+    assert ds.left == left
 
 
 @pytest.mark.parametrize("spend", [cl.rho(50), cl.epsilon(50)], ids=["gaussian", "laplace"])

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloister.cli.query import data_options, open_dataset, read_loss
-from cloister.privacy.errors import BadInput
+from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.loss import Loss
-from cloister.synth.cuts import PrivateCuts
-from cloister.synth.planning import METHODS, method_of, plan
+from cloister.privacy.purse import purse
+from cloister.synth import console
+from cloister.synth.cost import cost_text
+from cloister.synth.handed import read_table, side_path
+from cloister.synth.planning import METHODS, Synthesis, method_of, plan
 
 if TYPE_CHECKING:
+    from cloister.dataset import Dataset
     from cloister.synth.table import SyntheticTable
 
 __all__ = ["synth"]
@@ -29,6 +34,11 @@ _FORMS = (".parquet", ".csv")
 
 def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
     return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
+
+
+def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """An option in words, read by a function; None where it is not given."""
+    return lambda _ctx, _param, text: None if text in (None, ()) else parse(text)
 
 
 @contextmanager
@@ -63,9 +73,29 @@ def synth() -> None:
 @click.option("--of", "table", metavar="TABLE", help="Which private table, if there are several.")
 @click.option("--bins", type=click.IntRange(min=1), help="For numbers and dates; as the method likes unless given.")
 @click.option(
+    "--cuts",
+    metavar="COLUMN=A,B",
+    multiple=True,
+    callback=_read(console.parse_cuts),
+    help="Cut a number or date at these public values; may be repeated.",
+)
+@click.option(
     "--paid-cuts", is_flag=True, help="Cut numbers and dates where the rows are: a tenth of the spend buys it."
 )
-@click.option("--output", type=_NEW, help="A .parquet or .csv file; its side file is written beside it.")
+@click.option(
+    "--workload",
+    metavar="'A,B;A,C,D'",
+    callback=_read(console.parse_workload),
+    help="Sets of columns whose counts matter most (aim, mwem).",
+)
+@click.option("--label", metavar="COLUMN", help="With categories, that all else depends on (mggm, ron_gauss).")
+@click.option(
+    "--score-share",
+    metavar="SHARE",
+    callback=_read(console.parse_share),
+    help="Of the spend, such as 0.1: it buys errors that may be told, printed and written into the side file.",
+)
+@click.option("--output", type=_NEW, help="A new .parquet or .csv file; its side file is written beside it.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show what would be measured, and charge nothing.")
 def make(
     spend: Loss,
@@ -76,40 +106,59 @@ def make(
     columns: list[str] | None,
     table: str | None,
     bins: int | None,
+    cuts: dict[str, list[str]] | None,
     paid_cuts: bool,
+    workload: list[tuple[str, ...]] | None,
+    label: str | None,
+    score_share: Fraction | None,
     **data: Any,
 ) -> None:
     """Make a synthetic table of SOURCE (a file, a folder, a postgresql:// address), and pay for it.
 
     The side file says what was measured and why, which errors to expect, what it cost, and holds the receipt. Hand it
-    on with the table.
+    on with the table. Both must be new: a table that was paid for is never written over.
     """
-    asked: dict[str, Any] = {"rows": rows, "columns": columns, "table": table}
-    if paid_cuts:
-        asked["bins"] = PrivateCuts() if bins is None else PrivateCuts(bins)
-    elif bins is not None:
-        asked["bins"] = bins
-    if not only_plan:
-        output = _checked(output)
+    own = console.own_options(method, workload=workload, label=label)
+    place = None if only_plan else _checked(output)
+    making, scoring = console.shared_out(spend, score_share)
     with open_dataset(**data) as dataset:
-        planned = plan(dataset, method, spend=spend, **asked)  # whatever is wrong is told before a charge
-        if only_plan:
-            click.echo(planned)
-            click.echo(f"{dataset.left} left", err=True)
-            return
-        with _bar(f"synthesising by {method}") as tell:
-            made: SyntheticTable = method_of(method)(dataset, spend=spend, progress=tell, **asked)
-        assert output is not None
-        side = _written(made, output)
-        click.echo(made)
-        click.echo(f"wrote {output}, and {side.name} beside it: hand both on")
+        public: dict[str, Any] = {"columns": columns, "table": table}
+        public["bins"] = console.read_bins(dataset, method, bins, cuts, paid_cuts, **public)
+        # Whatever is wrong is told before a charge.
+        planned = plan(dataset, method, spend=making, rows=rows, **public)
+        console.check_own(dataset, planned.domain, public, **own)
+        if place is None:
+            _show_plan(planned, scoring, label)
+        else:
+            console.check_paid(dataset, [making] if scoring is None else [making, scoring])
+            with _bar(f"synthesising by {method}") as tell:
+                made = method_of(method)(dataset, spend=making, rows=rows, progress=tell, **public, **own)
+            side = _written(made, place)
+            click.echo(f"{made}\nwrote {place}, and {side.name} beside it: hand both on")
+            if scoring is not None:  # the table is on disk by now: whatever happens to its score, it is not lost
+                _score_to(side, dataset, made, spend=scoring, **public)
+                click.echo(f"  together  {cost_text(purse(spend).loss, spend)}")
         click.echo(f"{dataset.left} left", err=True)
+
+
+def _show_plan(planned: Synthesis, scoring: Loss | None, label: str | None) -> None:
+    click.echo(planned)
+    if label is not None:
+        click.echo(f"This is the plan without a label. With it, counts are made in each class of {label}.")
+    if scoring is not None:
+        click.echo(f"A further {scoring} of the spend buys a score: errors that may be told.")
 
 
 def _checked(output: Path | None) -> Path:
     """Before anything is paid for."""
     if output is None or output.suffix.lower() not in _FORMS:
         raise click.UsageError("say where to: --output table.parquet or table.csv; or --plan to charge nothing.")
+    for path in (output, side_path(output)):
+        if path.exists():
+            raise click.UsageError(
+                f"{path} is there already, and was paid for. Choose another name, or move it away with what lies "
+                "beside it. Nothing was charged."
+            )
     _writable(output)
     return output
 
@@ -128,40 +177,65 @@ def _written(made: "SyntheticTable", output: Path) -> Path:
         raise click.ClickException(f"{output} could not be written ({error.strerror}). It is in {place}.") from error
 
 
+def _score_to(side: Path, dataset: "Dataset", made: "SyntheticTable", **asked: Any) -> None:
+    """Buy errors that may be told; print them, and write them into the side file."""
+    from cloister.synth.scoring.publishable import publishable_score
+
+    try:
+        with _bar("scoring"):
+            found = publishable_score(dataset, made, **asked)
+    except CloisterError as error:
+        raise click.ClickException(f"the table is there, and its score is not: {error}") from error
+    click.echo(found)
+    console.add_score(side, found)
+
+
 @synth.command()
-@click.argument("real", type=_FILE)
+@click.argument("real")
 @click.argument("synthetic", type=_FILE)
 @click.option("--schema", required=True, envvar="CLOISTER_SCHEMA", show_envvar=True, help="The public facts.")
-@click.option("--holdout", type=_FILE, help="Rows of the same kind that the generator did not see: attacks need them.")
+@click.option("--holdout", metavar="SOURCE", help="Rows that the generator did not see: attacks need them.")
 @click.option("--target", help="A column that models are to predict.")
 @click.option("--of", "table", metavar="TABLE", help="Which table of the schema, if there are several.")
 @click.option("--columns", metavar="A,B", callback=_words, help="To score; all with public values unless named.")
 @click.option("--bins", type=int, default=32, show_default=True, help="For numbers and dates.")
-@click.option("--most-rows", type=int, default=50_000, show_default=True, help="Of each table, for distances.")
+@click.option(
+    "--most-rows",
+    type=int,
+    default=50_000,
+    show_default=True,
+    help="How many real and held-back rows are attacked; all synthetic rows are always used.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random choices.")
 @click.option("--html", type=_NEW, help="Write the report here: one page with charts, for a board.")
 @click.option("--json", "as_json", type=_NEW, help="Write everything here as JSON.")
 @click.option("--gate", is_flag=True, help="Judge: the exit status is 3 unless the table is fit to hand on.")
 def score(
-    real: Path, synthetic: Path, html: Path | None, as_json: Path | None, gate: bool, holdout: Path | None, **asked: Any
+    real: str, synthetic: Path, html: Path | None, as_json: Path | None, gate: bool, holdout: str | None, **asked: Any
 ) -> None:
     """How good SYNTHETIC is, beside the REAL rows it was made from, and what attackers get out of it.
 
-    The owner's view: it looks at real rows and adds no noise. Nothing of it may be published or shown to users, the
-    verdict of the gate included; what the table cost stays paid whatever it says.
+    REAL, and the rows held back, are what `make` takes: a file, a folder, a postgresql:// address. The owner's view: it
+    looks at real rows and adds no noise. Nothing of it may be published or shown to users, the verdict of the gate
+    included; what the table cost stays paid whatever it says.
     """
-    from cloister.synth.handed import read_table, side_path
+    from cloister.synth.scoring.learning import sklearn_or_refuse
     from cloister.synth.scoring.score import score as scored
     from cloister.synth.scoring.verdict import judge
 
     if gate and holdout is None:
         raise BadInput("a gate needs rows that the generator did not see: --holdout FILE. Keep one row in five back.")
-    for path in (html, as_json):
+    for path in (html, as_json):  # before minutes of work, not after
         if path is not None:
-            _writable(path)  # before minutes of work, not after
+            _writable(path)
+    if html is not None:
+        console.check_charts()
+    if asked["target"] is not None:
+        sklearn_or_refuse()
+    rows, kept = (one and console.real_rows(one, asked["schema"], asked["table"]) for one in (real, holdout))
     made: Any = read_table(synthetic) if side_path(synthetic).exists() else synthetic
     with _bar("scoring") as tell:
-        found = scored(real, made, holdout=holdout, progress=tell, **asked)
+        found = scored(rows, made, holdout=kept, progress=tell, **asked)
     verdict = judge(found)
     click.echo(verdict if gate else found)
     if html is not None:

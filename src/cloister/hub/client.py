@@ -344,7 +344,7 @@ class RemoteDataset:
         """Make a synthetic table on the hub, and wait for it: rows with their side file, both verified.
 
         Args:
-            method: the generator: `"aim"`, `"mst"`, `"privbayes"` or `"independent"`.
+            method: the generator: `"aim"`, `"mixture"`, `"mst"`, `"privbayes"` or `"independent"`.
             spend: what the table and its score may cost.
             rows: how many; about as many as the real table has unless given.
             columns: of the table; all that can be used unless given.
@@ -365,7 +365,13 @@ class RemoteDataset:
         with shared_bar(progress, "synthesising") as tell:
             return job.synthetic(wait_s=wait_s, progress=tell)
 
-    def hand_in(self, path: str | os.PathLike[str], *, key: str | os.PathLike[str] | PublicKey | None = None) -> int:
+    def hand_in(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: str | os.PathLike[str] | PublicKey | None = None,
+        gate: Mapping[str, Any] | None = None,
+    ) -> int:
         """Hand in a synthetic table that you made from your own dataset; its number there.
 
         Its loss is charged to the dataset's account before anybody sees it. Then whoever the policy lets synthesise can
@@ -374,19 +380,34 @@ class RemoteDataset:
         Args:
             path: the Parquet file that `cloister synth make` or `to_parquet` wrote; its side file lies beside it.
             key: the public key of the ledger that paid, in one line or in a file, if the side file has a receipt.
+            gate: attack it here first, and send nothing unless it passes: `{"real": "visits.parquet", "holdout":
+                "held-back.parquet"}`, and what else `synth.gate` takes. Neither rows nor verdict leave this machine.
+                Making tables until one passes is a choice that has to be paid for: `synth.choose`.
 
         Raises:
-            BadForm: the files do not fit each other or the dataset's schema; the sentence says what to do.
+            BadForm: the gate did not let it pass, or the files do not fit each other or the dataset's schema; the
+                sentence says what to do.
             OverBudget: the dataset's budget does not have it.
         """
         from cloister.synth.handed import read_table, side_path
 
-        read_table(path)  # before anything is sent: that both are here, and are what they should be
+        made = read_table(path)  # before anything is sent: that both are here, and are what they should be
+        if gate is not None:
+            self._pass(made, gate)
         shown = "" if key is None else str(key if isinstance(key, PublicKey) else PublicKey.load(key))
         files = {"table": Path(path).read_bytes(), "side": side_path(path).read_bytes()}
         body, kind = form_data({"key": shown}, files)
         told = json.loads(self.client.transport.raw("POST", f"{self._path}/tables", body, kind))
         return int(of_form(told, dict)["number"])
+
+    def _pass(self, made: "HandedTable", asked: Mapping[str, Any]) -> None:
+        """Refuse a table that the gate does not let pass. All of it happens here: a verdict is a look at real rows."""
+        from cloister.synth.scoring.gate import gate
+
+        verdict = gate(**{"synthetic": made, "schema": self.schema, "table": made.side["table"], **asked})
+        if not verdict.passed:
+            failed = ", ".join(one.name for one in verdict.checks if not one.passed)
+            raise BadForm(f"the gate did not let it pass ({failed}), so nothing was sent. See why with synth.gate(…).")
 
     def handed_in(self, *, purpose: str = "") -> list[dict[str, Any]]:
         """The synthetic tables that its owner has handed in, as far as I may take them, the newest first."""

@@ -6,14 +6,15 @@
 
 The way of a table: axes.py, domain.py (columns as public cells) → run.py (one charge, before anything is read) →
 marginals.py (a Survey: counts in the engine, exact noise, private choices) → the generator's own file in generators/ →
-levels.py (coarser cells for noisy numbers) → junction.py, inference.py, asking.py (one model of all columns) →
-sampling.py (rows from it) → table.py (SyntheticTable: rows, release, side file).
+levels.py (coarser cells for noisy numbers) → junction.py, inference.py, asking.py (one model of all columns; latent.py
+is another kind) → sampling.py (rows from it) → table.py (SyntheticTable: a release of rows, with a side file).
 
     generators    histogram, one_column, two_way, m_way    the textbook's, corrected: one marginal of few columns
                   independent   every column by itself: the floor
                   mst           a tree of the strongest pairs (Chow-Liu, chosen privately)
                   aim           marginals chosen one after the other where the model is worst
                   privbayes     a network: each column given a few before it
+                  mixture       hidden classes of rows, from all pairs: for many columns of few values
                   mwem          weights on all cells of a small domain, led by a workload
                   mggm          Gaussians of groups of rows, for sets of columns that go together
                   ron_gauss     a Gaussian in a few random directions
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from cloister.synth.generators.independent import independent
     from cloister.synth.generators.m_way import m_way
     from cloister.synth.generators.mggm import mggm
+    from cloister.synth.generators.mixture import mixture
     from cloister.synth.generators.mst import mst
     from cloister.synth.generators.mwem import mwem
     from cloister.synth.generators.one_column import one_column
@@ -73,6 +75,7 @@ __all__ = [
     "mst",
     "aim",
     "privbayes",
+    "mixture",
     "mwem",
     "mggm",
     "ron_gauss",
@@ -105,6 +108,7 @@ _HOMES = {
     "mst": "generators.mst",
     "aim": "generators.aim",
     "privbayes": "generators.privbayes",
+    "mixture": "generators.mixture",
     "mwem": "generators.mwem",
     "mggm": "generators.mggm",
     "ron_gauss": "generators.ron_gauss",

@@ -28,7 +28,7 @@ from cloister.privacy.errors import BadBounds, BadSchema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MOST_CELLS", "Axis", "Cells", "read_axis"]
+__all__ = ["MOST_CELLS", "Axis", "Cells", "arrow_types", "read_axis"]
 
 Cells = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -128,7 +128,7 @@ class Axis:
         if self.pseudonym:
             return np.zeros(len(column), dtype=np.int64)
         if self.values is not None:
-            kind = _arrow_types()[self.type]
+            kind = arrow_types()[self.type]
             found = pc.index_in(column.cast(kind), value_set=pa.array(list(self.values), type=kind))
             return np.asarray(pc.fill_null(found, absent).to_numpy(zero_copy_only=False), dtype=np.int64)
         assert self.ends is not None
@@ -145,7 +145,7 @@ class Axis:
             return pa.array([secrets.token_hex(8) for _ in range(len(cells))], pa.string())
         absent = cells >= self.known
         inside = np.where(absent, 0, cells)
-        kind = _arrow_types()[self.type]
+        kind = arrow_types()[self.type]
         if self.values is not None:
             return pa.array(self.values, kind).take(pa.array(np.where(absent, 0, inside), mask=absent))
         ends = np.array(self.ends)
@@ -175,7 +175,9 @@ class Axis:
             high = _place(self.type, wanted["below"]) if "below" in wanted else math.inf
             if self.ends is not None:
                 ends = np.array(self.ends)
-                chosen[: self.known] = (ends[1:] > low) & (ends[:-1] < high)
+                upper = ends[1:] > low
+                upper[-1] |= ends[-1] == low and self.type != "real"  # the last bin holds its upper end
+                chosen[: self.known] = upper & (ends[:-1] < high)
             else:
                 chosen[: self.known] = [low <= value < high for value in self.values or ()]
             return chosen
@@ -198,7 +200,10 @@ class Axis:
             return self.values.index(value)
         if self.ends is None:
             raise BadBounds(f"{self.name} is replaced by pseudonyms: nothing can be asked of it.")
-        return int(np.searchsorted(np.array(self.ends[1:-1]), _place(self.type, value), side="right"))
+        place = _place(self.type, value)
+        if not self.ends[0] <= place <= self.ends[-1]:
+            raise BadBounds(f"{value!r:.40} lies beyond the bounds of {self.name}. Look at the schema.")
+        return int(np.searchsorted(np.array(self.ends[1:-1]), place, side="right"))
 
     def value(self, end: float) -> Any:
         """A place on the line that bins lie on as a value of the column; the next whole one for integers and dates."""
@@ -310,7 +315,8 @@ def _numbers(column: "pa.ChunkedArray", kind: str) -> NDArray[np.float64]:
     return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _arrow_types() -> dict[str, Any]:
+def arrow_types() -> dict[str, Any]:
+    """The Arrow type of each type of a schema."""
     import pyarrow as pa
 
     return {

@@ -5,7 +5,7 @@ both, and each value of the left side gets the value that was counted most often
 part of the model: it follows from the left side, in all rows, now and in later samples.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from cloister.privacy.purse import Purse, law
 from cloister.synth.axes import Axis, Cells
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from cloister.synth.marginals import Survey
 
 __all__ = ["Decided", "learn_decided"]
@@ -31,16 +33,27 @@ class Decided:
         axis: the column.
         places: what decides it, among the modelled columns.
         cells: its cell for each combination of theirs.
+        values: its value for each combination; None until they are drawn.
     """
 
     axis: Axis
     places: tuple[int, ...]
     cells: Cells
+    values: "pa.Array | None" = field(default=None, compare=False)
 
-    def fill(self, modelled: Cells) -> tuple[Cells, Cells]:
-        """Its cell in each row, and the number of the combination that decided it."""
+    def settled(self, generator: np.random.Generator) -> "Decided":
+        """With one value for each combination, also where it lies somewhere in a bin: all samples have the same."""
+        if self.values is not None:
+            return self
+        return replace(self, values=self.axis.draw(self.cells.ravel(), generator))
+
+    def fill(self, modelled: Cells) -> "pa.Array":
+        """Its value in each row."""
+        import pyarrow as pa
+
+        assert self.values is not None
         where = np.ravel_multi_index(tuple(modelled[:, place] for place in self.places), self.cells.shape)
-        return self.cells.ravel()[where], where
+        return self.values.take(pa.array(where))
 
 
 def learn_decided(survey: "Survey") -> tuple["Survey", tuple[Decided, ...]]:

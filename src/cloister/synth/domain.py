@@ -159,11 +159,20 @@ def read_domain(
             `PrivateCuts`, for which as many equal bins stand here until the cuts are bought.
 
     Raises:
+        BadInput: `data` is no dataset.
         BadSchema: a column has no public bounds or categories.
     """
+    if not (hasattr(data, "relation") and hasattr(data, "columns")):
+        raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
     name = data.relation(table, []).table
-    seen = {one: term for one, term in data.columns(name).items() if not term.unit}
+    every = data.columns(name)
+    seen = {one: term for one, term in every.items() if not term.unit}
     unknown = [one for one in columns or () if one not in seen]
+    if unknown and unknown[0] in every:
+        raise BadSchema(
+            f"{name}.{unknown[0]} says whose a row is and is in no synthetic table: rows of one person are not made "
+            "together, so a name would join strangers. Leave it out; synth.two_tables gives people and their rows."
+        )
     if unknown:
         raise BadSchema(f"there is no column {name}.{unknown[0]:.60} to synthesise. Look at the schema.")
     chosen = tuple(dict.fromkeys(seen if columns is None else columns))
@@ -203,12 +212,30 @@ def _facts(column: Column, term: Any) -> Column:
 
 def _with_ends(column: Column, bins: Any, never: Sequence[Mapping[str, Any]]) -> Any:
     """Bins that end where `never` draws a line, so that a bin is in or out as a whole."""
-    lines = [end for rule in never if isinstance(rule.get(column.name), dict) for end in rule[column.name].values()]
-    if not lines or column.categories is not None or column.bounds is None:
+    rules = [rule[column.name] for rule in never if column.name in rule]
+    if not rules or column.categories is not None or column.bounds is None:
         return bins
     plain = read_axis(column, bins)
     if plain.ends is None:
         return bins
+    first, last = plain.ends[0], plain.ends[-1]
+    lines = {plain.value(line) for rule in rules for line in _lines(plain, rule) if first < line <= last}
     extra = read_axis(column, sorted(lines, key=plain.number)).ends or ()
     # As values: two ends between the same whole numbers are one.
-    return sorted({plain._value(end) for end in (*plain.ends[1:-1], *extra[1:-1])})
+    return sorted({plain.value(end) for end in (*plain.ends[1:-1], *extra[1:-1])})
+
+
+def _lines(axis: Axis, wanted: Any) -> list[float]:
+    """Where the cells that a rule of a column in bins names begin and end."""
+    if isinstance(wanted, Mapping):
+        return [axis.number(end) for end in wanted.values()]
+    singles = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+    known = [axis.number(value) for value in singles if value is not None]
+    if known and axis.type == "real":
+        raise BadSchema(
+            f"never names single values of {axis.name}, a real number in bins: one of them cannot be left out of its "
+            "bin alone. Name a range: {from: …, below: …}."
+        )
+    if any(not value.is_integer() for value in known):
+        raise BadSchema(f"never names a value of {axis.name} that is not whole. Name one that is, or a range.")
+    return [line for value in known for line in (value, value + 1)]

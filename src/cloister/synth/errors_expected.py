@@ -4,25 +4,43 @@ Half the L1 distance between two tables of shares is the most by which any count
 share of the rows. For columns inside a measured marginal it follows from the noise; for others it comes from the
 review, which bought the mean distance; and a finite number of synthetic rows adds its own. The review is noisy itself:
 only where it is surely smaller does it take the place of what the noise says.
+
+Rows are counted as the unit allows: where a person has more of them than `max_rows`, each counts less. What that takes
+away from the real table is in no error here; nothing was bought that would tell.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cloister.privacy.unit import ROW, Unit
 from cloister.synth.domain import Domain, Places
-from cloister.synth.marginals import Floats
+from cloister.synth.inference import total_of
+from cloister.synth.marginals import Floats, NoisyMarginal
 
 if TYPE_CHECKING:
     from cloister.synth.run import Made
 
-__all__ = ["Expected", "expected_error", "least_told", "workload_errors"]
+__all__ = [
+    "Expected",
+    "Query",
+    "expected_error",
+    "least_told",
+    "plain_condition",
+    "query_error",
+    "total_error",
+    "workload_errors",
+]
 
-_MOST_LISTED = 1000
+_MOST_LISTED = 1000  # beside what the caller named
+_MEAN_SIZE = math.sqrt(2 / math.pi)  # of normal noise with standard deviation 1
+
+Source = Literal["noise", "review", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +55,22 @@ class Expected:
 
     value: float
     error: float
-    known_from: Literal["noise", "review", "nothing"] = "noise"
+    known_from: Source = "noise"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """A count that the caller said matters.
+
+    Attributes:
+        where: its condition, as it was asked.
+        places: the columns of the condition, in rising order.
+        chosen: for each of them which cells meet it.
+    """
+
+    where: Mapping[str, Any]
+    places: Places
+    chosen: tuple[NDArray[np.bool_], ...]
 
 
 def expected_error(made: "Made", domain: Domain, places: Places, rows: int | None) -> Expected:
@@ -61,17 +94,64 @@ def expected_error(made: "Made", domain: Domain, places: Places, rows: int | Non
     return Expected(whole, whole, source)
 
 
-def workload_errors(made: "Made", domain: Domain, rows: int) -> dict[str, Any]:
-    """For a side file: means that were bought; expected errors of columns, pairs, workload and what was measured."""
+def query_error(
+    made: "Made", domain: Domain, places: Places, chosen: Sequence[NDArray[np.bool_]], rows: int | None
+) -> Expected:
+    """A count under a condition as the model estimates it, and its expected error, both in rows of the real table.
+
+    Args:
+        made: the model and what it was made of.
+        domain: its cells.
+        places: the columns of the condition, in rising order.
+        chosen: for each of them which cells meet it.
+        rows: how many synthetic rows are asked; None for the model itself.
+    """
+    total = made.model.total
+    counts = made.model.marginal(places)
+    for side, cells in enumerate(chosen):
+        counts = counts.compress(cells, axis=side)
+    count = float(counts.sum())
+    share = min(max(count / total, 0.0), 1.0)
+    drawn = 0.0 if rows is None else _MEAN_SIZE * math.sqrt(share * (1 - share) / rows) * total
+    asked = _asked(made.measured, places, chosen)
+    around = expected_error(made, domain, places, None)
+    if asked is not None:
+        # It was bought itself. The model is off by the noise of what was told, and by how far it is from that.
+        error = abs(count - asked.value) + _MEAN_SIZE * asked.error
+        if math.isnan(around.error) or error <= around.error * total:
+            return Expected(count, math.hypot(error, drawn), "noise")
+    return Expected(count, math.hypot(around.error * total, drawn), around.known_from)
+
+
+def total_error(made: "Made") -> float:
+    """The standard error of the number of rows, in rows."""
+    few = [one for one in made.measured if len(one.places) < 2]
+    # Generators estimate it from all that they measured, from single columns, or from what they bought first.
+    for told_by in (made.measured, few, made.measured[:1]):
+        if told_by and math.isclose(total_of(told_by), made.model.total, rel_tol=1e-9):
+            break
+    else:
+        told_by = few or made.measured
+    variances = [float(np.mean(np.square(one.sigma))) * one.counts.size for one in told_by]
+    if not variances:
+        return math.nan
+    return 1 / math.sqrt(sum(1 / max(one, 1e-18) for one in variances))
+
+
+def workload_errors(made: "Made", domain: Domain, rows: int, unit: Unit = ROW) -> dict[str, Any]:
+    """For a side file: expected errors of the caller's workload, of columns, pairs and what was measured; bought means.
+
+    What the caller named comes first and is always there; of the rest as many as are worth reading.
+    """
     columns = range(len(domain.modelled))
-    several = [*made.workload, *(one.places for one in made.measured if one.places)]
-    every = [*(places for k in (1, 2) for places in combinations(columns, k)), *several]
-    sets = list(dict.fromkeys(every))[:_MOST_LISTED]
-    told: dict[str, Any] = {
-        "meaning": "half the L1 distance to the real table, as a share of the rows: no count over these columns is "
-        "expected to be further off",
-        "marginals": [],
-    }
+    every = [*(places for k in (1, 2) for places in combinations(columns, k))]
+    every += [one.places for one in made.measured if one.places]
+    named = dict.fromkeys(made.workload)
+    sets = [*named, *[one for one in dict.fromkeys(every) if one not in named][:_MOST_LISTED]]
+    told: dict[str, Any] = {"meaning": _meaning(unit), "marginals": []}
+    if made.queries:
+        told["queries"] = [_told_query(made, domain, one, rows) for one in made.queries]
+        told["meaning of queries"] = "rows of the real table that meet a condition, and by how many that may be off"
     for places in sets:
         one = expected_error(made, domain, places, rows)
         told["marginals"].append(
@@ -89,7 +169,56 @@ def workload_errors(made: "Made", domain: Domain, rows: int) -> dict[str, Any]:
     return told
 
 
-def _of_model(made: "Made", places: Places, cells: int) -> tuple[float, Literal["noise", "review", "nothing"]]:
+def plain_condition(where: Mapping[str, Any]) -> dict[str, Any]:
+    """A condition in values that JSON has, written one way."""
+
+    def plain(wanted: Any) -> Any:
+        if isinstance(wanted, Mapping):
+            return {str(end): plain(value) for end, value in wanted.items()}
+        if isinstance(wanted, set | frozenset):
+            return sorted(map(plain, wanted), key=str)
+        if isinstance(wanted, list | tuple):
+            return [plain(value) for value in wanted]
+        return wanted if wanted is None or isinstance(wanted, bool | int | float | str) else str(wanted)
+
+    return {name: plain(wanted) for name, wanted in where.items()}
+
+
+def _meaning(unit: Unit) -> str:
+    said = "half the L1 distance to the real table, as a share of the rows: no count over these columns is expected to "
+    said += "be further off"
+    if unit == ROW:
+        return said
+    return f"{said}; where one {unit.name} has more rows than may count, each counts less, which is in no error"
+
+
+def _told_query(made: "Made", domain: Domain, one: Query, rows: int) -> dict[str, Any]:
+    found = query_error(made, domain, one.places, one.chosen, rows)
+    return {
+        "query": plain_condition(one.where),
+        "count": round(found.value, 1),
+        "error": None if math.isnan(found.error) else round(found.error, 1),
+        "known from": found.known_from,
+    }
+
+
+def _asked(measured: Sequence[NoisyMarginal], places: Places, chosen: Sequence[NDArray[np.bool_]]) -> Expected | None:
+    """What was measured of this very count: the mean of least variance, and its standard error."""
+    found = []
+    for one in measured:
+        if one.places == places and len(one.merges) == len(places):
+            pairs = zip(one.merges, chosen, strict=True)
+            if all(merge is not None and np.array_equal(merge, cells) for merge, cells in pairs):
+                cell = (1,) * len(places)
+                found.append((float(one.counts[cell]), float(np.broadcast_to(one.sigma, one.counts.shape)[cell])))
+    if not found:
+        return None
+    worth = [1 / max(sigma, 1e-9) ** 2 for _, sigma in found]
+    mean = sum(w * count for w, (count, _) in zip(worth, found, strict=True)) / sum(worth)
+    return Expected(mean, 1 / math.sqrt(sum(worth)))
+
+
+def _of_model(made: "Made", places: Places, cells: int) -> tuple[float, Source]:
     """The expected distance of the model itself, and how it is known."""
     by_noise = math.inf
     for one in made.measured:
@@ -97,7 +226,7 @@ def _of_model(made: "Made", places: Places, cells: int) -> tuple[float, Literal[
             # Cells of the columns that are not asked are added up, noise and all; the fit can only do better.
             others = one.counts.size / math.prod(one.counts.shape[one.places.index(place)] for place in places)
             noise = float(np.mean(one.sigma)) * math.sqrt(others) * cells
-            by_noise = min(by_noise, 0.5 * math.sqrt(2 / math.pi) * noise / made.model.total)
+            by_noise = min(by_noise, 0.5 * _MEAN_SIZE * noise / made.model.total)
     if made.review is None:
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
     reviewed = _reviewed(made.review, places)
@@ -127,4 +256,4 @@ def _reviewed(review: Any, places: Places) -> float:
 
 def _sampling(shares: Floats, rows: int) -> float:
     """The expected half L1 distance of so many independent rows; systematic ones do better."""
-    return float(0.5 * math.sqrt(2 / math.pi) * np.sqrt(shares * (1 - shares) / rows).sum())
+    return float(0.5 * _MEAN_SIZE * np.sqrt(shares * (1 - shares) / rows).sum())

@@ -177,8 +177,6 @@ def check_features(
     data: Any, table: str | None, columns: Sequence[str] | None, bins: Any, label: str | None = None
 ) -> Features:
     """Refuse, before anything is charged, columns that no covariance can be made of. From public facts alone."""
-    if not (hasattr(data, "relation") and hasattr(data, "columns")):
-        raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     found = Features(domain)
     if any(name.lower().startswith(_NAME) for name in domain.names):

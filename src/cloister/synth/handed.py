@@ -25,7 +25,9 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.privacy.unit import ROW, Unit
-from cloister.synth.errors_expected import Expected, least_told
+from cloister.synth.axes import arrow_types
+from cloister.synth.cost import cost_text, stated_epsilon
+from cloister.synth.errors_expected import Expected, least_told, plain_condition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +51,9 @@ class HandedTable:
     side: Mapping[str, Any]
     _table: "pa.Table" = field(repr=False)
     _digest: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        stated_epsilon(self.side)  # or refuse: nobody is told an epsilon that was not kept
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -124,7 +129,10 @@ class HandedTable:
         return Expected(known, known, "review")
 
     def count(self, where: Mapping[str, Any] | None = None) -> Expected:
-        """About how many rows of the real table meet a condition, with the error to expect.
+        """About how many rows of the real table meet a condition, with the error to expect, in rows.
+
+        Without a condition the error is the standard error of the noisy number of rows. Rows are counted as the unit
+        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much.
 
         Args:
             where: {column: a value, a list of values, None for missing, or {"from": 65, "below": 80}}.
@@ -133,15 +141,20 @@ class HandedTable:
         import pyarrow.compute as pc
 
         total = float(self.side["estimated rows of the real table"])
+        if not where:
+            error = self.side.get("standard error of the estimated rows")
+            return Expected(total, math.nan, "nothing") if error is None else Expected(total, float(error), "noise")
         chosen: Any = pa.array([True] * len(self))
-        for name, wanted in (where or {}).items():
+        for name, wanted in where.items():
             if name not in self._table.column_names:
                 raise BadInput(f"there is no column {name!r:.60} here.")
             chosen = pc.and_(chosen, meets(self._table.column(name).combine_chunks(), wanted))
         share = (pc.sum(chosen).as_py() or 0) / max(1, len(self))
-        names = list(where or {}) or [self.side["columns"][0]["name"]]
-        error = self.error(names)
-        return Expected(share * total, error.error * total, error.known_from)
+        for one in self.side["expected error"].get("queries", ()):
+            if one["query"] == plain_condition(where) and one["error"] is not None:
+                return Expected(share * total, float(one["error"]), one["known from"])
+        around = self.error(list(where))
+        return Expected(share * total, around.error * total, around.known_from)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
         """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""
@@ -161,7 +174,7 @@ class HandedTable:
             [
                 *head,
                 f"{len(self):,} synthetic rows of {self.side['table']} by {self.side['method']}: {names}",
-                f"  cost      {self.loss}",
+                f"  cost      {cost_text(self.loss, stated_epsilon(self.side))}",
                 f"  protects  {self.side['unit']}, {self.side['neighbours']} neighbours",
                 *([f"  measured  {many} marginal{'' if many == 1 else 's'}"] if many else []),
             ]
@@ -181,18 +194,38 @@ def read_table(path: str | os.PathLike[str]) -> HandedTable:
 def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTable:
     """The same from the bytes of both files."""
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.parquet as pq
 
+    damaged = BadSource("the table or its side file is damaged. Ask for both as they were written.")
     try:
         told = json.loads(side)
-        read = pyarrow.csv.read_csv if form == "csv" else pq.read_table
-        rows = read(pa.BufferReader(content))
-    except (ValueError, pa.ArrowInvalid, OSError):
-        raise BadSource("the table or its side file is damaged. Ask for both as they were written.") from None
+    except ValueError:
+        raise damaged from None
     if not isinstance(told, dict) or told.get("cloister") != KIND:
         raise BadSource("the side file is none of a synthetic table.")
+    try:
+        rows = _read_csv(content, told["columns"]) if form == "csv" else pq.read_table(pa.BufferReader(content))
+    except (ValueError, TypeError, KeyError, pa.ArrowException, OSError):
+        raise damaged from None
     return HandedTable(told, rows, hashlib.sha256(content).hexdigest())
+
+
+def _read_csv(content: bytes, columns: Sequence[Mapping[str, Any]]) -> "pa.Table":
+    """Rows as they were written: text stands in quotes, what is missing is left out, types are the side file's."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    kinds = arrow_types()
+    return pyarrow.csv.read_csv(
+        pa.BufferReader(content),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={one["name"]: kinds[one["type"]] for one in columns},
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
 
 
 def sign_side(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:

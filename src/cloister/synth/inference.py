@@ -113,8 +113,15 @@ class Asks(Protocol):
 class AnyModel(Protocol):
     """What a synthetic table needs of a model: to be asked, and to be drawn from."""
 
-    total: float
-    grains: tuple[Grain, ...]
+    @property
+    def total(self) -> float:
+        """How many rows it stands for."""
+        ...
+
+    @property
+    def grains(self) -> tuple[Grain, ...]:
+        """How the domain's cells lie in those of the model."""
+        ...
 
     def marginal(self, places: Places) -> Floats:
         """The rows that it expects in each cell of some columns of the domain, in rising order."""
@@ -164,8 +171,7 @@ def fit(
         watch: is told each step and its loss.
     """
     rows = total_of(marginals) if total is None else total
-    sets = [*(one.places for one in marginals), *(zero.places for zero in zeros)]
-    tree = junction_tree(shape, sets, () if start is None else start.tree.order)
+    tree = junction_tree(shape, [*(one.places for one in marginals), *(zero.places for zero in zeros)])
     kept = tuple(grains) if grains is not None else tuple(Grain.whole(size) for size in shape)
     factors = {} if start is None else {places: factor.copy() for places, factor in start.factors.items()}
     model = Model(tuple(shape), tree, factors, tuple(zeros), rows, kept)

@@ -18,7 +18,7 @@ from sqlglot import exp
 from cloister.data.literals import literal
 from cloister.data.relation import Relation
 from cloister.data.schema import UNIT, Column
-from cloister.privacy.errors import BadSchema
+from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.domain import Domain, read_domain
 
 __all__ = ["NUMBER", "read_two"]
@@ -27,9 +27,14 @@ NUMBER = "_number_of_children"
 
 
 def read_two(
-    ds: Any, parent: str, child: str, columns: Mapping[str, Sequence[str]], bins: int
+    ds: Any, parent: str, child: str, columns: Mapping[str, Sequence[str]], bins: Any
 ) -> tuple[tuple[Domain, Relation], tuple[Domain, Relation]]:
-    """Domain and rows of the parents with numbers of children, and of the children with their parents."""
+    """Domain and rows of the parents with numbers of children, and of the children with their parents.
+
+    Args:
+        ds, parent, child, columns: as in `synth.two_tables`.
+        bins: equal bins; or {column: bins or ends of bins}, each for the tables that have the column.
+    """
     tables = ds.schema.tables
     for name in (parent, child):
         if name not in tables or tables[name].public or tables[name].unit is None:
@@ -44,7 +49,11 @@ def read_two(
     decided = {right for left, right in facts.determines if {*left, right} <= set(chosen[parent])}
     terms = seen[parent]
     # What joins and conditions is what has public cells and follows from nothing else.
-    plain, _ = read_domain(ds, table=parent, columns=chosen[parent], bins=bins)
+    unknown = sorted(set(bins) - {*chosen[parent], *chosen[child]}) if isinstance(bins, Mapping) else []
+    if unknown:
+        raise BadInput(f"bins names {unknown[0]:.60}, which is no column of {parent} or {child}.")
+    above, beside = (_bins(bins, {one: one for one in chosen[name]}) for name in (parent, child))
+    plain, _ = read_domain(ds, table=parent, columns=chosen[parent], bins=above)
     shared = [axis.name for axis in plain.axes if not axis.pseudonym and axis.name not in decided]
     counted = _parents(ds, parent, child, plain)
     number = Column(NUMBER, "integer", (0, counted[1]), nullable=False)
@@ -55,7 +64,7 @@ def read_two(
         facts.never,
         facts.determines,
     )
-    own = read_domain(ds, table=child, columns=chosen[child], bins=bins)[0]
+    own = read_domain(ds, table=child, columns=chosen[child], bins=beside)[0]
     renamed = {f"{parent}.{one}": replace(_every(ds, parent, [one])[one], name=f"{parent}.{one}") for one in shared}
     rules = [{f"{parent}.{one}": wanted for one, wanted in rule.items()} for rule in facts.never]
     second = _Seen(
@@ -65,7 +74,13 @@ def read_two(
         (*tables[child].never, *rules),
         tables[child].determines,
     )
-    return read_domain(first, table=parent, bins=bins), read_domain(second, table=child, bins=bins)
+    joined = _bins(bins, {**{one: one for one in chosen[child]}, **{f"{parent}.{one}": one for one in shared}})
+    return read_domain(first, table=parent, bins=above), read_domain(second, table=child, bins=joined)
+
+
+def _bins(bins: Any, columns: Mapping[str, str]) -> Any:
+    """The bins of some columns, each under the name that it has in a table."""
+    return {here: bins[one] for here, one in columns.items() if one in bins} if isinstance(bins, Mapping) else bins
 
 
 class _Seen:

@@ -8,6 +8,8 @@ the number of rows, as many are pretended as the schema says there are (else as 
 Where a generator chooses what to measure by what it has seen, a rehearsal chooses otherwise than the real run will, and
 less: in an even table there is nothing to find.
 
+The column that says whose a row is (the unit's id) is in no synthetic table: rows of one person are not made together.
+
 Privacy: no row is read: the relation behind a rehearsal has none, and does not know where any are. A plan depends on
     the schema and the request alone, and is the same every time.
 """
@@ -27,7 +29,8 @@ from cloister.privacy.errors import BadInput, LookFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.purse import purse
-from cloister.privacy.unit import Unit
+from cloister.privacy.unit import ROW, Unit
+from cloister.synth.cost import cost_text
 from cloister.synth.domain import Domain, read_domain
 from cloister.synth.rehearsal import Rehearsed
 
@@ -42,6 +45,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "aim": "marginals chosen one after the other, where the model is worst",
         "mst": "a tree of the strongest pairs of columns",
         "privbayes": "a network of columns, each with its parents",
+        "mixture": "hidden classes of rows, from all pairs; for many columns of few values",
         "mwem": "one table of all cells, corrected where it is worst; for few columns",
         "mggm": "Gaussians of groups of rows, for numbers",
         "ron_gauss": "a Gaussian of random projections, for numbers",
@@ -72,6 +76,7 @@ class Synthesis:
         chosen: how many of these were chosen by looking (in the real run: privately).
         noise: the mechanisms, by name.
         steps: how many steps there were.
+        asked: the spend as it was given.
     """
 
     method: str
@@ -84,6 +89,7 @@ class Synthesis:
     chosen: int
     noise: tuple[str, ...]
     steps: int
+    asked: Loss | None = None
 
     def errors(self) -> list[tuple[str, str]]:
         """Each column, and marginals that are chosen, with the error that noise alone gives their counts.
@@ -99,7 +105,8 @@ class Synthesis:
         if several:
             worst = max(map(_largest, several))
             share = "" if self.size is None else f", {100 * _SURE * worst / self.size:.2g} % of them all"
-            found.append(("one cell of a chosen marginal", f"± {_SURE * worst:,.3g} rows{share}"))
+            word = "chosen marginal" if self.chosen else "marginal of several columns"
+            found.append((f"one cell of a {word}", f"± {_SURE * worst:,.3g} rows{share}"))
         return found[:_MOST_LISTED]
 
     def notes(self) -> list[str]:
@@ -110,15 +117,20 @@ class Synthesis:
         else:
             said.append(f"Errors are those of the noise alone, if the table has {self.size:,} rows.")
         if not self.measured:
-            return ["It measures means and products, not counts: what that does to counts is told with the table."]
-        if self.chosen:
+            said = ["It measures means and products, not counts: what that does to counts is told with the table."]
+        elif self.chosen:
             said.append(
                 "What is measured beside single columns is chosen privately as it goes; a rehearsal cannot say."
             )
-        elif len(self.domain.modelled) > 1:
+        elif len(self.domain.modelled) > 1 and not self._parts()[1]:
             said.append("No relation between columns is measured, and none will be in the table.")
         if self.domain.determines:
             said.append("Columns that others decide are learnt for a small part of the spend, and then always hold.")
+        if self.unit != ROW:
+            said.append(
+                f"No column will say which {self.unit.name} a row is of: rows of the same one are not made together. "
+                "Who has more rows than may count has each counted less, which is in no error."
+            )
         return said
 
     def lines(self) -> list[str]:
@@ -134,7 +146,7 @@ class Synthesis:
             ("columns", cells),
             ("rows", many),
             ("protects", str(self.unit)),
-            ("cost", str(self.loss)),
+            ("cost", cost_text(self.loss, self.asked)),
         ]
         if single:
             found.append(("measures", f"{len(self.domain.modelled)} columns by themselves, {_noise(single)}"))
@@ -221,6 +233,7 @@ def plan(
         len(made.made.chosen),
         tuple(dict.fromkeys(one["mechanism"] for one in steps)),
         sum(int(one["times"]) for one in steps),
+        spend,
     )
 
 
@@ -239,7 +252,9 @@ def usual_bins(name: str) -> int:
 
 
 def _shorter(method: str, domain: Domain) -> dict[str, Any]:
-    """Fewer candidates for a generator that would look at all triples: the noise of its steps stays what it is."""
+    """Less work where it changes nothing about the steps and their noise: fewer candidates, fewer fits."""
+    if method == "mixture":
+        return {"fits": 1}
     names = [axis.name for axis in domain.modelled]
     return {"workload": list(pairwise(names))} if method == "aim" and len(names) > 1 else {}
 

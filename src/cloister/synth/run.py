@@ -8,7 +8,7 @@ reserved before the first one (privacy/meter.py); so whatever it chooses, it nev
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cloister.privacy.release import Release
 from cloister.synth.cuts import PrivateCuts, with_cuts
 from cloister.synth.dependencies import Decided, learn_decided
 from cloister.synth.domain import Domain, Places, read_domain
+from cloister.synth.errors_expected import Query
 from cloister.synth.inference import AnyModel
 from cloister.synth.marginals import NoisyMarginal, Survey
 from cloister.synth.review import Review
@@ -44,6 +45,7 @@ class Made:
         chosen: what was chosen privately, in words.
         review: what was bought about the model's own errors.
         workload: columns whose marginals the caller said matter.
+        queries: counts that the caller said matter.
     """
 
     model: AnyModel
@@ -51,6 +53,7 @@ class Made:
     chosen: list[str] = field(default_factory=list)
     review: Review | None = None
     workload: list[Places] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
 
 
 Steps = Callable[[Survey, Progress], Made]
@@ -88,8 +91,6 @@ def synthesise(
     """
     from cloister.synth.table import SyntheticTable
 
-    if not (hasattr(data, "tables") and hasattr(data, "account") and hasattr(data, "relation")):
-        raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
     budget = purse(spend, "the synthetic table", "generators")
@@ -141,6 +142,6 @@ def synthesise(
     )
     tell(0.95, "drawing rows")
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
-    made_table = SyntheticTable.draw_from(cells, made, decided, release, rows, generator)
+    drawn = SyntheticTable.draw_from(cells, made, decided, release, rows, generator)
     tell(1.0, "done")
-    return made_table
+    return replace(drawn, asked=spend)

@@ -24,6 +24,7 @@ from cloister.synth.domain import Zero
 
 if TYPE_CHECKING:
     from cloister.synth.inference import Model
+    from cloister.synth.latent import LatentClasses
 
 __all__ = ["settle"]
 
@@ -69,7 +70,7 @@ class _Triples:
         return self.worth[cells] * (1 + 2 * step * self.gap[cells])
 
 
-def settle(cells: Cells, model: "Model", generator: np.random.Generator) -> None:
+def settle(cells: Cells, model: "Model | LatentClasses", generator: np.random.Generator) -> None:
     """Let rows exchange values, in place, until triples come about as often as the model expects."""
     triples = _triples(cells, model)
     if triples is None:
@@ -88,7 +89,7 @@ def settle(cells: Cells, model: "Model", generator: np.random.Generator) -> None
                 _exchange(cells, place, part[:half], part[half : 2 * half], some, rules)
 
 
-def _triples(cells: Cells, model: "Model") -> _Triples | None:
+def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
     """What the model expects of triples, beside what the rows have; nothing if that is too much or too little."""
     shape, rows = [len(grain.cells) for grain in model.grains], len(cells)
     if rows < 2 or comb(len(shape), 3) > _MOST_SETS:

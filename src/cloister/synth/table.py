@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
 from cloister.privacy.number import Number
 from cloister.privacy.release import Release
 from cloister.synth.axes import Cells
+from cloister.synth.cost import cost_text, written_epsilon
 from cloister.synth.dependencies import Decided
 from cloister.synth.domain import Domain
-from cloister.synth.errors_expected import Expected, expected_error, workload_errors
+from cloister.synth.errors_expected import Expected, expected_error, query_error, total_error, workload_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +45,7 @@ class SyntheticTable(Release):
         made: the model and what was measured for it.
         decided: columns that follow from others.
         generator: that rows are drawn with.
+        asked: the spend as the caller gave it; the loss is what the noise needs of it.
 
     Privacy: the release's loss. Rows, samples and answers are post-processing of the model and cost nothing more; their
         randomness (numpy's generator, seeded from the operating system) protects nobody and needs not.
@@ -52,6 +55,7 @@ class SyntheticTable(Release):
     made: "Made"
     decided: tuple[Decided, ...]
     generator: np.random.Generator = field(compare=False)
+    asked: Loss | None = None
 
     @classmethod
     def draw_from(
@@ -65,9 +69,10 @@ class SyntheticTable(Release):
     ) -> "SyntheticTable":
         """Draw the rows of a new table from a released model: as many as given, or as the noisy total says."""
         size = max(1, round(made.model.total)) if rows is None else rows
-        value = decoded(domain, decided, made.model.draw(size, generator), generator)
+        kept = tuple(one.settled(generator) for one in decided)
+        value = decoded(domain, kept, made.model.draw(size, generator), generator)
         told = {**told_by(release), "value": value}
-        return cls(**told, domain=domain, made=made, decided=decided, generator=generator)
+        return cls(**told, domain=domain, made=made, decided=kept, generator=generator)
 
     def __len__(self) -> int:
         return int(self.value.num_rows)
@@ -107,20 +112,19 @@ class SyntheticTable(Release):
         return decoded(self.domain, self.decided, cells, self.generator)
 
     def count(self, where: Mapping[str, Any] | None = None) -> Expected:
-        """How many rows of the real table meet a condition, as the model estimates it, with its expected error.
+        """How many rows of the real table meet a condition, as the model estimates it, with its error in rows.
+
+        Without a condition the error is the standard error of the noisy number of rows. Rows are counted as the unit
+        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much.
 
         Args:
             where: as `given` in `sample`.
         """
         chosen = {self._place(name): self.domain.axis(name).cells_of(wanted) for name, wanted in (where or {}).items()}
         if not chosen:
-            return Expected(self.made.model.total, expected_error(self.made, self.domain, (0,), None).error)
+            return Expected(self.made.model.total, total_error(self.made))
         places = tuple(sorted(chosen))
-        counts = self.made.model.marginal(places)
-        for side, place in enumerate(places):
-            counts = counts.compress(chosen[place], axis=side)
-        error = expected_error(self.made, self.domain, places, None)
-        return Expected(float(counts.sum()), error.error * self.made.model.total, error.known_from)
+        return query_error(self.made, self.domain, places, [chosen[place] for place in places], None)
 
     def error(self, columns: Sequence[str]) -> Expected:
         """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
@@ -137,6 +141,7 @@ class SyntheticTable(Release):
             "rows": len(self),
             "private": self.private,
             "loss": self.loss.to_json(),
+            **written_epsilon(self.asked),
             "unit": str(self.unit),
             "neighbours": str(self.loss.relation),
             "columns": [
@@ -146,6 +151,7 @@ class SyntheticTable(Release):
             "never": [{name: _plain(wanted) for name, wanted in rule.items()} for rule in self.domain.never],
             "determines": [f"{', '.join(left)} -> {right}" for left, right in self.domain.determines],
             "estimated rows of the real table": round(self.made.model.total, 1),
+            "standard error of the estimated rows": round(total_error(self.made), 3),
             "measured": [
                 {
                     "columns": list(self.domain.words(one.places)),
@@ -156,7 +162,7 @@ class SyntheticTable(Release):
                 for one in self.made.measured
             ],
             "chosen": list(self.made.chosen),
-            "expected error": workload_errors(self.made, self.domain, len(self)),
+            "expected error": workload_errors(self.made, self.domain, len(self), self.unit),
             "receipt": None if self.receipt is None else json.loads(self.receipt.text()),
         }
 
@@ -195,7 +201,9 @@ class SyntheticTable(Release):
 
     def __str__(self) -> str:
         many = len(self.made.measured)
-        return f"{Release.__str__(self)}\n  measured  {many} marginal{'' if many == 1 else 's'}"
+        cost = cost_text(self.loss, self.asked)
+        told = Release.__str__(self).replace(f"  cost      {self.loss}\n", f"  cost      {cost}\n")
+        return f"{told}\n  measured  {many} marginal{'' if many == 1 else 's'}"
 
 
 def decoded(domain: Domain, decided: Sequence[Decided], cells: Cells, generator: np.random.Generator) -> "pa.Table":
@@ -206,10 +214,7 @@ def decoded(domain: Domain, decided: Sequence[Decided], cells: Cells, generator:
     columns = {}
     for axis in domain.axes:
         if axis.name in follows:
-            rule = follows[axis.name]
-            # One value for each combination that decides it, also where it is drawn from a bin.
-            values = axis.draw(rule.cells.ravel(), generator)
-            columns[axis.name] = values.take(pa.array(rule.fill(cells)[1]))
+            columns[axis.name] = follows[axis.name].fill(cells)
         elif axis.pseudonym:
             columns[axis.name] = axis.draw(np.zeros(len(cells), dtype=np.int64), generator)
         else:

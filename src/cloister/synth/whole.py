@@ -26,8 +26,6 @@ def check_cells(
     data: Any, table: str | None, columns: Sequence[str] | None, bins: Any, most: int, method: str
 ) -> Domain:
     """Refuse a domain whose cross product is too large. From public facts alone; nothing is charged or read."""
-    if not (hasattr(data, "relation") and hasattr(data, "columns")):
-        raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     cells = math.prod(domain.shape)
     if cells > most:

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.csv
@@ -12,7 +13,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 import cloister as cl
+from cloister import synth
 from cloister.data.hospital import SCHEMA, WARDS, hospital
+from cloister.hub.client import RemoteDataset
 from cloister.hub.kinds import KINDS, Planned
 from cloister.hub.kinds.synthesise import making
 from cloister.hub.models import Person
@@ -23,6 +26,7 @@ from cloister.privacy.loss import rho
 from cloister.privacy.signing import SigningKey
 from cloister.synth.handed import parse_table
 from cloister.synth.scoring import publishable
+from cloister.synth.scoring.verdict import Limits
 
 SYNTH = KINDS["synthesise"]
 FEW = "ward, age, readmitted"
@@ -144,7 +148,7 @@ def test_whoever_waits_is_told_how_far_it_is(data):
 
 def test_a_score_is_paid_for_inside_the_spend_and_may_be_told(data):
     parameters = asked("independent", score="0.25")
-    assert "rho 2.5 of the cost" in " ".join(SYNTH.plan(data, parameters).lines)
+    assert "rho 2.5 beside that" in " ".join(SYNTH.plan(data, parameters).lines)
     done = SYNTH.run(data, parameters, quiet)
     assert data.account.spent == rho(10)
     assert len(done.receipts) == 2
@@ -237,12 +241,35 @@ def test_a_hub_makes_a_table_for_those_whom_the_policy_lets_and_its_pages_hand_i
             continue
         assert {one.status_code for one in got.values()} == {200}
         assert "200 <span" in got[""].text
-        assert "Paid for, and may be told" in got[""].text
+        assert "It may be told" in got[""].text
         made = parse_table(got["/table.parquet"].content, got["/table.side.json"].content)
         made.verify(world.hub.key.public)
         rows = pa.csv.read_csv(io.BytesIO(got["/table.csv"].content))
         assert rows.num_rows == len(made) == 200
         assert got["/chart.svg?column=age"].text.startswith("<svg")
+
+
+def page_of(world, who, path):
+    with world.hub.database.writing() as session:
+        person = session.get_one(Person, world.people[who].id)
+        secret, _ = sessions.begin(session, world.hub.settings, person, complete=True)
+    return TestClient(create_app(world.hub)).get(path, headers={"cookie": f"cloister-session={secret}"}).text
+
+
+def test_whoever_agrees_is_told_that_a_synthetic_table_would_be_released_and_not_the_table(world):
+    submit(world, spend="rho 0.04", columns="ward, age")
+    text = " ".join(page_of(world, "reviewer", "/requests/1").split())
+    assert "A synthetic table by <code>mst</code>, made from <code>ward, age</code> of <code>visits</code>" in text
+    assert "<p>The table <code>" not in text
+    assert "Expected error of counts" in text
+    assert "Expected error of one answer" not in text
+
+
+def test_a_page_with_two_estimates_of_the_same_says_which_is_the_better(world):
+    scored, plain = submit(world, score="0.1"), submit(world)
+    assert world.work() == ["done", "done"]
+    assert "the better of two estimates" in page_of(world, "ada", f"/jobs/{scored.id}")
+    assert "A rougher estimate" not in page_of(world, "ada", f"/jobs/{plain.id}")
 
 
 def test_a_junior_gets_a_table_of_the_columns_and_rows_they_see(world):
@@ -255,3 +282,30 @@ def test_above_the_threshold_a_table_waits_for_an_approval(world):
     assert submit(world, spend="rho 0.04").state == "waiting"
     assert world.work() == []
     assert not world.spent().amount
+
+
+# From where the rows live
+
+
+def test_a_table_that_the_gate_stops_is_not_sent(table, tmp_path):
+    real, held = table.slice(0, 1_200), table.slice(1_200)
+    sent = []
+    answer = json.dumps({"number": 3})
+    transport = SimpleNamespace(raw=lambda *asked: sent.append(asked) or answer)
+    schema = {"schema": SCHEMA}
+    visits = RemoteDataset(SimpleNamespace(transport=transport, get=lambda _path: schema), "visits")
+    columns = ["ward", "age", "cost", "stay_days"]
+    with cl.open(real, schema=SCHEMA, budget=rho(100), ledger=tmp_path, name="visits") as data:
+        made = synth.mst(data, spend=rho(50), rows=len(real), columns=columns)
+    made.to_parquet(tmp_path / "made.parquet")
+    pq.write_table(real.select(columns), tmp_path / "copy.parquet")
+    told = {name: one for name, one in made.side.items() if name != "sha256"}
+    (tmp_path / "copy.parquet.side.json").write_text(json.dumps(told, default=str), encoding="utf-8")
+    gate = {"real": real, "holdout": held, "limits": Limits(usefulness=-9)}
+    with pytest.raises(BadForm, match=r"did not let it pass .*exact copies.*nothing was sent"):
+        visits.hand_in(tmp_path / "copy.parquet", gate=gate)
+    assert not sent
+    assert visits.hand_in(tmp_path / "made.parquet", gate=gate) == 3
+    ((verb, path, body, _),) = sent
+    assert (verb, path) == ("POST", "/api/datasets/visits/tables")
+    assert b"exact copies" not in body

@@ -25,7 +25,7 @@ from cloister.privacy.purse import Purse, law
 from cloister.synth.asking import LARGEST, Asked
 from cloister.synth.domain import Domain, Places, read_domain
 from cloister.synth.inference import Model, fit, total_of
-from cloister.synth.junction import JunctionTree, tree_cells, tree_cliques
+from cloister.synth.junction import tree_cells, tree_cliques
 from cloister.synth.levels import grain_marginal
 from cloister.synth.marginals import Floats, NoisyMarginal, Survey, merged_counts
 from cloister.synth.resolution import Resolution
@@ -220,8 +220,7 @@ class _Run:
             step = Purse(left.part(share))
             sigma = _sigma(self.survey, step.part(1 - _CHOICE))
             asked = Asked(model)
-            fitting = self._candidates(model.tree, spent + share)
-            candidates = [one for one in fitting if asked.cells(one.places) <= LARGEST]
+            candidates = [one for one in self._candidates(spent + share) if asked.cells(one.places) <= LARGEST]
             if not candidates:  # most_cells is too small for any pair
                 break
             expected = {places: asked.joint(places) for places in dict.fromkeys(one.places for one in candidates)}
@@ -244,33 +243,25 @@ class _Run:
         self.measured.append((noisy, chosen))
         self.words.append(f"{' and '.join(self.survey.domain.words(chosen.places))} in {chosen.cells} cells")
 
-    def _candidates(self, tree: JunctionTree, used: Fraction) -> list[_Candidate]:
+    def _candidates(self, used: Fraction) -> list[_Candidate]:
         """What can be measured so that the model stays small enough: marginals, each in several resolutions.
 
         If the workload is large, each round looks at other parts of it, drawn at random: a public choice.
         """
+        present = list(dict.fromkeys(one.places for _, one in self.measured))
         most = self.most_cells * max(float(used), 0.1)
         found = []
         for places in self._some():
-            ways = self._trees(tree, places)
+            cliques = tree_cliques(self.resolution.shape(), [*present, places])
             sizes: set[tuple[int, ...]] = set()
             for level in range(self.resolution.levels - 1):
                 sides = tuple(self.resolution.size(place, level) for place in places)
                 if sides in sizes:
                     continue
                 sizes.add(sides)
-                shape = self.resolution.shape_with(places, level)
-                if min(tree_cells(cliques, shape) for cliques in ways) <= most:
+                if tree_cells(cliques, self.resolution.shape_with(places, level)) <= most:
                     found.append(_Candidate(places, level, prod(sides)))
         return found
-
-    def _trees(self, tree: JunctionTree, places: Places) -> list[Sequence[Places]]:
-        """The cliques that a model could have with one more marginal: as those now, if one holds it already."""
-        if tree.home(places, self.resolution.shape()) >= 0:
-            return [tree.cliques]
-        never = (zero.places for zero in self.survey.domain.zeros)
-        sets = [*dict.fromkeys(one.places for _, one in self.measured), *never, places]
-        return [tree_cliques(self.resolution.shape(), sets, order) for order in (tree.order, ())]
 
     def _some(self) -> list[Places]:
         pairs = [places for places in self.weights if len(places) == 2]

@@ -22,8 +22,8 @@ import numpy as np
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.purse import law
-from cloister.synth.axes import Cells
 from cloister.synth.domain import Domain, Places
+from cloister.synth.errors_expected import Query
 from cloister.synth.marginals import Floats, Merges, NoisyMarginal, Survey, merged_counts, merged_shape
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
@@ -43,6 +43,7 @@ class _Question:
     places: Places
     merges: Merges
     words: str
+    count: Query | None = None
 
     def of(self, counts: Floats) -> Floats:
         """Its answer, from the marginal of its columns."""
@@ -102,7 +103,9 @@ def mwem(
         model = whole_model(survey.domain, weights, total)
         every = [*measured, *(noisy for _, noisy in known)]
         found = review(survey, model, budget.part(_REVIEW))
-        return Made(model, every, words, found, [one.places for one in questions])
+        marginals = [one.places for one in questions if one.count is None]
+        counts = [one.count for one in questions if one.count is not None]
+        return Made(model, every, words, found, marginals, counts)
 
     return synthesise(
         ds,
@@ -130,15 +133,14 @@ def _questions(domain: Domain, workload: Workload | None) -> list[_Question]:
         if missing or not names:
             raise BadInput("a workload names modelled columns: ('ward', 'age'), or {'age': {'from': 44, 'below': 55}}.")
         places = tuple(sorted({domain.places[name] for name in names}))
-        merges: list[Cells | None] = []
-        if isinstance(one, Mapping):
-            for place in places:
-                chosen = domain.modelled[place].cells_of(one[domain.modelled[place].name])
-                if chosen.all() or not chosen.any():
-                    raise BadInput("a count needs a condition that some cells meet and others do not.")
-                merges.append(chosen.astype(np.int64))
-        told = " and ".join(domain.words(places)) if not merges else str(dict(one))  # type: ignore[arg-type]
-        found.append(_Question(places, tuple(merges), told))
+        if not isinstance(one, Mapping):
+            found.append(_Question(places, (), " and ".join(domain.words(places))))
+            continue
+        chosen = tuple(domain.modelled[place].cells_of(one[domain.modelled[place].name]) for place in places)
+        if any(cells.all() or not cells.any() for cells in chosen):
+            raise BadInput("a count needs a condition that some cells meet and others do not.")
+        merges = tuple(cells.astype(np.int64) for cells in chosen)
+        found.append(_Question(places, merges, str(dict(one)), Query(one, places, chosen)))
     if not found:
         raise BadInput("a workload has at least one question.")
     return found

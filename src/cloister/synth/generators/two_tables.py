@@ -10,11 +10,12 @@
 Both models are trees of pairs (mst.py), each bought with half of the spend. Keys are fresh pseudonyms.
 """
 
+import hashlib
 import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,10 +30,13 @@ from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.purse import Purse, purse
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
-from cloister.synth.axes import Cells
+from cloister.synth.axes import Axis, Cells
+from cloister.synth.cost import written_epsilon
+from cloister.synth.cuts import PrivateCuts
 from cloister.synth.dependencies import Decided, learn_decided
 from cloister.synth.domain import Domain
 from cloister.synth.generators.mst import tree_steps
+from cloister.synth.handed import side_path
 from cloister.synth.joining import NUMBER, read_two
 from cloister.synth.marginals import Survey
 from cloister.synth.run import Made, Progress
@@ -80,11 +84,13 @@ class TwoTables:
     def side(self) -> dict[str, Any]:
         """What was measured for both, and what it cost together."""
         parts = {"parents": self.parent_table.side, "children with their parents": self.joined_table.side}
-        own = {name: {k: v for k, v in part.items() if k not in ("receipt", "loss")} for name, part in parts.items()}
+        paid = ("receipt", "loss", *written_epsilon(self.parent_table.asked))
+        own = {name: {k: v for k, v in part.items() if k not in paid} for name, part in parts.items()}
         return {
             "cloister": "two synthetic tables",
             "private": self.private,
             "loss": self.loss.to_json(),
+            **written_epsilon(self.parent_table.asked),
             "unit": str(self.release.unit),
             "neighbours": str(self.loss.relation),
             "rows": {"parents": self.parents.num_rows, "children": self.children.num_rows},
@@ -93,17 +99,48 @@ class TwoTables:
         }
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> Path:
-        """Write both tables and one side file into a folder; the path of the side file is returned."""
+        """Write both tables into a folder, each with a side file, and one side file of both, whose path is returned.
+
+        `synth.read_table` reads each of the tables. What it cost is what both cost together.
+        """
         import pyarrow.parquet as pq
 
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        names = self.parent_table.domain.table, self.joined_table.domain.table
-        for name, rows in zip(names, (self.parents, self.children), strict=True):
-            pq.write_table(rows, place / f"{name}.parquet")
-        side = place / f"{names[0]}-{names[1]}.side.json"
-        side.write_text(json.dumps(self.side, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
-        return side
+        digests = {}
+        for made, rows in ((self.parent_table, self.parents), (self.joined_table, self.children)):
+            path = place / f"{made.domain.table}.parquet"
+            pq.write_table(rows, path)
+            digests[made.domain.table] = hashlib.sha256(path.read_bytes()).hexdigest()
+            _write(side_path(path), {**_side_of(made, rows), "sha256": digests[made.domain.table]})
+        return _write(place / f"{'-'.join(digests)}.side.json", {**self.side, "sha256": digests})
+
+
+def _side_of(made: SyntheticTable, rows: "pa.Table") -> dict[str, Any]:
+    """The side file of one of the tables: what is said of the columns that it has. Its first one is the key."""
+    side, names = made.side, set(rows.column_names)
+    key = {"name": rows.column_names[0], "type": "text", "cells": 1, "pseudonym": True}
+    errors = side["expected error"]
+    return {
+        **side,
+        "rows": rows.num_rows,
+        "columns": [key, *(one for one in side["columns"] if one["name"] in names)],
+        "never": [rule for rule in side["never"] if set(rule) <= names],
+        "determines": [
+            text
+            for text, (left, right) in zip(side["determines"], made.domain.determines, strict=True)
+            if {*left, right} <= names
+        ],
+        "expected error": {
+            **errors,
+            "marginals": [one for one in errors["marginals"] if set(one["columns"]) <= names],
+        },
+    }
+
+
+def _write(path: Path, told: Mapping[str, Any]) -> Path:
+    path.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    return path
 
 
 def two_tables(
@@ -114,7 +151,7 @@ def two_tables(
     spend: Loss,
     rows: int | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
-    bins: int = 16,
+    bins: int | Mapping[str, Any] = 16,
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> TwoTables:
@@ -127,7 +164,7 @@ def two_tables(
         spend: what both may cost together.
         rows: how many parents: a public number; None to have it estimated inside the spend.
         columns: {table: columns}, for tables of which not all columns are wanted.
-        bins: equal bins for numbers and dates.
+        bins: equal bins for numbers and dates; or {column: bins or ends of bins}, each for the tables that have it.
         progress, random_state: as in `synth.independent`.
 
     Privacy: the spend, for the dataset's unit (add/remove), in one charge. A unit has one parent row, so it moves
@@ -138,6 +175,8 @@ def two_tables(
     budget = purse(spend, "the synthetic tables", "generators")
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
+    if isinstance(bins, PrivateCuts):
+        raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
     above, beside = read_two(ds, parent, child, columns or {}, bins)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
     tell = progress or (lambda share, word: None)
@@ -177,7 +216,7 @@ def two_tables(
     )
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
     keys = tuple(str(ds.schema.tables[name].unit) for name in (parent, child))
-    made = _drawn(first, second, release, rows, keys, parent, generator)
+    made = _drawn(first, second, release, rows, keys, parent, generator, spend)
     tell(1.0, "done")
     return made
 
@@ -190,22 +229,23 @@ def _drawn(
     keys: tuple[str, ...],
     parent: str,
     generator: np.random.Generator,
+    spend: Loss,
 ) -> TwoTables:
     """Rows of both. Post-processing."""
     import pyarrow as pa
 
-    above = SyntheticTable.draw_from(*first, release, rows, generator)
+    above = replace(SyntheticTable.draw_from(*first, release, rows, generator), asked=spend)
     numbers = above.to_arrow()[NUMBER].to_numpy()
     names = pa.array([secrets.token_hex(8) for _ in range(len(above))], pa.string())
     owners = np.repeat(np.arange(len(above)), numbers)
-    domain, made, decided = second
+    domain, made, decided = second[0], second[1], tuple(one.settled(generator) for one in second[2])
     cells = _children(domain, made, first[0], above.cells(), owners, parent, generator)
     found = decoded(domain, decided, cells, generator)
     own = [name for name in found.column_names if not name.startswith(f"{parent}.")]
     children = found.select(own).add_column(0, keys[1], names.take(pa.array(owners)))
     parents = above.to_arrow().drop_columns([NUMBER]).add_column(0, keys[0], names)
     joined = SyntheticTable.draw_from(domain, made, decided, release, max(1, len(owners)), generator)
-    return TwoTables(parents, children, release, above, joined)
+    return TwoTables(parents, children, release, above, replace(joined, asked=spend))
 
 
 def _children(
@@ -230,7 +270,7 @@ def _children(
     return cells
 
 
-def _parental(domain: Domain, prefix: str) -> list[tuple[int, Any]]:
+def _parental(domain: Domain, prefix: str) -> list[tuple[int, Axis]]:
     return [(place, axis) for place, axis in enumerate(domain.modelled) if axis.name.startswith(f"{prefix}.")]
 
 

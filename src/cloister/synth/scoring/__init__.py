@@ -6,7 +6,8 @@
       marginal_error.py, shapes.py, dependence.py, ranges.py     what the tables say
       learning.py, propensity.py                                 what models make of them
       copies.py, nearness.py, closeness.py, membership.py, singling_out.py     attacks
-    verdict.py, gate.py     what a score amounts to: checks, limits, reasons
+      attacking.py     whom they are tried on, always with the whole synthetic table
+    check.py, dangers.py, uses.py, verdict.py, gate.py     what a score amounts to: checks, limits, reasons
     text.py; drawing.py, figures.py, page.py     a score for a terminal; for a board
     workload.py        distances that one unit moves by little, under one charge
     publishable.py     the part of a score that may be told, paid for

@@ -51,6 +51,13 @@ class Map:
         i, j = np.unravel_index(int(np.nanargmax(off)), off.shape)
         return self.names[i], self.names[j], float(self.difference[i, j])
 
+    def off_by(self, more: float) -> list[tuple[str, str, float, float]]:
+        """The pairs that are off by more than that, the worst first: their names, what is real, what is synthetic."""
+        off = np.abs(np.triu(np.nan_to_num(self.difference), 1))
+        pairs = sorted(np.argwhere(off > more).tolist(), key=lambda pair: -off[pair[0], pair[1]])
+        both = [(float(self.real[i, j]), float(self.synthetic[i, j])) for i, j in pairs]
+        return [(self.names[i], self.names[j], *told) for (i, j), told in zip(pairs, both, strict=True)]
+
     def to_json(self) -> dict[str, Any]:
         """For a file."""
         told = {name: _listed(getattr(self, name)) for name in ("real", "synthetic", "difference")}

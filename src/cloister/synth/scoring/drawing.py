@@ -26,7 +26,7 @@ def altair() -> Any:
         import altair as alt
         import vl_convert  # noqa: F401
     except ImportError:
-        raise MissingExtra("a report with charts needs Altair: pip install 'cloister[hub]'.") from None
+        raise MissingExtra("a report with charts needs Altair: pip install 'cloister[report]'.") from None
     return alt
 
 
@@ -129,10 +129,9 @@ def heat(names: Sequence[str], values: Sequence[Sequence[float | None]], most: f
     """A square map: the fuller a cell, the larger the number; of another colour if it is negative."""
     alt = altair()
     points = [
-        {"row": a, "column": b, "value": value, "size": min(1.0, abs(value) / most) if most > 0 else 0.0}
+        {"row": a, "column": b, "value": value, "size": min(1.0, abs(value or 0.0) / most) if most > 0 else 0.0}
         for a, line in zip(names, values, strict=True)
-        for b, value in zip(names, line, strict=True)
-        if value is not None
+        for b, value in zip(names, line, strict=True)  # what has no number is an empty cell: a map without gaps
     ]
     size = 7 if len(names) > 24 else 11
     axis = {"labelFontSize": size, "ticks": False, "domain": False, "grid": False, "labelLimit": 90, "labelPadding": 3}

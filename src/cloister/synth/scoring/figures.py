@@ -132,7 +132,7 @@ def attacks_chart(score: "Score") -> Drawn:
 
 def chance_chart(score: "Score") -> Drawn:
     """What succeeds by chance too: real against held back."""
-    kinds = {"rows in the table": "made", "rows held back": "real"}
+    kinds = {"found": "made", "by chance, from rows held back": "real"}
     pairs: dict[str, tuple[Figure, Figure | None]] = {"copied exactly": (score.copies.real, score.copies.fresh)}
     single = score.singling_out
     if single is not None:
@@ -150,12 +150,12 @@ def chance_chart(score: "Score") -> Drawn:
         text += " No rows were held back, so how many that would be by chance is not known."
     if single is not None:
         text += (
-            f" Rules read off the synthetic table fit exactly one real person in {percent(single.real.value)} of "
-            f"{single.rules:,} tries, and exactly one stranger in {percent(single.fresh.value)}: only the difference "
-            "counts."
+            f" Rules read off the synthetic table fit exactly one real row in {percent(single.real.value)} of "
+            f"{single.rules:,} tries; if the table knew nobody, {percent(single.fresh.value)} would: only the "
+            "difference counts."
         )
     if score.copies.fresh is None:
-        kinds = {"rows in the table": "made"}
+        kinds = {"found": "made"}
     return drawing.intervals(points, kinds, "share"), text
 
 
@@ -172,7 +172,8 @@ def distances_chart(score: "Score") -> Drawn:
     text = (
         "How far synthetic rows are from the closest real row, and from the closest row that the generator never saw. "
         "If the table copies nobody, the two lines lie on each other; a line that starts earlier tells of copies. "
-        f"{percent(near.closer.value)} of synthetic rows are closer to a real row."
+        f"{percent(near.closer.value)} of synthetic rows are closer to one of {score.attacked:,} real rows than to one "
+        "of as many held back."
     )
     return drawing.lines(
         points, kinds, "distance (0: equal, 1: different in everything)", "share of synthetic rows"
@@ -211,17 +212,20 @@ def maps_charts(score: "Score") -> Iterator[tuple[str, str, list[Drawn]]]:
         fresh = "" if found.fresh is None else f"; for fresh real rows that is {found.fresh:.3f}"
         size = f"{found.mean:.3f} {unit}" if unit == "bits" else f"{found.mean:.3f}"
         sentence = f"Real and synthetic differ by {size} on average over pairs of columns{fresh}."
-        yield heading, sentence, _three(found)
+        yield heading, sentence, _three(found, " bits" if unit == "bits" else "")
 
 
-def _three(found: Map) -> list[Drawn]:
+def _three(found: Map, unit: str) -> list[Drawn]:
     most = max(float(np.nanmax(np.abs(one))) for one in (found.real, found.synthetic))
     worst = found.worst
     far = "" if worst is None else f" The farthest off: {worst[0]} and {worst[1]}, {worst[2]:+.3f}."
     listed = found.to_json()
+    below = any((np.nan_to_num(one) < 0).any() for one in (found.real, found.synthetic))
+    negative = "; the other colour is negative" if below else ""
+    less = ", where the other colour is less" if (np.nan_to_num(found.difference) < 0).any() else ""
     texts = {
-        "real": f"Real rows. A full cell is {most:.2f}; the other colour is negative.",
+        "real": f"Real rows. A full cell is {most:.2f}{unit}{negative}.",
         "synthetic": "Synthetic rows, on the same scale.",
-        "difference": f"Synthetic less real, on the same scale.{far}",
+        "difference": f"Synthetic less real, on the same scale{less}.{far}",
     }
     return [(drawing.heat(found.names, listed[kind], most, kind), text) for kind, text in texts.items()]

@@ -59,15 +59,22 @@ class Membership:
 
 
 def attack_membership(
-    real: Rows, holdout: Rows, synthetic: Rows, away: tuple[Floats, Floats], random: np.random.Generator
+    real: Rows,
+    holdout: Rows,
+    synthetic: Rows,
+    away: tuple[Floats, Floats],
+    random: np.random.Generator,
+    population: tuple[Rows, Rows] | None = None,
 ) -> Membership:
     """Attack as many real rows as held-back ones.
 
     Args:
         real, holdout: equally many rows.
         away: the distance of each of them to the closest synthetic row.
+        population: equally many real and held-back rows, those above among them; just those unless given.
     """
-    suspicion = {"closest row": (-away[0], -away[1]), "frequent pairs": _tilts(real, holdout, synthetic, random)}
+    tilts = _tilts(real, holdout, synthetic, population or (real, holdout), random)
+    suspicion = {"closest row": (-away[0], -away[1]), "frequent pairs": tilts}
     n = len(real)
     orders = random.permutation(n), random.permutation(n)
     seen, tried = [one[: n // 2] for one in orders], [one[n // 2 :] for one in orders]
@@ -129,22 +136,24 @@ def _threshold(member: Floats, stranger: Floats) -> tuple[float, float]:
     return (float(values[place]), float(right[place] / 2)) if len(values) else (0.0, 0.5)
 
 
-def _tilts(real: Rows, holdout: Rows, synthetic: Rows, random: np.random.Generator) -> tuple[Floats, Floats]:
+def _tilts(
+    real: Rows, holdout: Rows, synthetic: Rows, population: tuple[Rows, Rows], random: np.random.Generator
+) -> tuple[Floats, Floats]:
     """For each row the sum over pairs of columns of ln(synthetic share / population's share) of its cell.
 
     The population is real and held-back rows together: it holds as much of the one as of the other.
     """
     chosen = choose_columns(len(real.sides), min(2, len(real.sides)), _MOST_PAIRS, random)
     found: list[NDArray[Any]] = [np.zeros(len(real)), np.zeros(len(holdout))]
-    scale = len(synthetic) / (len(real) + len(holdout))
+    scale = len(synthetic) / sum(map(len, population))
     for columns in chosen:
         size = int(np.prod([real.sides[j].size for j in columns]))
-        inside = [cells(one, columns) for one in (real, holdout, synthetic)]
+        inside = [cells(one, columns) for one in (real, holdout, synthetic, *population)]
         if size > 2**22:
             _, joint = np.unique(np.concatenate(inside), return_inverse=True)
             inside, size = np.split(joint, np.cumsum([len(one) for one in inside])[:-1]), int(joint.max()) + 1
-        counts = [np.bincount(one, minlength=size) for one in inside]
-        tilt = np.log((counts[2] + 0.5) / ((counts[0] + counts[1]) * scale + 0.5))
+        made, *known = (np.bincount(one, minlength=size) for one in inside[2:])
+        tilt = np.log((made + 0.5) / ((known[0] + known[1]) * scale + 0.5))
         found[0] += tilt[inside[0]]
         found[1] += tilt[inside[1]]
     return np.asarray(found[0]), np.asarray(found[1])

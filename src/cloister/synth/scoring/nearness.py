@@ -12,7 +12,7 @@ as half alike: a row that is equal is always found, another may be up to half a 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.synth.scoring.rows import Floats, Integers, Rows
+from cloister.synth.scoring.rows import Floats, Integers, Rows, Side
 
-__all__ = ["closest", "distances", "encoded"]
+__all__ = ["closest", "distances", "encoded", "width"]
 
 _BLOCK = 1024
 _MOST_WORKERS = 4
@@ -120,3 +120,9 @@ def encoded(rows: Rows, chosen: slice, mirrored: bool = False) -> NDArray[np.flo
     half = -(vectors.astype(np.float64) ** 2).sum(axis=1) / 2
     ends = [np.ones(len(half)), half] if mirrored else [half, np.ones(len(half))]
     return np.concatenate([vectors, np.stack(ends, axis=1).astype(np.float32)], axis=1)
+
+
+def width(sides: Sequence[Side]) -> int:
+    """How many numbers encode a row: what a product of two rows costs."""
+    each = (2 if side.ordered else side.size if side.size <= _MOST_CODES else 2 * _HASHES for side in sides)
+    return sum(each) + 2

@@ -17,7 +17,10 @@ from cloister.synth.scoring.figures import (
     marginals_chart,
     ranges_chart,
 )
+from cloister.synth.scoring.learning import Learning
+from cloister.synth.scoring.uses import kept_words
 from cloister.synth.scoring.verdict import Verdict, judge
+from cloister.version import __version__
 
 if TYPE_CHECKING:
     from cloister.synth.scoring.score import Score
@@ -79,7 +82,8 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
     yield f'<p class="verdict {"good" if verdict.passed else "bad"}">{escape(verdict.headline)}</p>'
     counts = ", ".join(f"{count:,} {name}" for name, count in score.rows.items() if count)
     told = f"{counts} rows, {len(score.columns)} columns. {_claim(score)}"
-    yield f'<p class="soft">{escape(told)}</p></header><main>'
+    yield f'<p class="soft">{escape(told)}</p>'
+    yield f'<p class="soft">{_when(score)}</p></header><main>'
     yield f'<div class="tiles">{"".join(_tiles(score))}</div>'
     yield "<h2>What was checked</h2>"
     yield f'<ul class="checks">{"".join(_checks(verdict))}</ul>'
@@ -109,6 +113,11 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
     yield f'<footer class="soft"><p>{escape(_small_print(score))}</p></footer>'
 
 
+def _when(score: "Score") -> str:
+    day = f'<time datetime="{score.scored.isoformat()}">{score.scored.day} {score.scored:%B %Y}</time>'
+    return f"Table <b>{escape(score.table)}</b>, scored on {day} with Cloister {escape(__version__)}."
+
+
 def _claim(score: "Score") -> str:
     if score.claim is None:
         return "It states no privacy loss."
@@ -126,11 +135,10 @@ def _tiles(score: "Score") -> Iterator[str]:
     told: list[tuple[str, str]] = []
     kept = score.usefulness if score.kept is None else score.kept
     if kept is not None:
-        told.append((percent(kept, 0), "of what lies between columns is kept (100 %: as much as in fresh rows)"))
+        number, words = kept_words(kept).split(" of ", 1)
+        told.append((number, f"of {words} (100\u00a0%: as much as in fresh rows)"))
     if score.learning is not None:
-        both = score.learning.synthetic, score.learning.real
-        made, real = (percent(one["logistic regression"].accuracy.value) for one in both)
-        told.append((made, f"of real rows predicted right, trained on the synthetic table; on the real one {real}"))
+        told.append(_learned(score.learning))
     if score.membership is not None:
         right = percent(score.membership.right.value)
         told.append((right, "of guesses who was in the table are right; chance is 50 %"))
@@ -139,10 +147,22 @@ def _tiles(score: "Score") -> Iterator[str]:
     yield from (f'<div class="tile"><b>{escape(number)}</b>{escape(words)}</div>' for number, words in told)
 
 
+def _learned(learning: Learning) -> tuple[str, str]:
+    """Right answers beside what asks for no model at all: where one answer is frequent, saying it is mostly right."""
+    made, real = (one["logistic regression"] for one in (learning.synthetic, learning.real))
+    words = (
+        f"of real rows have {learning.target} predicted right by a model of the synthetic table. By one of the real "
+        f"table: {percent(real.accuracy.value)}; by always saying the more frequent answer: {percent(learning.floor)}."
+    )
+    if made.auc is not None and real.auc is not None:
+        words += f" AUC {made.auc.value:.2f}, of the real table {real.auc.value:.2f} (0.50 is chance)"
+    return percent(made.accuracy.value), words
+
+
 def _checks(verdict: Verdict) -> Iterator[str]:
     for one in verdict.checks:
-        word, kind = {True: ("pass", "good"), False: ("FAIL", "bad"), None: ("open", "soft")}[one.passed]
-        yield f'<li><span class="word {kind}">{word}</span> <b>{escape(one.name)}</b>: {escape(one.reason)}</li>'
+        kind = {True: "good", False: "bad", None: "soft"}[one.passed]
+        yield f'<li><span class="word {kind}">{one.word}</span> <b>{escape(one.name)}</b>: {escape(one.reason)}</li>'
 
 
 def _useful(score: "Score") -> Sequence[tuple[str, str]]:
@@ -162,7 +182,15 @@ def _small_print(score: "Score") -> str:
     drawn = [one for one in score.marginals if one.drawn]
     parts = [f"Of {one.way}-way marginals {len(one.errors)} were chosen at random." for one in drawn]
     if score.attacked:
-        parts.append(f"Attacks tried {score.attacked:,} real rows and as many held back.")
+        made = score.rows["synthetic"]
+        parts.append(
+            f"Attacks by distance and for membership used all {made:,} synthetic rows on {score.attacked:,} real rows "
+            "and as many held back; those for copies and for single persons, on all rows."
+        )
+    if score.not_tried:
+        parts.append(f"Too many rows to be tried: {', '.join(score.not_tried)}.")
+    if score.absent:
+        parts.append(f"Not in the synthetic table, hence not scored: {', '.join(score.absent)}.")
     if score.left_out:
         parts.append(f"Without public values or bounds, hence not scored: {', '.join(score.left_out)}.")
     parts.append(f"Intervals hold with 95 % confidence. Random choices: seed {score.seed}.")

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cloister.data.schema import Column, Schema, Table
-from cloister.data.tables import open_tables
+from cloister.data.tables import open_engine, open_tables
 from cloister.privacy.errors import BadSchema
 from cloister.privacy.unit import ROW
 from cloister.synth.axes import Axis, read_axis
@@ -25,6 +25,7 @@ __all__ = [
     "Integers",
     "Rows",
     "Side",
+    "columns_of",
     "only_table",
     "read_rows",
     "sides_of",
@@ -141,6 +142,19 @@ def source_of(source: Any) -> Any:
         return pa.table(dict(source))
     inner = source.to_arrow() if hasattr(source, "to_arrow") else getattr(source, "table", None)
     return inner if isinstance(inner, pa.Table) else source
+
+
+def columns_of(source: Any, table: Table) -> tuple[str, ...]:
+    """Which columns of the schema a table, frame or file has. No row is read."""
+    given = source_of(source)
+    there = getattr(given, "column_names", getattr(given, "columns", None))
+    if there is None:
+        engine = open_engine({table.name: given})
+        try:
+            there = engine.columns(table.name)
+        finally:
+            engine.close()
+    return tuple(name for name in table.columns if name in there)
 
 
 def view_of(source: Any, table: Table, columns: Mapping[str, Column]) -> pa.Table:

@@ -13,33 +13,34 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cloister.data.schema import Schema
-from cloister.privacy.errors import BadInput
+from cloister.data.schema import Schema, Table
+from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.loss import Loss
 from cloister.privacy.unit import ROW, Unit
-from cloister.synth.scoring.closeness import Closeness, compare_closeness
+from cloister.synth.scoring.attacking import Attacks, attack
+from cloister.synth.scoring.closeness import Closeness
 from cloister.synth.scoring.copies import Copies, count_copies
 from cloister.synth.scoring.dependence import Map, correlation_map, information_map
 from cloister.synth.scoring.learning import Learning, learning, target_place
 from cloister.synth.scoring.making import told_making
 from cloister.synth.scoring.marginal_error import MarginalErrors, frames, marginal_errors
-from cloister.synth.scoring.membership import Membership, attack_membership
-from cloister.synth.scoring.nearness import closest
+from cloister.synth.scoring.membership import Membership
 from cloister.synth.scoring.propensity import Propensity, propensity
 from cloister.synth.scoring.ranges import RangeErrors, range_errors
-from cloister.synth.scoring.rows import Rows, only_table, read_rows, sides_of, usable
+from cloister.synth.scoring.rows import columns_of, only_table, read_rows, sides_of, usable
 from cloister.synth.scoring.shapes import Shape, shapes
-from cloister.synth.scoring.singling_out import SinglingOut, attack_singling_out
+from cloister.synth.scoring.singling_out import SinglingOut
+from cloister.version import __version__
 
 __all__ = ["OWNERS_VIEW", "Progress", "Score", "score"]
 
 Progress = Callable[[float, str], None]
-_MOST_WORK = 50_000**2 * 300  # pairs of rows times codes: about half a minute on two cores
 OWNERS_VIEW = "OWNER'S VIEW: computed from real rows without noise. Not to be published or shown to users."
 
 
@@ -48,8 +49,11 @@ class Score:
     """What was found.
 
     Attributes:
+        table: its name in the schema.
+        scored: the day, in UTC.
         rows: how many rows were read: real, synthetic, held back.
-        columns: those that were scored; left_out: those of the schema without public values or bounds.
+        columns: those that were scored; left_out: those without public values or bounds; absent: those of the schema
+            that the synthetic table does not have.
         invalid: how many synthetic rows lack a value that may not be missing.
         claim: the loss that the synthetic table states; None if it states none.
         unit: whom that loss protects.
@@ -61,7 +65,8 @@ class Score:
         shapes: each column by itself.
         copies: exact copies.
         closeness, membership, singling_out: attacks, against held-back rows; None without them.
-        attacked: how many real rows, and as many held-back ones, were attacked.
+        attacked: how many real rows, and as many held-back ones, were attacked by distance and for membership.
+        not_tried: attacks that the synthetic table has too many rows for.
         seed: of the random choices.
         made: how the synthetic table was made, in words, from its side file; empty if it has none.
 
@@ -69,9 +74,12 @@ class Score:
         for them: `publishable_score`. To choose among tables, pay for the choice: `choose`.
     """
 
+    table: str
+    scored: date
     rows: dict[str, int]
     columns: tuple[str, ...]
     left_out: tuple[str, ...]
+    absent: tuple[str, ...]
     invalid: int
     claim: Loss | None
     unit: Unit
@@ -87,6 +95,7 @@ class Score:
     membership: Membership | None
     singling_out: SinglingOut | None
     attacked: int
+    not_tried: tuple[str, ...]
     seed: int
     made: dict[str, str]
 
@@ -117,9 +126,13 @@ class Score:
         return {
             "view": OWNERS_VIEW,
             "publishable": False,
+            "table": self.table,
+            "scored": self.scored.isoformat(),
+            "cloister": __version__,
             "rows": self.rows,
             "columns": list(self.columns),
             "left out": list(self.left_out),
+            "not in the synthetic table": list(self.absent),
             "invalid rows": self.invalid,
             "claim": None if self.claim is None else self.claim.to_json() | {"unit": str(self.unit)},
             "usefulness": self.usefulness,
@@ -129,6 +142,7 @@ class Score:
             "propensity": [one.to_json() for one in self.propensity],
             **{name: _json(getattr(self, name)) for name in (*parts, *attacks)},
             "rows attacked": self.attacked,
+            "not tried": list(self.not_tried),
             "seed": self.seed,
             "made": self.made,
         }
@@ -179,13 +193,14 @@ def score(
         holdout: rows of the same population that the generator did not see; needed for attacks.
         target: a column that models are to predict.
         table: of the schema; the only private one unless given.
-        columns: to score; all with public values or bounds unless given.
+        columns: to score; all of the synthetic table with public values or bounds unless given.
         bins: into which numbers are cut for marginals, information and ranges; as for a generator.
         marginals: the most two- and three-way marginals each; if there are more, so many are chosen at random.
         boxes: range queries.
         rules: to single people out with.
-        most_rows: the most rows of each table for models and attacks; if there are more, so many are chosen at random.
-            Attacks take fewer where all columns together have more than 300 codes, so that they take no longer.
+        most_rows: the most rows of each table that teach models, and the most real and held-back rows whose closest
+            synthetic row is looked for; if there are more, so many are chosen at random. Attacks always see the whole
+            synthetic table: where it is large or wide, they take fewer real rows, so that they take no longer.
         models: whether models try to tell the tables apart, if scikit-learn is there; without them it is faster. Wide
             tables teach them on fewer rows: 4e9 over the square of the number of codes, 5,000 at least.
         seed: of the random choices, which need no secret: nothing here is private.
@@ -198,7 +213,8 @@ def score(
         raise BadInput("a score needs at least one marginal, two boxes, two rules and two rows.")
     facts = schema if isinstance(schema, Schema) else Schema.load(schema)
     known = only_table(facts, table)
-    sides = sides_of(known, columns, bins)
+    there = columns_of(synthetic, known) if columns is None else tuple(known.columns)
+    sides = sides_of(known, _scored(known, there, target) if columns is None else columns, bins)
     if target is not None:
         target_place(sides, target)
     say(0.0, "reading rows")
@@ -228,12 +244,17 @@ def score(
     learned = None if target is None else learning(*lessons, few_kept, target)
     say(0.6, "counting copies")
     copies = count_copies(seen, made, kept)
-    attacks = _attacked(few_seen, few_made, few_kept, rules, random, say)
+    attacks = Attacks()
+    if kept is not None:
+        attacks = attack(seen, kept, made, most_rows, rules, random, lambda done, text: say(0.62 + 0.37 * done, text))
     say(1.0, "done")
     return Score(
+        known.name,
+        datetime.now(UTC).date(),
         {"real": len(seen), "synthetic": len(made), "held back": 0 if kept is None else len(kept)},
         tuple(seen.names),
-        tuple(one.name for one in known.columns.values() if not usable(one)) if columns is None else (),
+        tuple(one for one in there if not usable(known.columns[one])) if columns is None else (),
+        tuple(one for one in known.columns if one not in there),
         made.left_out,
         getattr(synthetic, "loss", None),
         getattr(synthetic, "unit", ROW),
@@ -245,27 +266,24 @@ def score(
         learned,
         shapes(seen, made),
         copies,
-        *attacks,
+        attacks.closeness,
+        attacks.membership,
+        attacks.singling_out,
+        attacks.rows,
+        attacks.not_tried,
         seed,
         told_making(synthetic),
     )
 
 
-def _attacked(
-    seen: Rows, made: Rows, kept: Rows | None, rules: int, random: np.random.Generator, say: Progress
-) -> tuple[Closeness | None, Membership | None, SinglingOut | None, int]:
-    """Attack as many real rows as held-back ones: else the more numerous would be closer, and better met, by chance."""
-    if kept is None:
-        return None, None, None, 0
-    most = math.ceil(math.sqrt(_MOST_WORK / sum(side.size for side in seen.sides)))
-    n = min(len(seen), len(kept), most)
-    seen, kept, made = seen.at_most(n, random), kept.at_most(n, random), made.at_most(most, random)
-    to_seen = closest(made, seen, lambda done, text: say(0.62 + 0.15 * done, text))
-    to_kept = closest(made, kept, lambda done, text: say(0.77 + 0.15 * done, text))
-    say(0.93, "guessing who was in the table")
-    guessed = attack_membership(seen, kept, made, (to_seen[1], to_kept[1]), random)
-    say(0.96, "singling people out")
-    return compare_closeness(to_seen, to_kept), guessed, attack_singling_out(seen, kept, made, rules, random), n
+def _scored(known: Table, there: Sequence[str], target: str | None) -> list[str]:
+    """All columns that can be scored and that the synthetic table has: it may have been made of some only."""
+    found = [name for name in there if usable(known.columns[name])]
+    if not found:
+        raise BadSchema("the synthetic table has no column with public values or bounds in the schema. Check both.")
+    if target in known.columns and target not in there:
+        raise BadSchema(f"the target {target} is not in the synthetic table, so no model can learn it there.")
+    return found
 
 
 def _sklearn() -> bool:

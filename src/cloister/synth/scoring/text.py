@@ -25,10 +25,16 @@ def told(score: "Score") -> str:
     from cloister.synth.scoring.verdict import judge
 
     counts = ", ".join(f"{count:,} {name}" for name, count in score.rows.items() if count)
-    lines = [*wrapped(OWNERS_VIEW, ""), "", *wrapped(judge(score).headline, ""), ""]
+    verdict = judge(score)
+    lines = [*wrapped(OWNERS_VIEW, ""), "", *wrapped(verdict.headline, ""), ""]
     lines += wrapped(f"{counts} rows; {len(score.columns)} columns; 95 % intervals in brackets", "")
     if score.left_out:
         lines += wrapped(f"not scored, without public values or bounds: {', '.join(score.left_out)}", "")
+    if score.absent:
+        lines += wrapped(f"not scored, not in the synthetic table: {', '.join(score.absent)}", "")
+    lines += [
+        line for one in verdict.checks if one.about == "note" for line in wrapped(f"{one.name}: {one.reason}", "")
+    ]
     return "\n".join([*lines, "", *_useful(score), "", *_private(score)])
 
 
@@ -41,7 +47,8 @@ def _useful(score: "Score") -> Iterator[str]:
         name = f"  {one.way}-way marginals ({chosen})"
         yield f"{name:<34}{one.mean.value:>12.4f}{fresh:>12.4f}{alone:>13.4f}{mark:>9}"
     if score.kept is not None:
-        yield f"{'  between columns, kept':<38}{percent(score.kept, 0)}; fresh rows 100 %, independent 0 %"
+        much = percent(max(0.0, min(1.0, score.kept)), 0)
+        yield f"{'  between columns, kept':<38}{much}; fresh rows 100 %, independent 0 %"
     for name, found in (
         ("correlation, mean difference", score.correlations),
         ("bits shared, the same", score.information),
@@ -74,17 +81,20 @@ def _private(score: "Score") -> Iterator[str]:
     copies, near, guessed, single = score.copies, score.closeness, score.membership, score.singling_out
     yield "PRIVACY"
     yield f"{'  real rows copied exactly':<45}{copies.real.text(2, percent=True)}"
-    if near is None or guessed is None or copies.fresh is None:
+    if copies.fresh is None:
         yield "  no rows were held back: copying cannot be told from likeness"
         return
     yield f"{'    held-back rows met by chance':<45}{copies.fresh.text(2, percent=True)}"
-    yield f"{'  synthetic rows closer to real ones':<45}{near.closer.text(1, percent=True)}"
-    yield f"{'  real rows nearer than strangers':<45}{near.nearer.text(1, percent=True)}"
-    yield f"{'  guesses who was in that are right':<45}{guessed.right.text(1, percent=True)}"
-    yield f"{'    of those in, found (1 % falsely accused)':<45}{guessed.found.text(1, percent=True)}"
+    if near is not None and guessed is not None:
+        yield f"{'  real rows nearer than strangers':<45}{near.nearer.text(1, percent=True)}"
+        yield f"{f'  synthetic rows closer to {score.attacked:,} real ones':<45}{near.closer.text(1, percent=True)}"
+        yield f"{'  guesses who was in that are right':<45}{guessed.right.text(1, percent=True)}"
+        yield f"{'    of those in, found (1 % falsely accused)':<45}{guessed.found.text(1, percent=True)}"
     if single is not None:
         yield f"{'  rules that fit one real row':<45}{single.real.text(1, percent=True)}"
-        yield f"{'    one held-back row, by chance':<45}{single.fresh.text(1, percent=True)}"
+        yield f"{'    if the table knew nobody':<45}{single.fresh.text(1, percent=True)}"
+    for name in score.not_tried:
+        yield f"{f'  {name}':<45}not tried: too many rows"
     claim = "states no loss: it is not private" if score.claim is None else f"states {score.claim}"
     yield f"{'  the table':<45}{claim}"
 

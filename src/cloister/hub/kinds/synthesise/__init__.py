@@ -25,7 +25,7 @@ __all__ = ["Synthesise"]
 _LONGEST = 4000
 _MOST_BINS = 256
 # Those that measure marginals: their plans are quick, and say which errors to expect.
-_OFFERED = ("aim", "mst", "privbayes", "independent")
+_OFFERED = ("aim", "mixture", "mst", "privbayes", "independent")
 
 
 class Synthesise:
@@ -36,15 +36,13 @@ class Synthesise:
     operation: ClassVar[str] = "synthesise"
     template: ClassVar[str] = "result_synth.html"
     fields: ClassVar[tuple[Field, ...]] = (
-        Field("method", "Method", "choice", "aim is the best for most tables.", "aim", choices=_OFFERED),
+        Field("method", "Method", "choice", "aim for most tables; mixture for many columns of few values.", "aim", choices=_OFFERED),
         Field("table", "Table", "table", "What it is made from."),
         Field("columns", "Columns", "column", "With commas between; all that can be used if empty.", required=False),
         Field("spend", "Spend", "loss", "All of it is charged: for the table, and for its score.", "rho 0.05"),
         Field("rows", "Rows", "number", f"At most {MOST_ROWS:,}; about as many as there are if empty.", required=False),
         Field("bins", "Bins", "number", "For numbers and dates; as the method likes if empty.", required=False),
-        Field(
-            "score", "Share to score", "number", "Such as 0.1: of the spend, for errors you may tell.", required=False
-        ),
+        Field("score", "Share to score", "number", "Such as 0.1: that part buys errors you may tell.", required=False),
     )
 
     def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +89,7 @@ class Synthesise:
         own = loss if data.reader is None else data.reader.account.price(asked.budget.loss)
         lines, notes = made.lines(), made.notes()
         if asked.share:
-            lines += [f"{'score':<12}{asked.scoring} of the cost buys errors that may be told"]
+            lines += [f"{'score':<12}{asked.scoring} beside that buys errors that may be told"]
         notes.append(f"A table here has at most {MOST_ROWS:,} rows and {MOST_CELLS:,} values.")
         return Planned(loss, own, tuple(lines), tuple(made.errors()), (), tuple(notes))
 

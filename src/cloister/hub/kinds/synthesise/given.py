@@ -32,7 +32,7 @@ _SIDE = {
     "cloister", "method", "table", "rows", "private", "loss", "unit", "neighbours", "columns", "never", "determines",
     "estimated rows of the real table", "measured", "chosen", "expected error", "receipt",
 }  # fmt: skip
-_MORE = {"score", "sha256", "signature"}
+_MORE = {"loss as epsilon", "score", "sha256", "signature", "standard error of the estimated rows"}
 _AGAIN = "Hand in both files as `cloister synth make` wrote them."
 
 
@@ -86,6 +86,9 @@ def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
     check_rows(rows, facts)
     handed = HandedTable(told, rows, digest)
     loss = _loss(told["loss"])
+    rough = "standard error of the estimated rows"
+    if not isinstance(told.get(rough, 0.0), int | float):
+        raise BadForm(f"the {rough} in the side file is a number. {_AGAIN}")
     if told["neighbours"] != str(loss.relation):
         raise BadForm(f"the side file names other neighbours than its loss does. {_AGAIN}")
     scoring = None if told.get("score") is None else _score(told["score"], schema)

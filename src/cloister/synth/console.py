@@ -1,0 +1,237 @@
+"""What `cloister synth` is told in words, read and checked before anything is charged; and real rows in a database.
+
+workload    'ward,age;ward,age,stay_days'      the marginals that matter
+cuts        'age=18,65'                        where a number or date is cut, from outside the table
+a share     '0.1'                              of the spend, for errors that may be told
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cloister.data.schema import Column, Schema, Table
+from cloister.privacy.errors import BadBounds, BadInput, BadSource, MissingExtra
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import rational
+from cloister.privacy.purse import purse
+from cloister.privacy.unit import ROW
+from cloister.synth.axes import Axis
+from cloister.synth.cuts import PrivateCuts
+from cloister.synth.domain import Domain, read_domain
+from cloister.synth.features import check_features
+from cloister.synth.planning import METHODS, method_of, usual_bins
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cloister.synth.scoring.publishable import PublishableScore
+
+__all__ = [
+    "InDatabase",
+    "add_score",
+    "check_charts",
+    "check_own",
+    "check_paid",
+    "own_options",
+    "parse_cuts",
+    "parse_share",
+    "parse_workload",
+    "read_bins",
+    "real_rows",
+    "shared_out",
+]
+
+_ADDRESSES = ("postgresql://", "postgres://")
+_CUT = ("integer", "real", "date", "timestamp")
+
+
+# Making
+
+
+def parse_workload(text: str) -> list[tuple[str, ...]]:
+    """Sets of columns in words.
+
+    >>> parse_workload("ward, age; ward, age, stay_days")
+    [('ward', 'age'), ('ward', 'age', 'stay_days')]
+    """
+    sets = [tuple(one.strip() for one in part.split(",")) for part in text.split(";") if part.strip()]
+    if not sets or any(not all(names) or len(set(names)) < len(names) for names in sets):
+        raise BadInput("a workload is sets of different columns: 'ward,age;ward,age,stay_days'.")
+    return sets
+
+
+def parse_cuts(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Cuts of columns in words.
+
+    >>> parse_cuts(["age=18, 65", "admitted=2025-07-01"])
+    {'age': ['18', '65'], 'admitted': ['2025-07-01']}
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, listed = text.partition("=")
+        cuts = [one.strip() for one in listed.split(",")]
+        if not name.strip() or not all(cuts) or name.strip() in found:
+            raise BadInput(f"{text!r:.60} is no cuts of a column. Write age=18,65, and every column once.")
+        found[name.strip()] = cuts
+    return found
+
+
+def parse_share(text: str) -> Fraction:
+    """A share of a spend.
+
+    >>> parse_share("0.1")
+    Fraction(1, 10)
+    """
+    share = rational(text, "the share")
+    if not 0 < share < 1:
+        raise BadInput("a share for the score is a part of the spend: above 0 and below 1, such as 0.1.")
+    return share
+
+
+def own_options(method: str, **given: Any) -> dict[str, Any]:
+    """The options that were given, if the method has them.
+
+    Raises:
+        BadInput: it does not; with those that do.
+    """
+    asked = {name: value for name, value in given.items() if value is not None}
+    for name in asked:
+        takers = [one for one in METHODS if name in signature(method_of(one)).parameters]
+        if method not in takers:
+            raise BadInput(
+                f"{method} takes no {name}. Leave it out, or choose a method that does: {', '.join(takers)}."
+            )
+    return asked
+
+
+def check_own(
+    data: Any, domain: Domain, public: Mapping[str, Any], workload: Any = None, label: str | None = None
+) -> None:
+    """Refuse, from public facts, what a method will not take: a plan is made without these."""
+    for name in {name for names in workload or () for name in names}:
+        if name not in domain.places:
+            raise BadInput(f"a workload names modelled columns, and {name!r:.60} is none. There are: {_named(domain)}.")
+    if label is not None:
+        if label not in domain.places:
+            raise BadInput(f"{label!r:.60} is no modelled column. There are: {_named(domain)}.")
+        check_features(data, public["table"], public["columns"], public["bins"], label)
+
+
+def read_bins(
+    data: Any,
+    method: str,
+    bins: int | None,
+    cuts: Mapping[str, Sequence[str]] | None,
+    paid: bool,
+    **asked: Any,
+) -> Any:
+    """Bins of numbers and dates: so many, as many as the method likes, or cuts, which are public or bought.
+
+    Privacy: cuts are the caller's own words, and must not be read off the rows. Nothing is read here.
+    """
+    if cuts and paid:
+        raise BadInput("cuts are public or bought: --cuts or --paid-cuts, not both.")
+    if paid:
+        return PrivateCuts() if bins is None else PrivateCuts(bins)
+    usual = usual_bins(method) if bins is None else bins
+    if not cuts:
+        return usual
+    domain, _ = read_domain(data, bins=usual, **asked)
+    own = {name: _cuts(domain.axis(name), data.schema.tables[domain.table].columns[name], cuts[name]) for name in cuts}
+    return {**dict.fromkeys(domain.names, usual), **own}
+
+
+def _cuts(axis: Axis, column: Column, texts: Sequence[str]) -> list[Any]:
+    """Cuts of a column as its values."""
+    if column.categories is not None or column.type not in _CUT or column.bounds is None:
+        raise BadBounds(f"{column.name} is not cut: it is no number or date between public bounds.")
+    low, high = (axis.number(end) for end in column.bounds)
+    places = [axis.number(text) for text in texts]
+    if not all(low <= one <= high for one in places):
+        raise BadBounds(f"a cut of {column.name} lies beyond its bounds, {column.bounds[0]} and {column.bounds[1]}.")
+    return [axis.value(one) for one in places]
+
+
+def shared_out(spend: Loss, share: Fraction | None) -> tuple[Loss, Loss | None]:
+    """What the table may cost, and what its score."""
+    if share is None:
+        return spend, None
+    budget = purse(spend, "the synthetic table", "generators")
+    return budget.part(1 - share), budget.part(share)
+
+
+def check_paid(data: Any, losses: Sequence[Loss]) -> None:
+    """Refuse, before the first of several charges, what the account cannot pay altogether.
+
+    Raises:
+        OverBudget: with what is asked, what is left, and the difference.
+    """
+    prices = [data.account.price(purse(one).loss) for one in losses]  # as generators pay: an epsilon as its rho
+    data.account.book.balance(data.account.rules.key).add(sum(prices[1:], start=prices[0]))
+
+
+def add_score(side: Path, score: "PublishableScore") -> None:
+    """Write a score into a side file, where a hub has it too.
+
+    Privacy: the score is a release of its own; its loss stands in it.
+    """
+    told = {**json.loads(side.read_text(encoding="utf-8")), "score": score.to_json()}
+    side.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _named(domain: Domain) -> str:
+    return ", ".join(axis.name for axis in domain.modelled)
+
+
+# Scoring
+
+
+@dataclass(frozen=True, slots=True)
+class InDatabase:
+    """Rows of a table in PostgreSQL, read when they are asked for.
+
+    Attributes:
+        address: of the database.
+        table: what is public about it.
+    """
+
+    address: str
+    table: Table
+
+    def to_arrow(self) -> "pa.Table":
+        """The columns with public values or bounds, as the schema says they are.
+
+        Privacy: rows as they are, for the owner's eyes.
+        """
+        from cloister.data.tables import open_tables
+        from cloister.synth.scoring.rows import usable
+
+        known = {name: one for name, one in self.table.columns.items() if usable(one)}
+        facts = {name: replace(one, nullable=True, confirmed=True) for name, one in known.items()}
+        tables = open_tables(self.address, Schema({self.table.name: Table(self.table.name, facts)}, ROW))
+        try:
+            return tables.engine.run(tables.view(self.table.name).sql(dialect=tables.engine.dialect))
+        finally:
+            tables.close()
+
+
+def real_rows(source: str, schema: str, table: str | None) -> Path | InDatabase:
+    """Where the owner's rows lie: a file, a folder, or a postgresql:// address. Nothing is read yet."""
+    from cloister.synth.scoring.rows import only_table
+
+    if source.startswith(_ADDRESSES):
+        return InDatabase(source, only_table(Schema.load(schema), table))
+    if not Path(source).exists():
+        raise BadSource(f"there is no file {source}. Give a file, a folder or a postgresql:// address.")
+    return Path(source)
+
+
+def check_charts() -> None:
+    """Refuse a report before minutes of work if nothing here can draw it."""
+    if not all(find_spec(name) for name in ("altair", "vl_convert")):
+        raise MissingExtra("a report with charts needs Altair: pip install 'cloister[report]'. --json needs nothing.")

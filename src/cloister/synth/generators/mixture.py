@@ -1,0 +1,98 @@
+"""Hidden classes of rows, from all pairs of columns: for tables of many columns with few values each.
+
+    1  measure every column by itself, and every pair of columns, all in two steps: nothing is chosen
+    2  fit hidden classes to them (latent.py), and buy the review
+
+Where columns have few values, all pairs can be afforded: 23 columns have 253 pairs, so each has sixteen times the noise
+that one alone would have, and every cell of the model is seen in 22 of them. Where they have many, most cells
+of a pair hold less than their noise, and a generator that chooses (`aim`) does better.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.synth.domain import read_domain
+from cloister.synth.inference import total_of
+from cloister.synth.latent import blocks_of, fit_classes
+from cloister.synth.marginals import Survey
+from cloister.synth.review import review
+from cloister.synth.run import Made, Progress, synthesise
+from cloister.synth.table import SyntheticTable
+
+__all__ = ["mixture"]
+
+_SINGLE, _REVIEW = Fraction(1, 10), Fraction(1, 100)
+_MOST_CELLS = 4_000  # of all columns together: time and memory grow with its square
+
+
+def mixture(
+    ds: Any,
+    *,
+    spend: Loss,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    table: str | None = None,
+    bins: Any = 16,
+    fits: int = 6,
+    progress: Progress | None = None,
+    random_state: Any = None,
+) -> SyntheticTable:
+    """A synthetic table from hidden classes.
+
+    Args:
+        ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
+        fits: of classes, from different beginnings, that are put together: time grows with it.
+
+    Privacy: the spend, for the dataset's unit of m rows (add/remove). A tenth measures d columns (L2 sensitivity √d·m),
+        a hundredth buys the review, the rest measures all d(d - 1)/2 pairs (√(d(d - 1)/2)·m); noise is discrete
+        Gaussian, under a pure spend Laplace, for L1. Nothing is chosen by looking. Columns that a rule of the schema
+        ties together count as one.
+    """
+    if isinstance(fits, bool) or not isinstance(fits, int) or fits < 1:
+        raise BadInput("fits is a whole number of at least 1.")
+    _check(read_domain(ds, table=table, columns=columns, bins=bins)[0])
+    return synthesise(
+        ds,
+        lambda survey, tell: _steps(survey, tell, fits),
+        method="mixture",
+        spend=spend,
+        rows=rows,
+        columns=columns,
+        table=table,
+        bins=bins,
+        progress=progress,
+        random_state=random_state,
+    )
+
+
+def _check(domain: Any) -> None:
+    cells = sum(len(block.cells) for block in blocks_of(domain))
+    if cells > _MOST_CELLS:
+        raise BadInput(
+            f"mixture is for columns of few values: these have {cells:,} cells together, and {_MOST_CELLS:,} are the "
+            "most. Give fewer bins or columns, or use synth.aim."
+        )
+
+
+def _steps(survey: Survey, tell: Progress, fits: int) -> Made:
+    budget, blocks = survey.purse, blocks_of(survey.domain)
+    pairs = [tuple(sorted((*one.places, *other.places))) for one, other in combinations(blocks, 2)]
+    alone = _SINGLE if pairs else 1 - _REVIEW
+    singles = survey.measure([one.places for one in blocks], budget.part(alone), why="every column")
+    measured = survey.measure(pairs, budget.part(1 - alone - _REVIEW), why="every pair of columns") if pairs else []
+    generator = np.random.default_rng(int.from_bytes(survey.meter.source.bytes(32), "little"))
+
+    def told(share: float) -> None:
+        tell(0.1 + 0.7 * share, "fitting")
+
+    told(0.0)
+    total = total_of([*singles, *measured])
+    model = fit_classes(blocks, singles, measured, total, survey.domain, fits, generator, told)
+    tell(0.85, "reviewing")
+    return Made(model, [*singles, *measured], [], review(survey, model, budget.part(_REVIEW)))

@@ -1,0 +1,51 @@
+"""One danger or one use, held against its limit, with the reason in a sentence."""
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Check", "Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is still acceptable. A limit is broken only by more than chance explains.
+
+    Attributes:
+        copies: the share of real rows that may be copied beyond chance.
+        closeness: how far above 1/2 it may be that a real row is nearer to a synthetic one than a stranger is.
+        advantage: of guesses who was in the table: 2 · right - 1.
+        singling_out: the share of rules that may single out beyond chance.
+        usefulness: the least part of what lies between columns: 1 is as in fresh rows, 0 is as independent columns.
+    """
+
+    copies: float = 0.001
+    closeness: float = 0.05
+    advantage: float = 0.1
+    singling_out: float = 0.05
+    usefulness: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One danger, or one use.
+
+    Attributes:
+        name: what was checked.
+        about: "privacy", "usefulness", or "note" for what only needs to be known.
+        passed: None if it is not decided.
+        reason: what was found against which limit, in a sentence.
+    """
+
+    name: str
+    about: str
+    passed: bool | None
+    reason: str
+
+    @property
+    def word(self) -> str:
+        """Pass, FAIL, open or note."""
+        return "note" if self.about == "note" else {True: "pass", False: "FAIL", None: "open"}[self.passed]
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        return {"check": self.name, "about": self.about, "passed": self.passed, "reason": self.reason}

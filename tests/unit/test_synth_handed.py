@@ -1,0 +1,159 @@
+"""A synthetic table as whoever is handed it reads it: the same rows, errors and costs, from both kinds of files."""
+
+import json
+import math
+from datetime import date, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cloister as cl
+from cloister import synth
+from cloister.data.schema import Schema
+from cloister.privacy.errors import BadSource
+from cloister.synth.handed import parse_table
+
+ROWS = 400
+_g = np.random.default_rng(5)
+CODES = ["007", "7", "nan", "NA", 'a, "b"', "x\ny"]
+COLUMNS = {
+    "code": {"type": "text", "categories": CODES},
+    "age": {"type": "integer", "bounds": [0, 99]},
+    "stars": {"type": "integer", "categories": [1, 5]},
+    "cost": {"type": "real", "bounds": [0, 80]},
+    "back": {"type": "boolean"},
+    "seen": {"type": "date", "bounds": ["2025-01-01", "2025-12-31"]},
+    "at": {"type": "timestamp", "bounds": ["2025-01-01 00:00:00", "2025-12-31 23:59:59"]},
+    "badge": {"type": "text", "nullable": False},
+}
+SCHEMA = Schema.load({"unit": "row", "tables": {"visits": {"columns": COLUMNS}}})
+
+
+def _gaps(values, kind=None):
+    return pa.array(values, kind, mask=_g.random(ROWS) < 0.2)
+
+
+TABLE = pa.table(
+    {
+        "code": _gaps(_g.choice(CODES, ROWS)),
+        "age": _gaps(_g.integers(0, 100, ROWS)),
+        "stars": _gaps(_g.choice([1, 5], ROWS)),
+        "cost": _gaps(_g.random(ROWS) * 80),
+        "back": _gaps(_g.random(ROWS) < 0.5),
+        "seen": _gaps(np.array([date(2025, 1, 1 + int(x)) for x in _g.integers(0, 30, ROWS)]), pa.date32()),
+        "at": _gaps(
+            np.array([datetime(2025, 1 + int(x), 1, int(x), 30) for x in _g.integers(0, 12, ROWS)]), pa.timestamp("us")
+        ),
+        "badge": [f"b{i}" for i in range(ROWS)],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    with cl.open(TABLE, schema=SCHEMA, budget=cl.rho(100), ledger=tmp_path_factory.mktemp("handed")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def table(data):
+    return synth.independent(data, spend=cl.epsilon(5, delta="1e-9"), rows=300)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_every_type_of_value_comes_back_as_it_was_written(table, data, tmp_path, kind):
+    path = tmp_path / f"made.{kind}"
+    (table.to_csv if kind == "csv" else table.to_parquet)(path)
+    again = synth.read_table(path)
+    again.verify(data.account.book.key.public)
+    assert again.to_arrow().equals(table.to_arrow())
+    assert {"007", "7", "nan", "NA", None} <= set(again.to_arrow()["code"].to_pylist())
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_one_column_comes_back_with_its_missing_values(data, tmp_path, name):
+    beside = [] if name != "badge" else ["back"]
+    made = synth.independent(data, spend=cl.rho(1), rows=100, columns=[name, *beside])
+    made.to_csv(tmp_path / "made.csv")
+    assert synth.read_table(tmp_path / "made.csv").to_arrow().equals(made.to_arrow())
+
+
+def test_rows_from_a_csv_file_score_as_those_in_memory_do(table, tmp_path):
+    table.to_csv(tmp_path / "made.csv")
+    asked = {"schema": SCHEMA, "columns": ["code", "age", "seen", "back"], "models": False}
+    scores = [synth.score(TABLE, one, **asked).to_json() for one in (table, synth.read_table(tmp_path / "made.csv"))]
+    assert scores[0]["marginals"] == scores[1]["marginals"]
+
+
+def test_a_csv_that_does_not_fit_its_side_file_is_refused(table, tmp_path):
+    side = table.to_csv(tmp_path / "made.csv").read_bytes()
+    content = (tmp_path / "made.csv").read_bytes()
+    for wrong in (content.replace(b'"007",', b'"007","7",', 1), content.replace(b"2025-", b"yesterday-")):
+        with pytest.raises(BadSource, match="damaged"):
+            parse_table(wrong, side, "csv")
+    for told in (b"[]", b"{}", b'{"cloister": "synthetic table"}', b"{"):
+        with pytest.raises(BadSource):
+            parse_table(content, told, "csv")
+
+
+def test_the_number_of_rows_has_a_standard_error_in_rows_in_the_file_too(table, tmp_path):
+    table.to_parquet(tmp_path / "made.parquet")
+    there, here = synth.read_table(tmp_path / "made.parquet").count(), table.count()
+    assert (there.value, there.error) == (pytest.approx(here.value, abs=0.1), pytest.approx(here.error, abs=0.001))
+    assert there.known_from == "noise"
+    side = {name: told for name, told in table.side.items() if not name.startswith("standard error")}
+    old = parse_table((tmp_path / "made.parquet").read_bytes(), json.dumps(side, default=str).encode())
+    assert math.isnan(old.count().error)
+    assert old.count().known_from == "nothing"
+
+
+def test_a_spend_of_epsilon_is_stated_as_one(table, tmp_path):
+    table.to_parquet(tmp_path / "made.parquet")
+    again = synth.read_table(tmp_path / "made.parquet")
+    assert again.side["loss as epsilon"] == {"epsilon": 5, "delta": 1e-9}
+    for one in (table, again):
+        assert f"  cost      {table.loss} (epsilon 5 with delta 1e-09)\n" in str(one)
+
+
+def test_a_spend_of_rho_states_no_epsilon_and_a_pure_one_itself(data, tmp_path):
+    told = {"columns": ["code"], "rows": 5}
+    plain, pure = (synth.independent(data, spend=spend, **told) for spend in (cl.rho(1), cl.epsilon("0.5")))
+    assert "loss as epsilon" not in plain.side
+    assert "  cost      rho 1\n" in str(plain)
+    assert pure.side["loss as epsilon"] == {"epsilon": 0.5, "delta": 0}
+    assert "  cost      epsilon 0.5\n" in str(pure)
+    pure.to_parquet(tmp_path / "pure.parquet")
+    assert "  cost      epsilon 0.5\n" in str(synth.read_table(tmp_path / "pure.parquet"))
+
+
+def test_an_epsilon_that_json_cannot_hold_is_told_as_no_less(data):
+    made = synth.independent(data, spend=cl.epsilon("1/3", delta="1/7000000"), columns=["code"], rows=5)
+    told = made.side["loss as epsilon"]
+    assert 1 / 3 <= told["epsilon"] < 0.3333333333333335
+    parse_table(_parquet(made), json.dumps(made.side, default=str).encode())  # and it is one that the loss keeps
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"epsilon": 4.9, "delta": 1e-9},
+        {"epsilon": 5, "delta": 1e-10},
+        {"epsilon": 0, "delta": 0},
+        {"epsilon": 5},
+        None,
+        5,
+    ],
+)
+def test_an_epsilon_that_the_loss_does_not_keep_is_refused(table, stated):
+    side = json.dumps({**table.side, "loss as epsilon": stated}, default=str).encode()
+    with pytest.raises(BadSource, match="epsilon"):
+        parse_table(_parquet(table), side)
+
+
+def _parquet(table):
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.to_arrow(), sink)
+    return sink.getvalue().to_pybytes()
