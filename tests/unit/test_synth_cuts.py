@@ -54,7 +54,9 @@ def test_bought_cuts_lie_where_rows_are_and_cost_what_they_say(tmp_path):
     assert abs(spread[1] - 130) < abs(spread[0] - 130), "bins at quantiles are no better than equal ones"
 
 
-@pytest.mark.parametrize("name", ["histogram", "m_way", "independent", "privbayes", "mixture", "mwem", "mggm", "ron_gauss", "aim"])
+@pytest.mark.parametrize(
+    "name", ["histogram", "m_way", "independent", "privbayes", "mixture", "mwem", "mggm", "ron_gauss", "aim"]
+)
 def test_every_generator_takes_bought_cuts(name, tmp_path):
     ds = cl.open(pay(500), schema=WIDE, budget=cl.rho(100), ledger=tmp_path)
     own: dict[str, Any] = {"column": "wage"} if name == "histogram" else {}

@@ -125,10 +125,9 @@ def make(
         public: dict[str, Any] = {"columns": columns, "table": table}
         public["bins"] = console.read_bins(dataset, method, bins, cuts, paid_cuts, **public)
         # Whatever is wrong is told before a charge.
-        planned = plan(dataset, method, spend=making, rows=rows, **public)
-        console.check_own(dataset, planned.domain, public, **own)
+        planned = plan(dataset, method, spend=making, rows=rows, **public, **own)
         if place is None:
-            _show_plan(planned, scoring, label)
+            _show_plan(planned, scoring)
         else:
             console.check_paid(dataset, [making] if scoring is None else [making, scoring])
             with _bar(f"synthesising by {method}") as tell:
@@ -141,10 +140,8 @@ def make(
         click.echo(f"{dataset.left} left", err=True)
 
 
-def _show_plan(planned: Synthesis, scoring: Loss | None, label: str | None) -> None:
+def _show_plan(planned: Synthesis, scoring: Loss | None) -> None:
     click.echo(planned)
-    if label is not None:
-        click.echo(f"This is the plan without a label. With it, counts are made in each class of {label}.")
     if scoring is not None:
         click.echo(f"A further {scoring} of the spend buys a score: errors that may be told.")
 

@@ -22,8 +22,7 @@ from cloister.privacy.purse import purse
 from cloister.privacy.unit import ROW
 from cloister.synth.axes import Axis
 from cloister.synth.cuts import PrivateCuts
-from cloister.synth.domain import Domain, read_domain
-from cloister.synth.features import check_features
+from cloister.synth.domain import read_domain
 from cloister.synth.planning import METHODS, method_of, usual_bins
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ __all__ = [
     "InDatabase",
     "add_score",
     "check_charts",
-    "check_own",
     "check_paid",
     "own_options",
     "parse_cuts",
@@ -109,19 +107,6 @@ def own_options(method: str, **given: Any) -> dict[str, Any]:
     return asked
 
 
-def check_own(
-    data: Any, domain: Domain, public: Mapping[str, Any], workload: Any = None, label: str | None = None
-) -> None:
-    """Refuse, from public facts, what a method will not take: a plan is made without these."""
-    for name in {name for names in workload or () for name in names}:
-        if name not in domain.places:
-            raise BadInput(f"a workload names modelled columns, and {name!r:.60} is none. There are: {_named(domain)}.")
-    if label is not None:
-        if label not in domain.places:
-            raise BadInput(f"{label!r:.60} is no modelled column. There are: {_named(domain)}.")
-        check_features(data, public["table"], public["columns"], public["bins"], label)
-
-
 def read_bins(
     data: Any,
     method: str,
@@ -182,10 +167,6 @@ def add_score(side: Path, score: "PublishableScore") -> None:
     """
     told = {**json.loads(side.read_text(encoding="utf-8")), "score": score.to_json()}
     side.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _named(domain: Domain) -> str:
-    return ", ".join(axis.name for axis in domain.modelled)
 
 
 # Scoring

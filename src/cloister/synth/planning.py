@@ -186,6 +186,7 @@ def plan(
     columns: Sequence[str] | None = None,
     table: str | None = None,
     bins: Any = None,
+    **own: Any,
 ) -> Synthesis:
     """What a synthesis would cost and measure. Costs nothing and reads nothing.
 
@@ -193,6 +194,7 @@ def plan(
         data: a Cloister dataset.
         method: a generator, one of `METHODS`.
         spend, rows, columns, table, bins: as for the generator, and as it likes them unless given.
+        own: options of that generator alone, such as a workload or a label.
 
     Privacy: no loss: see the top of this file.
     """
@@ -217,7 +219,7 @@ def plan(
                 table=domain.table,
                 bins=bins,
                 random_state="rehearsal",
-                **_shorter(method, domain),
+                **{**_shorter(method, domain), **own},
             )
         except LookFailed as failure:  # on nobody there is nothing to hide
             raise BadInput(f"this synthesis cannot be carried out: {failure.owner_detail}") from None

@@ -117,8 +117,11 @@ def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
 def _named(domain: Domain, workload: Any) -> dict[Places, float]:
     """The marginals that the caller named, and what each is worth."""
     named = dict(workload) if isinstance(workload, Mapping) else dict.fromkeys(map(tuple, workload), 1.0)
-    if any(name not in domain.places for names in named for name in names) or not all(w > 0 for w in named.values()):
-        raise BadInput("a workload names modelled columns, with weights above 0.")
+    for name in (name for names in named for name in names if name not in domain.places):
+        listed = ", ".join(axis.name for axis in domain.modelled)
+        raise BadInput(f"a workload names modelled columns, and {name!r:.60} is none. There are: {listed}.")
+    if not all(weight > 0 for weight in named.values()):
+        raise BadInput("a workload's weights are above 0.")
     return {tuple(sorted(domain.places[name] for name in names)): float(worth) for names, worth in named.items()}
 
 

@@ -36,7 +36,14 @@ class Synthesise:
     operation: ClassVar[str] = "synthesise"
     template: ClassVar[str] = "result_synth.html"
     fields: ClassVar[tuple[Field, ...]] = (
-        Field("method", "Method", "choice", "aim for most tables; mixture for many columns of few values.", "aim", choices=_OFFERED),
+        Field(
+            "method",
+            "Method",
+            "choice",
+            "aim for most tables; mixture for many columns of few values.",
+            "aim",
+            choices=_OFFERED,
+        ),
         Field("table", "Table", "table", "What it is made from."),
         Field("columns", "Columns", "column", "With commas between; all that can be used if empty.", required=False),
         Field("spend", "Spend", "loss", "All of it is charged: for the table, and for its score.", "rho 0.05"),
