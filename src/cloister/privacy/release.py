@@ -60,12 +60,15 @@ class Release:
         lines = [self._value_text()]
         if not self.private:
             lines.insert(0, "NOT PRIVATE: the noise came from a seeded source")
-        lines.append(f"  cost      {self.loss}")
+        lines.append(f"  cost      {self._cost_text()}")
         lines.append(f"  protects  {self.unit}, {self.loss.relation} neighbours")
         lines.append(f"  noise     {self.mechanism}")
         if self.receipt is not None:
             lines.append(f"  receipt   entry {self.receipt.body['ledger']['entry']} of the ledger")
         return "\n".join(lines)
+
+    def _cost_text(self) -> str:
+        return str(self.loss)
 
     def _value_text(self, confidence: Number = "0.95") -> str:
         if self._margin is None:
@@ -79,7 +82,11 @@ class Release:
         return f"[{shown}{more}] ± {short(margin, margin)} ({percent}, each)"
 
     def _repr_html_(self) -> str:
-        facts = [("cost", self.loss), ("protects", f"{self.unit}, {self.loss.relation}"), ("noise", self.mechanism)]
+        facts = [
+            ("cost", self._cost_text()),
+            ("protects", f"{self.unit}, {self.loss.relation}"),
+            ("noise", self.mechanism),
+        ]
         if not self.private:
             facts.insert(0, ("warning", "not private: seeded source"))
         rows = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in facts)

@@ -196,14 +196,15 @@ class SyntheticTable(Release):
         names, method = ", ".join(self.domain.names), self.parameters["method"]
         return f"{len(self):,} synthetic rows of {self.domain.table} by {method}: {names}"
 
+    def _cost_text(self) -> str:
+        return cost_text(self.loss, self.asked)
+
     def __repr__(self) -> str:
         return f"<{self._value_text()}; {self.loss}>"
 
     def __str__(self) -> str:
         many = len(self.made.measured)
-        cost = cost_text(self.loss, self.asked)
-        told = Release.__str__(self).replace(f"  cost      {self.loss}\n", f"  cost      {cost}\n")
-        return f"{told}\n  measured  {many} marginal{'' if many == 1 else 's'}"
+        return f"{Release.__str__(self)}\n  measured  {many} marginal{'' if many == 1 else 's'}"
 
 
 def decoded(domain: Domain, decided: Sequence[Decided], cells: Cells, generator: np.random.Generator) -> "pa.Table":
