@@ -11,8 +11,8 @@ import pytest
 
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.purse import law
-from cloister.synth import marginals
-from cloister.synth.generators import aim, independent, m_way, mst
+from cloister.synth import latent, marginals
+from cloister.synth.generators import aim, independent, m_way, mixture, mst
 
 from .synth_runs import Generator, Tables, certified, evidence
 
@@ -21,6 +21,12 @@ pytestmark = pytest.mark.statistical
 N, FEW, SURE = 100, 50, 1 - 1e-7
 LOUD, PURE = rho(1), epsilon(2)
 MST, AIM = Generator(mst, "mst"), Generator(aim, "aim", {"rounds": 3})
+MIXTURE = Generator(mixture, "mixture", {"fits": 1})
+
+
+@pytest.fixture(autouse=True)
+def _short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latent, "_STEPS", 10)  # post-processing: what is released does not depend on it
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +55,8 @@ CASES = [
     (MST, PURE, 0.5),
     (AIM, LOUD, 0.6),
     (AIM, PURE, 0.5),
+    (MIXTURE, LOUD, 0.6),
+    (MIXTURE, PURE, 0.5),
     (Generator(independent, "independent"), LOUD, 0.6),
     (Generator(m_way, "m_way"), PURE, 0.9),
 ]
@@ -71,7 +79,7 @@ def half_the_noise(l2: Any, l1: int, loss: Loss) -> Any:
     return law(l2, l1, Loss(loss.measure, loss.amount * (4 if loss.measure == "rho" else 2)))
 
 
-TWINS = [(MST, LOUD), (MST, PURE), (AIM, LOUD), (AIM, PURE)]
+TWINS = [(one, loss) for one in (MST, AIM, MIXTURE) for loss in (LOUD, PURE)]
 
 
 @pytest.mark.parametrize(("generator", "loss"), TWINS, ids=[f"{one.name}, {loss}" for one, loss in TWINS])
