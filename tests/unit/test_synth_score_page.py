@@ -1,6 +1,7 @@
 """The report: one file, no network, no script, the owner's view in its first line, a sentence under each chart."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.privacy.errors import MissingExtra
+from cloister.synth.scoring.page import _learned
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 
@@ -128,10 +130,16 @@ def test_it_says_when_and_of_what_it_was_made(score, page):
     assert score.to_json()["cloister"] == cl.__version__
 
 
-def test_right_answers_stand_beside_those_of_no_model(score, page):
-    tile = next(one for one in re.findall(r'<div class="tile">.*?</div>', page) if "predicted right" in one)
-    assert f"by always saying the more frequent answer: {100 * score.learning.floor:.1f}\u00a0%" in tile
-    assert "AUC" in tile
+def test_what_models_learn_stands_beside_chance(score, page):
+    tile = next(one for one in re.findall(r'<div class="tile">.*?</div>', page) if "predicted" in one)
+    assert f"<b>{score.learning.synthetic['logistic regression'].auc.value:.2f}</b>" in tile
+    assert "chance is 0.50" in tile
+    trained = {
+        side: {name: replace(one, auc=None) for name, one in getattr(score.learning, side).items()}
+        for side in ("synthetic", "real")
+    }
+    _, words = _learned(replace(score.learning, **trained))
+    assert words.endswith(f"always the most frequent answer {100 * score.learning.floor:.1f}\u00a0%")
 
 
 def test_only_what_can_be_negative_has_a_colour_for_it(page):

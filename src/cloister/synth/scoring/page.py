@@ -148,15 +148,15 @@ def _tiles(score: "Score") -> Iterator[str]:
 
 
 def _learned(learning: Learning) -> tuple[str, str]:
-    """Right answers beside what asks for no model at all: where one answer is frequent, saying it is mostly right."""
+    """AUC where there is one: of answers that one value dominates most are right without any model."""
     made, real = (one["logistic regression"] for one in (learning.synthetic, learning.real))
-    words = (
-        f"of real rows have {learning.target} predicted right by a model of the synthetic table. By one of the real "
-        f"table: {percent(real.accuracy.value)}; by always saying the more frequent answer: {percent(learning.floor)}."
-    )
     if made.auc is not None and real.auc is not None:
-        words += f" AUC {made.auc.value:.2f}, of the real table {real.auc.value:.2f} (0.50 is chance)"
-    return percent(made.accuracy.value), words
+        words = f"is the AUC of {learning.target} predicted from it in real rows; from real ones {real.auc.value:.2f}"
+        return f"{made.auc.value:.2f}", f"{words}; chance is 0.50"
+    words = (
+        f"of real rows have {learning.target} predicted right from it; from real ones {percent(real.accuracy.value)}"
+    )
+    return percent(made.accuracy.value), f"{words}; always the most frequent answer {percent(learning.floor)}"
 
 
 def _checks(verdict: Verdict) -> Iterator[str]:
