@@ -22,7 +22,8 @@ from synthesis.textbook import textbook
 import cloister as cl
 from cloister import synth
 from cloister.synth import worth
-from cloister.synth.experiment import Curve, PublicData, bundled, compare, evaluate
+from cloister.synth.experiment import Curve, compare, evaluate
+from cloister.synth.public_data import PublicData, bundled
 
 EPSILONS, FEWER, WIDE = (0.1, 0.2, 0.4, 0.7, 1.0), (0.1, 0.4, 1.0), (1.0, 10.0, 1000.0)
 SIZES, WIDE_SIZES = (25, 50, 75, 100), (25, 100, 1000, 4000)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.synth.attribute_sets import attribute_sets
-from cloister.synth.experiment import PublicData
 from cloister.synth.gaussian import nearest_covariance
+from cloister.synth.public_data import PublicData
 
 __all__ = ["mdav", "textbook"]
 

@@ -10,9 +10,10 @@ import cloister as cl
 from cloister import synth
 from cloister.privacy.errors import BadInput
 from cloister.synth.attribute_sets import attribute_sets
-from cloister.synth.experiment import Curve, bundled, evaluate, generated
+from cloister.synth.experiment import Curve, evaluate
 from cloister.synth.generators.ron_gauss import directions
 from cloister.synth.partition import Leaf
+from cloister.synth.public_data import bundled, generated
 
 from .synth_people import BY_PERSON, BY_ROW, opened, people
 from .synth_transcripts import moved, recorded, replayed

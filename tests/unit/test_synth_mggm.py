@@ -10,9 +10,10 @@ import cloister as cl
 from cloister import synth
 from cloister.synth.attribute_sets import cleared
 from cloister.synth.domain import read_domain
-from cloister.synth.experiment import PublicData, bundled, compare
+from cloister.synth.experiment import compare
 from cloister.synth.features import ONE, Features
 from cloister.synth.matching import raked, ranked
+from cloister.synth.public_data import PublicData, bundled
 from cloister.synth.shrinking import kept, selected, shrunk
 
 from .synth_people import BY_PERSON, BY_ROW, opened, people

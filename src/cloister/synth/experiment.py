@@ -27,30 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from cloister.privacy.errors import BadInput, MissingExtra
+from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import epsilon, rho
+from cloister.synth.public_data import PublicData, sklearn_part
 
-__all__ = ["Curve", "Maker", "PublicData", "bundled", "compare", "evaluate", "generated"]
+__all__ = ["Curve", "Maker", "compare", "evaluate"]
 
 Floats = NDArray[np.float64]
 _TASKS = ("svm", "logistic", "linear", "kmeans")
 _SHARES = {1: 0.3, 2: 0.8}  # of the rows, by scenario: the source of synthetic ones
 _MOST = 1000  # rows a support vector machine learns from: its time grows with their square
-
-
-@dataclass(frozen=True)
-class PublicData:
-    """Rows that are nobody's secret, scaled to [-1, 1], with a label of two classes.
-
-    Attributes:
-        name: of the data.
-        rows: features.
-        label: 0 or 1 for each row.
-    """
-
-    name: str
-    rows: Floats
-    label: NDArray[np.int64]
 
 
 Maker = Callable[[PublicData, float, int, int], PublicData]
@@ -86,32 +72,6 @@ class Curve:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
-
-
-def bundled(name: str = "breast cancer") -> PublicData:
-    """A data set that comes with scikit-learn, scaled to [-1, 1] by its own range: it is public."""
-    datasets = _sklearn("datasets")
-    if name == "breast cancer":
-        found = datasets.load_breast_cancer()
-        # The ten mean measurements: as many as the Wisconsin data of the case study have.
-        return PublicData(name, _scaled(found.data[:, :10]), found.target.astype(np.int64))
-    if name == "diabetes":
-        found = datasets.load_diabetes()
-        return PublicData(name, _scaled(found.data), (found.target > np.median(found.target)).astype(np.int64))
-    if name == "wine":
-        found = datasets.load_wine()
-        return PublicData(name, _scaled(found.data), (found.target > 0).astype(np.int64))
-    raise BadInput("bundled data are 'breast cancer', 'diabetes' and 'wine'.")
-
-
-def generated(rows: int, columns: int = 8, seed: int = 0) -> PublicData:
-    """Two classes of correlated Gaussian features, for questions that need more rows than the textbook's data have."""
-    generator = np.random.default_rng(seed)
-    label = generator.integers(0, 2, rows)
-    mixing = generator.normal(size=(columns, columns)) * 0.3 + np.eye(columns)
-    apart = generator.normal(size=columns)
-    features = generator.normal(size=(rows, columns)) @ mixing + np.outer(label - 0.5, 1.5 * apart)
-    return PublicData(f"{rows} generated rows", np.clip(features / 5, -1, 1), label)
 
 
 def evaluate(
@@ -252,7 +212,7 @@ def _trains(other: PublicData, seed: int) -> Callable[[str, PublicData], float]:
 def _clusters(data: PublicData, seed: int) -> Callable[[str, PublicData], float]:
     """How alike the clusters are that real and synthetic rows lead to, both judged on the real rows."""
     found = _fitted("kmeans", data, seed).predict(data.rows)
-    alike = _sklearn("metrics").adjusted_rand_score
+    alike = sklearn_part("metrics").adjusted_rand_score
     return lambda task, made: float(alike(found, _fitted(task, made, seed).predict(data.rows)))
 
 
@@ -293,22 +253,22 @@ def _fitted(task: str, train: PublicData, seed: int) -> Any:
     """What is learnt from some rows; from one class alone it is that class."""
     rows, label = train.rows, train.label
     if task == "kmeans":
-        return _sklearn("cluster").KMeans(2, n_init=50, random_state=seed).fit(rows)
+        return sklearn_part("cluster").KMeans(2, n_init=50, random_state=seed).fit(rows)
     if task == "linear":
         # The last feature is the target, as in a table of measurements that has no other number to predict.
-        return _sklearn("linear_model").LinearRegression().fit(rows[:, :-1], rows[:, -1])
+        return sklearn_part("linear_model").LinearRegression().fit(rows[:, :-1], rows[:, -1])
     if task == "svm" and len(rows) > _MOST:
         some = np.random.default_rng(seed).choice(len(rows), _MOST, replace=False)
         rows, label = rows[some], label[some]
     least = int(np.bincount(label, minlength=2).min())
-    model: Any = _sklearn("dummy").DummyClassifier()
+    model: Any = sklearn_part("dummy").DummyClassifier()
     if least and task == "logistic":
-        model = _sklearn("linear_model").LogisticRegression(max_iter=500)
+        model = sklearn_part("linear_model").LogisticRegression(max_iter=500)
     elif least:
-        model = _sklearn("svm").SVC()
+        model = sklearn_part("svm").SVC()
         if least >= 3:
             grid = {"C": [0.3, 3.0, 30.0], "gamma": ["scale", 0.1]}
-            model = _sklearn("model_selection").GridSearchCV(model, grid, scoring="f1", cv=3)
+            model = sklearn_part("model_selection").GridSearchCV(model, grid, scoring="f1", cv=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fold of noise without a class is no reason to stop
         return model.fit(rows, label)
@@ -319,17 +279,3 @@ def _judged(task: str, model: Any, test: PublicData) -> float:
     if task == "linear":
         return float(np.mean((model.predict(test.rows[:, :-1]) - test.rows[:, -1]) ** 2))
     return float(np.mean(model.predict(test.rows) == test.label))
-
-
-def _scaled(rows: Floats) -> Floats:
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    return np.asarray(2 * (rows - low) / np.where(high > low, high - low, 1.0) - 1)
-
-
-def _sklearn(name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(f"sklearn.{name}")
-    except ImportError:
-        raise MissingExtra("the case study needs scikit-learn: pip install 'cloister[learn]'.") from None

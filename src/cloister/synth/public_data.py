@@ -1,0 +1,69 @@
+"""Rows that are nobody's secret, for the case study: sets that come with scikit-learn, and generated ones."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadInput, MissingExtra
+
+__all__ = ["PublicData", "bundled", "generated", "sklearn_part"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PublicData:
+    """Rows that are nobody's secret, scaled to [-1, 1], with a label of two classes.
+
+    Attributes:
+        name: of the data.
+        rows: features.
+        label: 0 or 1 for each row.
+    """
+
+    name: str
+    rows: Floats
+    label: NDArray[np.int64]
+
+
+def bundled(name: str = "breast cancer") -> PublicData:
+    """A data set that comes with scikit-learn, scaled to [-1, 1] by its own range: it is public."""
+    datasets = sklearn_part("datasets")
+    if name == "breast cancer":
+        found = datasets.load_breast_cancer()
+        # The ten mean measurements: as many as the Wisconsin data of the case study have.
+        return PublicData(name, _scaled(found.data[:, :10]), found.target.astype(np.int64))
+    if name == "diabetes":
+        found = datasets.load_diabetes()
+        return PublicData(name, _scaled(found.data), (found.target > np.median(found.target)).astype(np.int64))
+    if name == "wine":
+        found = datasets.load_wine()
+        return PublicData(name, _scaled(found.data), (found.target > 0).astype(np.int64))
+    raise BadInput("bundled data are 'breast cancer', 'diabetes' and 'wine'.")
+
+
+def generated(rows: int, columns: int = 8, seed: int = 0) -> PublicData:
+    """Two classes of correlated Gaussian features, for questions that need more rows than the textbook's data have."""
+    generator = np.random.default_rng(seed)
+    label = generator.integers(0, 2, rows)
+    mixing = generator.normal(size=(columns, columns)) * 0.3 + np.eye(columns)
+    apart = generator.normal(size=columns)
+    features = generator.normal(size=(rows, columns)) @ mixing + np.outer(label - 0.5, 1.5 * apart)
+    return PublicData(f"{rows} generated rows", np.clip(features / 5, -1, 1), label)
+
+
+def _scaled(rows: Floats) -> Floats:
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    return np.asarray(2 * (rows - low) / np.where(high > low, high - low, 1.0) - 1)
+
+
+def sklearn_part(name: str) -> Any:
+    """A module of scikit-learn, or a sentence on how to get it."""
+    from importlib import import_module
+
+    try:
+        return import_module(f"sklearn.{name}")
+    except ImportError:
+        raise MissingExtra("the case study needs scikit-learn: pip install 'cloister[learn]'.") from None
