@@ -8,7 +8,7 @@
 
 The textbook gives no noise: this is the one that its claim (a group of k has the sensitivity of a mean of k) leads to,
 with the epsilon divided among the sets, since a row is in a group of each. It protects nobody: one row more moves all
-groups, and correlations and sizes are read off the rows (spec E-14). Classes are made each by themselves.
+groups, and correlations and sizes are read off the rows. Classes are made each by themselves.
 """
 
 from math import inf
