@@ -9,6 +9,7 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.privacy.errors import BadInput
+from cloister.synth import latent
 from cloister.synth.domain import Zero
 from cloister.synth.latent import Block, LatentClasses
 
@@ -109,3 +110,16 @@ def test_one_column_needs_no_pairs(tmp_path):
     made = synth.mixture(ds, spend=cl.rho(2), columns=["q3"], rows=500, fits=1)
     true = np.unique(answers(500)["q3"].to_numpy(), return_counts=True)[1]
     assert np.unique(made.to_arrow()["q3"].to_numpy(), return_counts=True)[1] == pytest.approx(true, abs=12)
+
+
+def test_what_a_model_cannot_follow_is_in_its_expected_error(tmp_path, monkeypatch):
+    """One class is independent columns, whatever was measured of pairs, and however exactly."""
+    real = answers(2000)
+    ds = cl.open(real, schema=SCHEMA, budget=cl.rho(10**6), ledger=tmp_path)
+    monkeypatch.setattr(latent, "_CLASSES", 1)
+    made = synth.mixture(ds, spend=cl.rho(10**5), rows=2000, columns=["q0", "q1"], fits=1, random_state=1)
+    true = np.zeros((4, 4))
+    np.add.at(true, tuple(np.searchsorted(list("abcd"), real[name].to_numpy()) for name in ("q0", "q1")), 1 / 2000)
+    off = 0.5 * np.abs(true - np.outer(true.sum(axis=1), true.sum(axis=0))).sum()
+    assert made.error(["q0", "q1"]).error == pytest.approx(off, rel=0.2)
+    assert off > 0.2

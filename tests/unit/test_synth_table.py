@@ -216,7 +216,7 @@ def test_a_review_that_happens_to_be_small_does_not_make_errors_small(table):
     def error(margin, *names, ways=(0.0, 0.0, 0.0)):
         review = Review(ways, (0.0,) * len(table.domain.modelled), margin, margin)
         places = tuple(sorted(table.domain.places[name] for name in names))
-        return expected_error(replace(table.made, review=review), table.domain, places, None)
+        return expected_error(replace(table.made, review=review), places, None)
 
     assert error(1.0, "age") == Expected(pytest.approx(bound), pytest.approx(bound), "noise")
     assert error(bound / 2, "age") == Expected(pytest.approx(bound / 2), pytest.approx(bound / 2), "review")

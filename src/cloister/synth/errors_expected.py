@@ -73,35 +73,32 @@ class Query:
     chosen: tuple[NDArray[np.bool_], ...]
 
 
-def expected_error(made: "Made", domain: Domain, places: Places, rows: int | None) -> Expected:
+def expected_error(made: "Made", places: Places, rows: int | None) -> Expected:
     """The expected half L1 distance of some columns, as a share of the rows.
 
     Args:
         made: the model and what it was made of.
-        domain: its cells.
         places: the columns.
         rows: how many synthetic rows are asked; None for the model itself.
     """
-    counts = made.model.marginal(places)
+    asked = made.model.asked()
+    counts = asked.marginal(places)
     shares = counts / max(counts.sum(), 1e-12)
     drawn = 0.0 if rows is None else _sampling(shares, rows)
-    error, source = _of_model(made, places, counts.size)
+    error, source = _of_model(made, places, counts)
     if math.isnan(error):
         return Expected(math.nan, math.nan, "nothing")
     # More columns tell tables apart no worse than each of them alone.
-    alone = [_of_model(made, (place,), domain.shape[place])[0] for place in places]
+    alone = [_of_model(made, (place,), asked.marginal((place,)))[0] for place in places]
     whole = min(1.0, math.hypot(max(error, *alone, 0.0), drawn))
     return Expected(whole, whole, source)
 
 
-def query_error(
-    made: "Made", domain: Domain, places: Places, chosen: Sequence[NDArray[np.bool_]], rows: int | None
-) -> Expected:
+def query_error(made: "Made", places: Places, chosen: Sequence[NDArray[np.bool_]], rows: int | None) -> Expected:
     """A count under a condition as the model estimates it, and its expected error, both in rows of the real table.
 
     Args:
         made: the model and what it was made of.
-        domain: its cells.
         places: the columns of the condition, in rising order.
         chosen: for each of them which cells meet it.
         rows: how many synthetic rows are asked; None for the model itself.
@@ -114,7 +111,7 @@ def query_error(
     share = min(max(count / total, 0.0), 1.0)
     drawn = 0.0 if rows is None else _MEAN_SIZE * math.sqrt(share * (1 - share) / rows) * total
     asked = _asked(made.measured, places, chosen)
-    around = expected_error(made, domain, places, None)
+    around = expected_error(made, places, None)
     if asked is not None:
         # It was bought itself. The model is off by the noise of what was told, and by how far it is from that.
         error = abs(count - asked.value) + _MEAN_SIZE * asked.error
@@ -150,10 +147,10 @@ def workload_errors(made: "Made", domain: Domain, rows: int, unit: Unit = ROW) -
     sets = [*named, *[one for one in dict.fromkeys(every) if one not in named][:_MOST_LISTED]]
     told: dict[str, Any] = {"meaning": _meaning(unit), "marginals": []}
     if made.queries:
-        told["queries"] = [_told_query(made, domain, one, rows) for one in made.queries]
+        told["queries"] = [_told_query(made, one, rows) for one in made.queries]
         told["meaning of queries"] = "rows of the real table that meet a condition, and by how many that may be off"
     for places in sets:
-        one = expected_error(made, domain, places, rows)
+        one = expected_error(made, places, rows)
         told["marginals"].append(
             {
                 "columns": list(domain.words(places)),
@@ -192,8 +189,8 @@ def _meaning(unit: Unit) -> str:
     return f"{said}; where one {unit.name} has more rows than may count, each counts less, which is in no error"
 
 
-def _told_query(made: "Made", domain: Domain, one: Query, rows: int) -> dict[str, Any]:
-    found = query_error(made, domain, one.places, one.chosen, rows)
+def _told_query(made: "Made", one: Query, rows: int) -> dict[str, Any]:
+    found = query_error(made, one.places, one.chosen, rows)
     return {
         "query": plain_condition(one.where),
         "count": round(found.value, 1),
@@ -218,15 +215,17 @@ def _asked(measured: Sequence[NoisyMarginal], places: Places, chosen: Sequence[N
     return Expected(mean, 1 / math.sqrt(sum(worth)))
 
 
-def _of_model(made: "Made", places: Places, cells: int) -> tuple[float, Source]:
-    """The expected distance of the model itself, and how it is known."""
+def _of_model(made: "Made", places: Places, counts: Floats) -> tuple[float, Source]:
+    """The expected distance of the model itself, whose counts are given, and how it is known."""
     by_noise = math.inf
     for one in made.measured:
         if set(places) <= set(one.places) and _keeps(one, places):
-            # Cells of the columns that are not asked are added up, noise and all; the fit can only do better.
-            others = one.counts.size / math.prod(one.counts.shape[one.places.index(place)] for place in places)
-            noise = float(np.mean(one.sigma)) * math.sqrt(others) * cells
-            by_noise = min(by_noise, 0.5 * _MEAN_SIZE * noise / made.model.total)
+            # Cells of the columns that are not asked are added up, noise and all.
+            seen = one.counts.sum(axis=tuple(i for i, place in enumerate(one.places) if place not in places))
+            noise = _MEAN_SIZE * float(np.mean(one.sigma)) * math.sqrt(one.counts.size / seen.size) * seen.size
+            # A model that is farther from what was told than noise is could not follow it.
+            apart = float(np.abs(counts - seen).sum())
+            by_noise = min(by_noise, 0.5 * max(noise, apart) / made.model.total)
     if made.review is None:
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
     reviewed = _reviewed(made.review, places)

@@ -235,8 +235,8 @@ class _Goal:
             counts = one.counts.transpose(order).reshape(math.prod(blocks[i].shape), -1)
             table[spans[i], spans[j]] = counts[np.ix_(blocks[i].cells, blocks[j].cells)] / total
             table[spans[j], spans[i]] = table[spans[i], spans[j]].T
-        noise = np.array([float(np.mean(one.sigma)) for one in singles])
-        usual = float(np.mean([np.mean(one.sigma) for one in pairs])) if pairs else float(noise.mean())
+        noise = np.array([max(float(np.mean(one.sigma)), 1e-9) for one in singles])
+        usual = max(float(np.mean(pairs[0].sigma)), 1e-9) if pairs else float(noise.mean())
         alone = [one.counts.ravel()[block.cells] for one, block in zip(singles, blocks, strict=True)]
         return cls(
             starts,

@@ -124,12 +124,12 @@ class SyntheticTable(Release):
         if not chosen:
             return Expected(self.made.model.total, total_error(self.made))
         places = tuple(sorted(chosen))
-        return query_error(self.made, self.domain, places, [chosen[place] for place in places], None)
+        return query_error(self.made, places, [chosen[place] for place in places], None)
 
     def error(self, columns: Sequence[str]) -> Expected:
         """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
         places = tuple(sorted(self._place(name) for name in columns))
-        return expected_error(self.made, self.domain, places, len(self))
+        return expected_error(self.made, places, len(self))
 
     @property
     def side(self) -> dict[str, Any]:
