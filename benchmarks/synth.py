@@ -168,7 +168,8 @@ def _number(value: float) -> str:
 
 
 def _failed(runs: list[Run | str]) -> str:
-    return next((one for one in runs if isinstance(one, str)), "")
+    """Why there is no run at all; scores are of those that were carried out."""
+    return "" if any(isinstance(one, Run) for one in runs) else next(iter(map(str, runs)), "")
 
 
 def bars(bench: Bench) -> list[dict[str, Any]]:
