@@ -216,8 +216,8 @@ def report(bench: Bench) -> dict[str, Any]:
         "model; fits take 250 steps in each round and 1,000 at the end, and begin where the last one ended. A marginal "
         "whose answer would need a table of more than 5 million cells is no candidate.",
         "smartnoise-synth 1.0.8 (on mbi 1.1) states its epsilon for the same delta and keeps its own defaults. In its "
-        "MST's rows the pairs that it measured are right, but columns go together that were not measured together; why its "
-        "AIM scores as low was not looked into.",
+        "MST's rows the pairs that it measured are right, but columns go together that were not measured together; why "
+        "its AIM scores as low was not looked into.",
         "Our tables keep zeros of whole numbers apart from the rest of their bin. Scores are all in the 32 equal bins.",
         f"Seeds on Adult and mushrooms: {bench.seeds} for us, up to {bench.peer_seeds} for peers, whose tables take as "
         "much as half an hour; one elsewhere.",
