@@ -174,7 +174,9 @@ def test_what_matters_is_measured_first(folder: Path) -> None:
 
 def test_everything_may_depend_on_a_label(folder: Path) -> None:
     words = ("--spend", "rho 20", "--rows", "50", "--method", "mggm", "--label", "ward")
-    assert "noise" in make(*words, "--plan").output
+    planned = make(*words, "--plan")
+    assert planned.exit_code == 0, planned.output
+    assert planned.output != make(*words[:-2], "--plan").output, "a plan that does not know of the label"
     assert make(*words, "--output", "made.parquet").exit_code == 0
     assert all("ward" in one["columns"] for one in read_table("made.parquet").side["measured"])
 
