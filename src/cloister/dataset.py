@@ -13,16 +13,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 from sqlglot import exp
 
-from cloister.data.literals import literal
+from cloister.data.literals import literal, verbatim
 from cloister.data.relation import Relation
-from cloister.data.schema import Column, Schema
+from cloister.data.schema import UNIT, Column, Schema, internal
 from cloister.data.schema import Table as TableFacts
 from cloister.data.tables import Tables, open_tables
 from cloister.privacy.canonical import fingerprint
-from cloister.privacy.errors import BadLoss, BadProbability, BadSchema
+from cloister.privacy.errors import BadLoss, BadProbability, BadSchema, QueryRefused
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.measure import measure
@@ -40,7 +41,7 @@ from cloister.query.plan import Measurement, Plan, make_plan
 from cloister.query.question import Question, ask, relation
 from cloister.query.reader import Reader
 from cloister.query.record import Record
-from cloister.query.rows import UNIT, Rows
+from cloister.query.rows import Rows
 from cloister.query.run import nothing_found, run_plan
 from cloister.query.term import Term
 
@@ -69,7 +70,7 @@ def open(  # noqa: A001
         ledger: the ledger, or a folder for it; `.cloister` beside the work unless given.
         name: of the account; the first table's name unless given.
         version: the owner's name for this state of the data; it enters receipts, and answers are reused only within it.
-        engine: `memory_limit`, `threads`, `timeout_s`.
+        engine: `memory_limit`, `threads`, `timeout_s`, `spill`.
 
     Privacy: every answer is charged to one account before a row is read; the total stays within the budget.
     """
@@ -80,8 +81,12 @@ def open(  # noqa: A001
     folder = None if isinstance(ledger, Ledger) else Path(ledger or ".cloister")
     book = ledger if isinstance(ledger, Ledger) else Ledger.in_folder(ledger or ".cloister")
     account = book.open_account(name or next(iter(facts.tables)), budget)
-    record = None if folder is None else folder / f"{account.rules.key.replace('/', '_')}.record"
-    return Dataset(tables, account, version, record)
+    return Dataset(tables, account, version, None if folder is None else folder / _record_name(account.rules.key))
+
+
+def _record_name(account: str) -> str:
+    """The file of an account's record. The hash keeps `a/b` and `a_b` apart, also where folders ignore case."""
+    return f"{quote(account, safe='')[:80]}-{fingerprint(account)[:16]}.record"
 
 
 # What stands for a group that is still to be found; a group of another type cannot be.
@@ -106,7 +111,8 @@ class Dataset:
         self.reader = reader
         self._record = record if isinstance(record, Record) else Record(version, record)
         self._through: Mapping[str, str] = {}
-        self._found: dict[tuple[str, str], Term] = {}
+        self._token = object()  # the same for all who see this dataset, whoever asks
+        self._found: dict[tuple[str, str, str], Term] = {}  # by table, view and column
         self._groups: dict[tuple[str, ...], tuple[Any, ...]] = {}
         self._views: dict[tuple[str, tuple[str, ...]], Rows] = {}
         # The same for this owner and account every time, and known to nobody else.
@@ -167,6 +173,8 @@ class Dataset:
             confidence: of the intervals.
         """
         self._record.refresh()
+        if spend is not None:
+            _check_loss(spend)
         question = ask(str(sql), self._table)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
@@ -189,6 +197,12 @@ class Dataset:
 
         Privacy: the plan's loss. Nothing, if everything it needs was released before.
         """
+        if not isinstance(plan, Plan):
+            raise QueryRefused(
+                "run takes a plan. Write ds.run(ds.plan(sql, spend=rho('0.01'))), or ds.sql(sql, spend=…)."
+            )
+        if plan.origin != self._origin:  # its statements name the rows, the unit and the caps of where it was made
+            raise QueryRefused("this plan was made for another dataset, or another view of it. Plan the question here.")
         self._record.refresh()
         if plan.basis != (len(self._record), id(plan.question)):  # the record has grown since, or the question changed
             if plan.finds:  # it was laid out for a placeholder: begin again from the question as it was asked
@@ -259,6 +273,7 @@ class Dataset:
 
         Privacy: the spend; see `query.find.Thresholded`. Values that few people have stay hidden.
         """
+        _check_loss(spend)
         table, name, rows, term = self._column(column)
         mechanism = key_finder(spend, self.unit, rows.by_row, rows.copies)
         found = measure(
@@ -272,7 +287,9 @@ class Dataset:
             source=source,
         )
         # Whatever was not found is one more group, NULL: totals are then of everybody.
-        self._found[table, name] = replace(term, values=tuple(value for value, _ in found.value), nullable=True)
+        self._found[*self._seen_as(table), name] = replace(
+            term, values=tuple(value for value, _ in found.value), nullable=True
+        )
         return replace(found, value=[value for value, _ in found.value])
 
     def find_bounds(self, column: str, *, spend: Loss, source: Source | None = None) -> Release:
@@ -280,9 +297,12 @@ class Dataset:
 
         Privacy: the spend, for a noisy histogram over public bins; the rest is post-processing.
         """
+        _check_loss(spend)
         table, name, rows, term = self._column(column)
         if term.type not in ("integer", "real"):
             raise BadSchema(f"{column} is {term.type}: only numbers have bounds to find.")
+        if term.values is not None:
+            raise BadSchema(f"{column} has a list of values, and so its bounds are known.")
         sums = range_counts(rows, term, self.unit)
         mechanism = range_finder(spend, sums)
         counts = measure(
@@ -296,7 +316,7 @@ class Dataset:
             source=source,
         )
         found = found_range(counts.value, mechanism)
-        self._found[table, name] = replace(term, low=found.low, high=found.high, clipped=False)
+        self._found[*self._seen_as(table), name] = replace(term, low=found.low, high=found.high, clipped=False)
         return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
 
     def columns(self, table: str) -> dict[str, Term]:
@@ -363,6 +383,11 @@ class Dataset:
         return f"<Dataset {', '.join(self.schema.tables)}; protects {self.unit}; {self.left} left>"
 
     @property
+    def _origin(self) -> tuple[object, ...]:
+        """What a plan's statements depend on: these tables, seen through these views."""
+        return (self._token, *sorted(self._through.items()))
+
+    @property
     def _besides(self) -> list[Account]:
         return [] if self.reader is None else [self.reader.account]
 
@@ -393,14 +418,21 @@ class Dataset:
         )
         told = (replace(one, release=self._record.release(one)) if one.reused else one for one in plan.measurements)
         plan = replace(plan, measurements=tuple(told))
-        return replace(plan, finds=finds, basis=(len(self._record), id(question)))
+        return replace(plan, finds=finds, basis=(len(self._record), id(question)), origin=self._origin)
 
     def _known(self, one: Measurement) -> tuple[Mechanism, ...] | None:
         return self._record.mechanisms(one)
 
     def _table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
         view = self._through.get(name.lower())
-        return self._whole_table(name, used) if view is None else relation(view, self._whole_table)
+        rows = self._whole_table(name, used) if view is None else relation(view, self._whole_table)
+        # On top of the view: its conditions must see the values themselves, not what they are clipped to.
+        found = {column: term for (*seen, column), term in self._found.items() if tuple(seen) == self._seen_as(name)}
+        return clipped_to(rows, found) if rows is not None and found else rows
+
+    def _seen_as(self, table: str) -> tuple[str, str]:
+        """A table and the view it is seen through, as what was found is kept by."""
+        return table.lower(), self._through.get(table.lower(), "")
 
     def _whole_table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
         found = next((one for one in self.schema.tables.values() if one.name.lower() == name.lower()), None)
@@ -409,16 +441,16 @@ class Dataset:
         needed = tuple(column for column in found.columns if used is None or column.lower() in used)
         if (found.name, needed) not in self._views:
             # As text: it is the same every time, and a tree of it would be copied again and again.
-            view = exp.Var(this=self.tables.view(found.name, needed).sql(self.tables.engine.dialect))
-            # How a record knows the same statistic, whichever columns the view shows. One that may not be NULL counts:
-            # rows in which it is are left out.
+            view = verbatim(self.tables.view(found.name, needed).sql(self.tables.engine.dialect))
+            # How a record knows the same statistic, whichever columns the view shows: by what the schema says of the
+            # table. A column that may not be NULL counts: rows in which it is are left out.
             strict = sorted(name for name in needed if not found.columns[name].nullable)
-            view.meta["table"] = " ".join([found.name, *strict])
+            view.meta["table"] = " ".join([found.name, self.tables.identity(found.name), *strict])
             kind = "text" if self.tables.unit_as_text else "integer"
-            self._views[found.name, needed] = base_rows(found, view, needed, unit_type=kind)
-        rows = self._views[found.name, needed]
-        learned = {column: term for (table, column), term in self._found.items() if table == found.name}
-        return clipped_to(rows, learned) if learned else rows
+            rows = base_rows(found, view, needed, unit_type=kind)
+            keys = (one.other_column.lower() for one in self.schema.foreign_keys if one.other_table == found.name)
+            self._views[found.name, needed] = replace(rows, keys=frozenset(keys) if found.public else frozenset())
+        return self._views[found.name, needed]
 
     def _column(self, column: str) -> tuple[str, str, Rows, Term]:
         """A column's table, name, relation and term."""
@@ -427,18 +459,27 @@ class Dataset:
         rows = self._table(table)
         if rows is None or name not in rows.columns:
             raise BadSchema(f"there is no column {column}. Write table.column, as in the schema.")
-        term = replace(rows.columns[name], sql=exp.column(name, "_source", quoted=True))
+        term = replace(rows.columns[name], sql=exp.column(name, internal("source"), quoted=True))
         inner = exp.select().from_(
-            exp.Subquery(this=rows.sql, alias=exp.TableAlias(this=exp.to_identifier("_source", quoted=True)))
+            exp.Subquery(this=rows.sql, alias=exp.TableAlias(this=exp.to_identifier(internal("source"), quoted=True)))
         )
         if not rows.by_row:
-            inner = inner.select(exp.alias_(exp.column(UNIT, "_source", quoted=True), UNIT, quoted=True))
+            inner = inner.select(exp.alias_(exp.column(UNIT, internal("source"), quoted=True), UNIT, quoted=True))
         return table, name, replace(rows, sql=inner), term
+
+
+def _check_loss(spend: object) -> None:
+    """Refuse a number or a word where a loss is meant, before anything is read or charged."""
+    if not isinstance(spend, Loss):
+        raise BadLoss(
+            f"spend is a loss, got {type(spend).__name__}. Write spend=epsilon('0.1') or spend=rho('0.01'), "
+            "from cloister import epsilon, rho."
+        )
 
 
 def _with_values(question: Question, group: int, values: tuple[Any, ...] | None) -> Question:
     groups = list(question.groups)
-    groups[group] = replace(groups[group], values=values)
+    groups[group] = replace(groups[group], values=values, complete=False)  # rows of groups not found are left out
     return replace(question, groups=tuple(groups))
 
 
@@ -467,7 +508,11 @@ def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
         if name in learned:
             found = learned[name]
             columns[name] = replace(found, sql=term.sql)
-            if found.low is not None and found.high is not None:
+            if found.values is not None:  # whatever is not among them is NULL, also where there are bounds
+                listed = exp.In(this=column, expressions=[literal(value) for value in found.values])
+                kept = exp.Case(ifs=[exp.If(this=listed if found.values else exp.false(), true=column.copy())])
+                column = exp.alias_(kept, name, quoted=True)
+            elif found.low is not None and found.high is not None:
                 # A whole column stays whole: powers of two of at least one, or nothing.
                 ends = [literal(int(end) if term.type == "integer" else float(end)) for end in (found.low, found.high)]
                 clip = exp.Case(
@@ -478,14 +523,10 @@ def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
                     default=column.copy(),
                 )
                 column = exp.alias_(clip, name, quoted=True)
-            elif found.values is not None:
-                listed = exp.In(this=column, expressions=[literal(value) for value in found.values])
-                kept = exp.Case(ifs=[exp.If(this=listed if found.values else exp.false(), true=column.copy())])
-                column = exp.alias_(kept, name, quoted=True)
         shown.append(column)
     if not rows.by_row:
         shown.append(exp.column(UNIT, quoted=True))
-    view = exp.Subquery(this=rows.sql, alias=exp.TableAlias(this=exp.to_identifier("_view", quoted=True)))
+    view = exp.Subquery(this=rows.sql, alias=exp.TableAlias(this=exp.to_identifier(internal("view"), quoted=True)))
     return replace(rows, sql=exp.select(*shown).from_(view), columns=columns)
 
 

@@ -32,7 +32,7 @@ def draft(source: object) -> str:
 
 
 def draft_as_owner(source: object) -> str:
-    """A schema with bounds and categories suggested by the values, each marked for the owner to confirm.
+    """A schema with bounds, categories and `nullable: false` suggested by the values, each marked to be confirmed.
 
     Privacy: for the owner's eyes only. What it writes comes from the rows, and is public only once the owner says so:
     `cloister schema check` refuses the schema until every mark is removed.
@@ -81,6 +81,17 @@ def _blank(engine: Engine, table: str, name: str, found: Family) -> dict[str, An
 
 def _seen(engine: Engine, table: str, name: str, found: Family) -> dict[str, Any]:
     kind = _kind_of_text(engine, table, name) if found == "text" else _TYPE[found]
+    facts = _values(engine, table, name, kind, found)
+    x, rows = _column_of(engine, table, name, kind, found)
+    every, known = _one_row(engine, f"SELECT COUNT(*) AS a, COUNT({x}) AS b {rows}")
+    if not 0 < every == known:
+        return facts
+    # That nothing is missing was seen in the rows, like bounds: so it is to be confirmed like them.
+    return {**{word: fact for word, fact in facts.items() if word != "confirm"}, "nullable": False, "confirm": CONFIRM}
+
+
+def _values(engine: Engine, table: str, name: str, kind: Type, found: Family) -> dict[str, Any]:
+    """The type of a column, and its bounds or categories as the values suggest them."""
     if kind == "boolean":
         return {"type": kind}
     x, rows = _column_of(engine, table, name, kind, found)

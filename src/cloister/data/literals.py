@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlglot import exp
 
-__all__ = ["as_double", "greatest_of", "least_of", "literal", "rounded_near_zero"]
+__all__ = ["as_double", "canonical", "greatest_of", "least_of", "literal", "rounded_near_zero", "verbatim"]
 
 
 def literal(value: Any) -> exp.Expression:
@@ -20,7 +20,7 @@ def literal(value: Any) -> exp.Expression:
         number = exp.Cast(this=exp.Literal.number(repr(abs(value))), to=exp.DataType.build("DOUBLE"))
         return number if value >= 0 else exp.Paren(this=exp.Neg(this=number))
     if isinstance(value, datetime):
-        return exp.Cast(this=exp.Literal.string(value.isoformat(" ")), to=exp.DataType.build("TIMESTAMP"))
+        return exp.Cast(this=exp.Literal.string(value.isoformat(" ")), to=exp.DataType.build("TIMESTAMPNTZ"))
     if isinstance(value, date):
         return exp.Cast(this=exp.Literal.string(value.isoformat()), to=exp.DataType.build("DATE"))
     return exp.Literal.string(str(value))
@@ -29,6 +29,21 @@ def literal(value: Any) -> exp.Expression:
 def as_double(sql: exp.Expression) -> exp.Expression:
     """An expression read as a double."""
     return exp.Cast(this=sql.copy(), to=exp.DataType.build("DOUBLE"))
+
+
+def canonical(sql: exp.Expression, kind: str) -> exp.Expression:
+    """An expression in which equal values are the same to the last bit: a real without its negative zero.
+
+    Engines hold 0.0 and -0.0 for equal, and which of them stands for both depends on the order of rows.
+    """
+    if kind != "real":
+        return sql.copy()
+    return exp.Paren(this=exp.Add(this=as_double(sql), expression=literal(0.0)))
+
+
+def verbatim(sql: str) -> exp.Expression:
+    """SQL text as a node. Two are equal if they are so letter by letter; sqlglot compares other text without case."""
+    return exp.Literal(this=sql, is_string=False)
 
 
 def least_of(first: exp.Expression, *others: exp.Expression) -> exp.Expression:

@@ -1,21 +1,30 @@
 """From schema.yaml to a Schema and back. Strict: an unknown word is a problem, and so is a word written twice."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
 import yaml
 
-from cloister.data.schema import Bound, Column, ForeignKey, Schema, Table
+from cloister.data.schema import Bound, Column, ForeignKey, Schema, Table, glimpse
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.number import rational
 from cloister.privacy.unit import ROW, Unit
 
-__all__ = ["CONFIRM", "FILL_IN", "plain", "read", "to_yaml", "written"]
+__all__ = ["CONFIRM", "FILL_IN", "MAX_BYTES", "plain", "read", "to_yaml", "written"]
 
 CONFIRM = "confirm that this is public"
 FILL_IN = "fill in"
+MAX_BYTES = 200_000  # of YAML, unless the caller allows more
 _DEEPEST = 20
+_MOST_DIGITS = 30
+_WHOLE = re.compile("[-+]?(0|[1-9][0-9_]*)")
+_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "float", "timestamp")}
+_EVENTS: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's parser is ten times as fast
+_RESOLVER: Any
+_CONSTRUCTOR: Any
+_RESOLVER, _CONSTRUCTOR = yaml.resolver.Resolver(), yaml.constructor.SafeConstructor()
 
 _WORDS = {
     "schema": ("unit", "tables", "foreign_keys"),
@@ -25,9 +34,11 @@ _WORDS = {
 }
 
 
-def read(source: str | Mapping[str, Any], unit: Unit | None = None) -> tuple[Schema, list[str]]:
+def read(
+    source: str | Mapping[str, Any], unit: Unit | None = None, max_bytes: int | None = MAX_BYTES
+) -> tuple[Schema, list[str]]:
     """The schema, and the problems of its form; the problems of its content are the schema's to tell."""
-    raw = _parsed(source) if isinstance(source, str) else source
+    raw = _parsed(source, max_bytes) if isinstance(source, str) else source
     problems: list[str] = []
     words = _words("schema", "schema", raw, problems)
     protects = _unit(words.get("unit"), unit, problems)
@@ -61,50 +72,67 @@ def plain(bounds: tuple[Bound, Bound]) -> list[Any]:
     return [bound.isoformat(" ") if isinstance(bound, datetime) else bound for bound in bounds]
 
 
-class _Plain(yaml.SafeLoader):
-    """No aliases, a few lines of which can stand for more words than a memory holds; and no endless nesting."""
-
-    depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """A node, unless it stands for another or lies too deep."""
-        if self.check_event(yaml.AliasEvent):
-            raise BadSchema("the schema has an alias (*). Write out what it stands for.")
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise BadSchema("the schema is nested too deeply.")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-
-def _parsed(text: str) -> Any:
+def _parsed(text: str, max_bytes: int | None) -> Any:
+    """Plain values from YAML, in one pass over its events: text, numbers, dates, lists and names with values."""
+    size = len(text.encode("utf-8", "replace"))
+    if max_bytes is not None and size > max_bytes:
+        raise BadSchema(
+            f"the schema has {size:,} bytes, and at most {max_bytes:,} are read. Shorten it, or raise max_bytes."
+        )
     try:
-        twice = list(_written_twice(yaml.compose(text, _Plain)))
-        raw = yaml.load(text, _Plain)  # noqa: S506  the safe loader, made narrower
+        events = yaml.parse(text, Loader=_EVENTS)
+        values = [_value(event, events) for event in events if isinstance(event, yaml.NodeEvent)]
     except BadSchema:
         raise
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" near line {mark.line + 1}" if mark is not None else ""
         raise BadSchema(f"the schema is not YAML{place}. See `cloister schema draft` for the form.") from None
-    if twice:
-        raise BadSchema(f"the schema says twice: {', '.join(twice)}. Keep one of each.")
-    return raw
+    if len(values) > 1:
+        raise BadSchema("the schema is followed by another document (---). Keep one of them.")
+    return values[0] if values else None
 
 
-def _written_twice(node: Any) -> Iterator[str]:
-    """Keys that occur more than once in one mapping; YAML itself would silently keep the last."""
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if str(key.value) in seen:
-                yield f"{key.value} (line {key.start_mark.line + 1})"
-            seen.add(str(key.value))
-            yield from _written_twice(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _written_twice(value)
+def _value(event: Any, events: Iterator[Any], depth: int = 0) -> Any:
+    line = event.start_mark.line + 1
+    if isinstance(event, yaml.AliasEvent):
+        raise BadSchema("the schema has an alias (*). Write out what it stands for.")
+    if event.tag is not None:
+        raise BadSchema(f"the schema has a tag (!) in line {line}. Write the value without it.")
+    if isinstance(event, yaml.ScalarEvent):
+        return _scalar(event.value, line) if event.implicit[0] else event.value
+    if depth >= _DEEPEST:
+        raise BadSchema("the schema is nested too deeply.")
+    if isinstance(event, yaml.SequenceStartEvent):
+        return [_value(one, events, depth + 1) for one in _until(yaml.SequenceEndEvent, events)]
+    found: dict[str, Any] = {}
+    for key in _until(yaml.MappingEndEvent, events):
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarEvent):
+            raise BadSchema(f"the schema has a name in line {line} that is not a word.")
+        if key.value in found:  # YAML itself would silently keep the last
+            raise BadSchema(f"the schema says twice: {key.value} (line {line}). Keep one of each.")
+        found[key.value] = _value(next(events), events, depth + 1)
+    return found
+
+
+def _until(end: type[Any], events: Iterator[Any]) -> Iterator[Any]:
+    while not isinstance(event := next(events), end):
+        yield event
+
+
+def _scalar(text: str, line: int) -> Any:
+    """A word without quotes: a number, a date or timestamp, true, false, nothing, or text."""
+    tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
+    if tag == "tag:yaml.org,2002:int":
+        if not _WHOLE.fullmatch(text):  # 0x10, 010 and 1:30 are numbers to some readers of YAML and text to others
+            return text
+        if len(text) > _MOST_DIGITS:
+            raise BadSchema(f"the schema has a number of more than {_MOST_DIGITS} digits in line {line}. Shorten it.")
+        return int(text)
+    if tag not in _TAGS or (":" in text and tag.endswith("float")):
+        return text
+    return _CONSTRUCTOR.yaml_constructors[tag](_CONSTRUCTOR, yaml.ScalarNode(tag, text))
 
 
 def _mapping(place: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
@@ -119,7 +147,7 @@ def _words(kind: str, place: str, raw: Any, problems: list[str]) -> Mapping[Any,
     words = _mapping(place, raw, problems)
     for word, value in words.items():
         if word not in _WORDS[kind]:
-            problems.append(f"{place}: the word {word!r:.40} is unknown. Words here are {', '.join(_WORDS[kind])}")
+            problems.append(f"{place}: the word {glimpse(word)} is unknown. Words here are {', '.join(_WORDS[kind])}")
         elif kind != "schema" and (value == FILL_IN or (isinstance(value, list | tuple) and FILL_IN in value)):
             problems.append(f"{place}: fill in {word}, or remove it")
     return {word: value for word, value in words.items() if value != FILL_IN}
@@ -217,7 +245,7 @@ def _foreign_keys(raw: Any, problems: list[str]) -> Iterator[ForeignKey]:
         if len(ends) == 2 and all(table and column for table, _, column in ends):
             yield ForeignKey(ends[0][0], ends[0][2], ends[1][0], ends[1][2])
         else:
-            problems.append(f"foreign_keys: write {text!r:.60} like visits.ward -> wards.ward")
+            problems.append(f"foreign_keys: write {glimpse(text)} like visits.ward -> wards.ward")
 
 
 def _plain_table(table: Table) -> dict[str, Any]:

@@ -9,13 +9,12 @@ Privacy: nothing here is private yet. A relation says how much of it is one unit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from cloister.data.schema import UNIT, Column
+from cloister.data.schema import UNIT, Column, internal, is_reserved
 from cloister.data.statistics import Engine, GroupKey, Sums, Value
 from cloister.privacy.errors import BadSchema
 
@@ -39,7 +38,7 @@ class Relation:
 
     Attributes:
         engine: where they are.
-        rows: a query to which projections are added; it gives `_unit` if there is a unit column.
+        rows: a query to which projections are added; it gives `UNIT` if there is a unit column.
         columns: what is public of those that are used, as they are seen.
         max_rows: how many rows a unit counts for; None where the unit is the row.
         copies: how often a row can occur, where the unit is the row.
@@ -84,17 +83,12 @@ class Relation:
         return replace(self, rows=self.rows.where(condition.copy()))
 
     def with_columns(self, named: Mapping[str, exp.Expression]) -> "Relation":
-        """The same rows with further columns, each computed once for each row.
-
-        Raises:
-            BadSchema: a column has the name of a new one. An engine would read the column in its place, unclipped.
-        """
-        for name in self.columns:
-            if name.lower() in {one.lower() for one in named}:  # engines fold case
-                raise BadSchema(f"a column cannot be called {name} here. Give it another name.")
+        """Add columns to the rows, each computed once for each row. Their names are made by `schema.internal`."""
+        # An engine would read a column of the same name in place of the new one, unclipped.
+        assert all(is_reserved(name) and name not in self.columns for name in named)
         shown = [exp.column(name, quoted=True) for name in self.columns]
         made = [exp.alias_(sql.copy(), name, quoted=True) for name, sql in named.items()]
-        rows = exp.select().from_(_named(self.rows.select(*shown, *made), "_with"))
+        rows = exp.select().from_(_named(self.rows.select(*shown, *made), internal("with")))
         if self.max_rows is not None:
             rows = rows.select(exp.column(UNIT, quoted=True))
         return replace(self, rows=rows)
@@ -157,13 +151,10 @@ class ChosenRows:
             partition_by=[exp.column(UNIT, quoted=True)],
             order=exp.Order(expressions=order),
         )
-        # No column's name: an engine would compare that column in its place, and keep all rows of a unit.
-        taken = {one.lower() for one in self.names}
-        called = next(name for i in count() if (name := f"_place{i}") not in taken)
-        numbered = exp.select(*(one.copy() for one in shown), exp.alias_(place, called, quoted=True))
-        numbered = numbered.from_(_named(rows, "_in"))
-        kept = exp.LTE(this=exp.column(called, quoted=True), expression=exp.Literal.number(self.most))
-        query = exp.select(*(one.copy() for one in shown)).from_(_named(numbered, "_numbered")).where(kept)
+        numbered = exp.select(*(one.copy() for one in shown), exp.alias_(place, internal("place"), quoted=True))
+        numbered = numbered.from_(_named(rows, internal("in")))
+        kept = exp.LTE(this=exp.column(internal("place"), quoted=True), expression=exp.Literal.number(self.most))
+        query = exp.select(*(one.copy() for one in shown)).from_(_named(numbered, internal("numbered"))).where(kept)
         return query.sql(dialect=dialect, identify=True)
 
     def run(self, engine: Engine) -> "pa.Table":

@@ -19,29 +19,60 @@
 
 Types are integer, real, text, boolean, date and timestamp (UTC). The schema is enforced, not believed: values outside
 the bounds are clipped, values outside the categories read as NULL, and a row with NULL where `nullable: false` is left
-out of every question that uses the column. So bounds and categories must be known without looking at the data. The word
-`confirm` marks a column whose bounds or categories were drafted from values; nothing is opened with such a schema until
-the owner has removed it.
+out of every question that uses the column. So bounds and categories must be known without looking at the data. Names
+that begin with `_cl_` are reserved and refused. The word `confirm` marks a column whose bounds or categories were
+drafted from values; nothing is opened with such a schema until the owner has removed it.
 """
 
 import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cloister.privacy.errors import BadSchema
 from cloister.privacy.unit import ROW, Unit
 
-__all__ = ["TYPES", "UNIT", "Bound", "Column", "ForeignKey", "Schema", "Table", "Type"]
+__all__ = [
+    "RESERVED",
+    "TYPES",
+    "UNIT",
+    "Bound",
+    "Column",
+    "ForeignKey",
+    "Schema",
+    "Table",
+    "Type",
+    "glimpse",
+    "internal",
+    "is_reserved",
+]
 
 Type = Literal["integer", "real", "text", "boolean", "date", "timestamp"]
 Bound = int | float | date | datetime
 TYPES: tuple[Type, ...] = get_args(Type)
-UNIT = "_unit"  # what every view calls the column that names the unit
+RESERVED = "_cl_"
+
+
+def internal(name: str) -> str:
+    """Name something in a statement of ours, so that no schema and no question can name it too.
+
+    Schemas and questions with a name that `is_reserved` are refused. An alias that an analyst could write would be read
+    in place of ours by an engine, and the cap on a unit's rows is made of such aliases.
+    """
+    return RESERVED + name
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name begins like those of `internal`, in any case: engines fold case."""
+    return name.lower().startswith(RESERVED)
+
+
+UNIT = internal("unit")  # what every view calls the column that names the unit
 
 # Symmetric, so that no negation overflows; finite, so that no sum is infinite.
 _LIMITS: Mapping[str, tuple[Bound, Bound]] = {
@@ -80,10 +111,10 @@ class Column:
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the column, in the order in which it is written."""
-        if not _is_name(self.name) or self.name.lower() == UNIT:
-            yield f"needs a printable name other than {UNIT}"
+        if not _is_name(self.name):
+            yield f"needs a printable name that does not begin with {RESERVED}"
         if self.type not in TYPES:
-            yield f"has the type {self.type!r:.40}. Types are {', '.join(TYPES)}"
+            yield f"has the type {glimpse(self.type)}. Types are {', '.join(TYPES)}"
             return
         if self.bounds is not None and self.categories is not None:
             yield "has bounds and categories. Keep one of them"
@@ -118,7 +149,8 @@ class Table:
         name: as the source spells it.
         columns: those that may be used, by name.
         unit: the column that names the unit; None in a public table and where the unit is the row.
-        max_rows: how many rows of one unit count here, if fewer than the unit's own limit.
+        max_rows: how many rows of one unit count here, if fewer than the unit's own limit. Of a public table: how many
+            of its rows count for one row that is joined to them, where the unit is the row.
         public: whether nothing in it is secret.
         rows: a public size, for plans only.
         never: combinations that no row can have, each as {column: value, list of values, or {from: …, below: …}}.
@@ -139,7 +171,9 @@ class Table:
     def problems(self, unit: Unit) -> Iterator[str]:
         """What is wrong with the table under this unit, in the order in which it is written."""
         if not _is_name(self.name):
-            yield "needs a printable name"
+            yield f"needs a printable name that does not begin with {RESERVED}"
+        if self.unit is not None and is_reserved(self.unit):
+            yield f"names the unit column {self.unit}, and names that begin with {RESERVED} are reserved. Rename it"
         if self.unit is not None and (self.public or unit == ROW):
             yield f"names a unit column, but {'is public' if self.public else 'protects rows'}. Remove its unit"
         elif self.unit is None and not self.public and unit != ROW:
@@ -147,14 +181,16 @@ class Table:
         elif self.unit in self.columns:
             yield f"lists its unit column {self.unit} among the columns. Remove it there: it names people"
         for word, number in (("max_rows", self.max_rows), ("rows", self.rows)):
-            if number is not None and not (_is_a("integer", number) and number > 0):
-                yield f"needs a whole number above 0 for {word}"
+            if number is not None and not (_is_a("integer", number) and 0 < number < 2**63):
+                yield f"needs a whole number above 0 for {word}, of at most 63 bits"
         for rule in self.never:
             if len(rule) < 1 or any(name not in self.columns for name in rule):
                 yield "needs columns of its own in never: [{ward: maternity, age: {from: 70}}]"
             for wanted in rule.values():
                 if isinstance(wanted, Mapping) and not (wanted and set(wanted) <= {"from", "below"}):
                     yield "writes a range in never as {from: …, below: …}, one of them or both"
+                elif not all(map(_is_plain, _each(wanted))):
+                    yield "writes values in never as text, true or false, dates, or numbers of at most 63 bits"
         decided = [right for _, right in self.determines]
         for left, right in self.determines:
             if right in left or any(name not in self.columns for name in (*left, right)):
@@ -188,29 +224,55 @@ class Schema:
     foreign_keys: tuple[ForeignKey, ...] = ()
 
     @staticmethod
-    def load(source: "str | os.PathLike[str] | Mapping[str, Any] | Schema", unit: Unit | None = None) -> "Schema":
-        """Read a schema from a file, from its text, or from the same as a dict.
+    def parse(text: str, unit: Unit | None = None, *, max_bytes: int | None = 200_000) -> "Schema":
+        """Read a schema from its YAML text. Text is never taken for a path, whoever wrote it.
+
+        The same text is read once, and remembered.
 
         Args:
             unit: whom to protect, if the schema leaves that open; if it does not, the two must agree.
+            max_bytes: longer text is refused unread; None reads any.
 
         Raises:
             BadSchema: with every problem, in order. Marks to confirm are left to `check`.
         """
-        from cloister.data.reader import read
+        if not isinstance(text, str):
+            raise BadSchema("the schema is not text. Schema.load reads a dict or a file.")
+        found = _parsed(text, unit, max_bytes)
+        tables = {name: replace(table, columns=dict(table.columns)) for name, table in found.tables.items()}
+        return replace(found, tables=tables)  # one caller's changes must not reach the next
 
+    @staticmethod
+    def load(
+        source: "str | os.PathLike[str] | Mapping[str, Any] | Schema",
+        unit: Unit | None = None,
+        *,
+        max_bytes: int | None = 200_000,
+    ) -> "Schema":
+        """Read a schema from a file, or from a dict; text of several lines is read as by `parse`.
+
+        For text that somebody else wrote, call `parse`: one line would be opened as a file here.
+
+        Args:
+            unit, max_bytes: as in `parse`.
+
+        Raises:
+            BadSchema: with every problem, in order. Marks to confirm are left to `check`.
+        """
         if isinstance(source, Schema):
             return source
-        if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
-            path = Path(source)
-            if not path.is_file():
-                raise BadSchema(f"there is no schema file {path}. `cloister schema draft FILE` writes a first one.")
-            source = path.read_text(encoding="utf-8")
-        schema, problems = read(source, unit)
-        # A place whose form is wrong is not scolded for its content too.
-        misshapen = {problem.partition(":")[0] for problem in problems}
-        _refuse(problems + [one for one in schema.problems() if one.partition(":")[0] not in misshapen])
-        return schema
+        if isinstance(source, Mapping):
+            return _read(source, unit)
+        if isinstance(source, str) and "\n" in source:
+            return Schema.parse(source, unit, max_bytes=max_bytes)
+        path = Path(source)
+        if not path.is_file():
+            raise BadSchema(f"there is no schema file {path}. `cloister schema draft FILE` writes a first one.")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise BadSchema(f"{path} is not UTF-8 text. Save it as such.") from None
+        return Schema.parse(text, unit, max_bytes=max_bytes)
 
     def dump(self) -> str:
         """The schema as YAML that `load` reads back."""
@@ -249,6 +311,29 @@ class Schema:
                 yield f"there is no column {name}.{column} in the schema"
 
 
+@lru_cache(maxsize=128)  # the same few schemas are read with every request, and a long one takes a second
+def _parsed(text: str, unit: Unit | None, max_bytes: int | None) -> Schema:
+    return _read(text, unit, max_bytes)
+
+
+def _read(source: str | Mapping[str, Any], unit: Unit | None, max_bytes: int | None = None) -> Schema:
+    from cloister.data.reader import read
+
+    schema, problems = read(source, unit, max_bytes)
+    # A place whose form is wrong is not scolded for its content too.
+    misshapen = {problem.partition(":")[0] for problem in problems}
+    _refuse(problems + [one for one in schema.problems() if one.partition(":")[0] not in misshapen])
+    return schema
+
+
+def glimpse(value: object) -> str:
+    """The beginning of what was written, for a message. Python refuses to print integers of some thousand digits."""
+    try:
+        return f"{value!r:.40}"
+    except ValueError:
+        return "a number too long to print"
+
+
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
         listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems, 1))
@@ -257,7 +342,7 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and 0 < len(name) <= 200 and name.isprintable()
+    return isinstance(name, str) and 0 < len(name) <= 200 and name.isprintable() and not is_reserved(name)
 
 
 def _is_list(value: object) -> bool:
@@ -269,16 +354,42 @@ def _is_pair(value: object) -> bool:
 
 
 def _is_a(kind: str, value: object) -> bool:
-    """Whether a value has exactly the Python type of a column type: a bool is no integer, a datetime no date."""
-    return type(value) is _PYTHON[kind] and (not isinstance(value, float) or math.isfinite(value))
+    """Whether a value has exactly the Python type of a column type: a bool is no integer, a datetime no date.
+
+    A timestamp still has its zone if there is no such moment in UTC, at either end of time.
+    """
+    if type(value) is not _PYTHON[kind]:
+        return False
+    return getattr(value, "tzinfo", None) is None and (not isinstance(value, float) or math.isfinite(value))
+
+
+def _each(wanted: object) -> Iterator[object]:
+    """The single values of a rule: one, those of a list, or the ends of a range."""
+    if isinstance(wanted, Mapping):
+        yield from wanted.values()
+    elif isinstance(wanted, list | tuple):
+        yield from wanted
+    else:
+        yield wanted
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, str):
+        return _is_text(value)
+    if isinstance(value, int):
+        return -(2**63) < value < 2**63
+    return value is None or isinstance(value, date) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_text(value: str) -> bool:
+    """Whether text can be written as UTF-8 and kept by PostgreSQL, which has no NUL in text."""
+    return "\0" not in value and value.encode("utf-8", "replace").decode() == value
 
 
 def _is_category(kind: str, value: object) -> bool:
     if isinstance(value, str):
-        # Empty text reads as NULL, so that CSV and the others agree; PostgreSQL has no NUL in text.
-        return (
-            kind == "text" and value != "" and "\0" not in value and value.encode("utf-8", "replace").decode() == value
-        )
+        # Empty text reads as NULL, so that CSV and the others agree.
+        return kind == "text" and value != "" and _is_text(value)
     return kind == "integer" and _is_a(kind, value) and -(2**63) < value < 2**63  # type: ignore[operator]
 
 

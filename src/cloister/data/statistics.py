@@ -4,20 +4,20 @@ Counts, sums, cross products, histograms, marginals and the leaves of quantile t
 the sum over rows of a few integers within public limits. One statement computes them, in any engine, to the last digit.
 
 The cap on a person is a weight, not a choice of rows. A person with n > m rows has each of them counted m/n times (in
-units of 1/1024, rounded down): what choosing m rows at random would give on average, with less variance, without a
-secret, and the same in every engine. So one person adds at most m · max|value| to all groups together.
+units of 1/G, G = 2^20, rounded down): what choosing m rows at random would give on average, with less variance, without
+a secret, and the same in every engine. Rounding loses less than n/(mG) of what a person counts for: 1 % at 10,000 m
+rows. As n · floor(Gm/n) <= Gm, one person adds at most m · max|value| to all groups together.
 
-    WITH rows AS (…), heavy AS (SELECT _unit, COUNT(*) AS n FROM rows GROUP BY _unit HAVING COUNT(*) > m)
-    SELECT key…, SUM(weight), SUM(weight * value)… FROM rows LEFT JOIN heavy USING (_unit) GROUP BY key…
+    WITH rows AS (…), heavy AS (SELECT unit, COUNT(*) AS held FROM rows GROUP BY unit HAVING COUNT(*) > m)
+    SELECT key…, SUM(weight), SUM(weight * value)… FROM rows LEFT JOIN heavy USING (unit) GROUP BY key…
 
 Privacy: nothing here is private yet. The sums are exact; noise must follow (privacy.measure). What these functions
 promise is the sensitivity they state, for adding or removing one unit.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from cloister.data.literals import as_double, literal
+from cloister.data.literals import as_double, canonical, literal
+from cloister.data.schema import UNIT, internal
 from cloister.data.tongue import Tongue, tongue
 from cloister.privacy.errors import BadBounds, BadSchema
 
@@ -42,9 +43,8 @@ __all__ = [
     "whole_value",
 ]
 
-WEIGHT = 1024  # a whole row, for people; their rows may count less
-UNIT = "_unit"
-_LARGEST = 2**51
+WEIGHT = 2**20  # a whole row, for people; their rows may count less
+_LARGEST = 2**42  # times a weight it fits into 63 bits; the sum of 2^63 such rows has 38 digits
 # Long lists of text are slow to search; groups that are not listed are left out afterwards anyway.
 _IN_LIST = 50
 
@@ -75,7 +75,7 @@ class Value:
 
     def __post_init__(self) -> None:
         if self.low > self.high or max(abs(self.low), abs(self.high)) > _LARGEST:
-            raise BadBounds("a value needs low <= high, both within 51 bits. Use a coarser grid or narrower bounds.")
+            raise BadBounds("a value needs low <= high, both within 42 bits. Use a coarser grid or narrower bounds.")
 
     @property
     def reach(self) -> int:
@@ -113,6 +113,7 @@ class GroupKey:
     def __post_init__(self) -> None:
         if not self.values:
             raise BadSchema(f"group {self.name} has no values. List them in the schema or in the query.")
+        object.__setattr__(self, "sql", canonical(self.sql, self.type))
 
 
 def grid_value(
@@ -153,7 +154,7 @@ class Sums:
     """For each group, the number of rows and the sums of some values.
 
     Attributes:
-        rows: FROM and WHERE: a query to which the projections are added; it gives `_unit` if there is a unit column.
+        rows: FROM and WHERE: a query to which the projections are added; it gives `UNIT` if there is a unit column.
         keys: the groups; none asks for one total.
         values: what is summed beside the number of rows.
         max_rows: how many rows a unit counts for at most; None where the unit is the row.
@@ -184,47 +185,46 @@ class Sums:
         reach = 1 if index is None else self.values[index].reach
         return reach * self.unit_weight * (self.copies if self.max_rows is None else self.max_rows)
 
-    @lru_cache(maxsize=256)  # noqa: B019
     def sql(self, dialect: str) -> str:
         """The statement."""
-        names = [tongue(dialect).name(f"k{i}") for i in range(len(self.keys))]
+        names = [tongue(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
         return self._statement(dialect, names, f" GROUP BY {', '.join(names)}" if names else "")
 
     def sets_sql(self, dialect: str, sets: Sequence[Sequence[int]]) -> str:
         """The same for several choices of keys at once, each by their places: people are weighed once for all."""
-        names = [tongue(dialect).name(f"k{i}") for i in range(len(self.keys))]
+        names = [tongue(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
         listed = ", ".join(f"({', '.join(names[i] for i in one)})" for one in sets)
-        which = [f"GROUPING({name}) AS {tongue(dialect).name(f'g{i}')}" for i, name in enumerate(names)]
+        which = [f"GROUPING({name}) AS {tongue(dialect).name(internal(f'g{i}'))}" for i, name in enumerate(names)]
         return self._statement(dialect, [*names, *which], f" GROUP BY GROUPING SETS ({listed})")
 
     def _statement(self, dialect: str, shown: Sequence[str], grouped: str) -> str:
         say = tongue(dialect)
-        keys = [exp.alias_(key.sql, f"k{i}", quoted=True) for i, key in enumerate(self.keys)]
-        values = [exp.alias_(value.sql, f"v{i}", quoted=True) for i, value in enumerate(self.values)]
+        keys = [exp.alias_(key.sql, internal(f"k{i}"), quoted=True) for i, key in enumerate(self.keys)]
+        values = [exp.alias_(value.sql, internal(f"v{i}"), quoted=True) for i, value in enumerate(self.values)]
         rows = self.rows.select(*keys, *values)
         if not rows.expressions:  # a bare number of rows
-            rows = rows.select(exp.alias_(exp.Literal.number(1), "_row", quoted=True))
+            rows = rows.select(exp.alias_(exp.Literal.number(1), internal("row"), quoted=True))
         weight, source = self._weight(say)
-        sums = [f"{_total(weight, dialect)} AS {say.name('n')}"]
+        sums = [f"{_total(weight, dialect)} AS {say.name(internal('n'))}"]
         for i in range(len(self.values)):
-            total = self.values[i].total(say.name(f"v{i}"), weight, dialect)
-            sums.append(f"{total} AS {say.name(f's{i}')}")
+            total = self.values[i].total(say.name(internal(f"v{i}")), weight, dialect)
+            sums.append(f"{total} AS {say.name(internal(f's{i}'))}")
         # Read twice rather than copied, unless people must be found in another table twice. Spark decides by itself.
         kept = "" if dialect == "spark" or _joins_people(rows) else "NOT MATERIALIZED "
-        parts = [f"{say.name('_rows')} AS {kept}({rows.sql(dialect, identify=True)})"]
+        parts = [f"{say.name(internal('rows'))} AS {kept}({rows.sql(dialect, identify=True)})"]
         if self.max_rows is not None:
-            parts.append(f"{say.name('_heavy')} AS ({_heavy(self.max_rows, say)})")
+            parts.append(f"{say.name(internal('heavy'))} AS ({_heavy(self.max_rows, say)})")
         return f"WITH {', '.join(parts)} SELECT {', '.join([*shown, *sums])} FROM {source}{grouped}"  # noqa: S608
 
     def _weight(self, say: Tongue) -> tuple[str | None, str]:
         """What a row counts, and where rows stand beside it."""
-        rows, heavy, count = say.name("_rows"), say.name("_heavy"), say.name("_n")
+        rows, heavy, count = (say.name(internal(one)) for one in ("rows", "heavy", "held"))
         if self.max_rows is None:
             return None, rows
         most = say.constant(float(WEIGHT * self.max_rows))
         part = f"CAST(FLOOR({most} / CAST({count} AS {say.double})) AS BIGINT)"
         weight = f"CASE WHEN {count} IS NULL THEN {WEIGHT} ELSE {part} END"
-        joined = f"{rows} LEFT JOIN {heavy} ON {rows}.{say.name(UNIT)} = {heavy}.{say.name('_person')}"
+        joined = f"{rows} LEFT JOIN {heavy} ON {rows}.{say.name(UNIT)} = {heavy}.{say.name(internal('person'))}"
         return weight, joined
 
     def run(self, engine: Engine) -> list[NDArray[Any]]:
@@ -239,21 +239,43 @@ class Sums:
 
         Privacy: reads rows. The caller has charged for it. A unit moves the numbers of each choice by as much as one.
         """
-        table = engine.run(self.sets_sql(engine.dialect, sets))
-        told = np.array([integers(table.column(f"g{i}")) for i in range(len(self.keys))])
+        return [
+            _spread(found, keys, math.prod(len(key.values) for key in keys), self._names)
+            for keys, found in self._each(engine, sets)
+        ]
+
+    def run_occupied(self, engine: Engine, sets: Sequence[Sequence[int]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """For each choice of keys the groups that have rows, by their places in rising order, and how many they have.
+
+        For choices with more groups than there is memory: only what occurs is listed.
+
+        Privacy: as `run_sets`. Which groups occur is as secret as the rows.
+        """
         answers = []
+        for keys, found in self._each(engine, sets):
+            place, known = _places(found, keys)
+            numbers = integers(found.column(self._names[0]))[known]
+            order = np.argsort(place[known], kind="stable")
+            answers.append((place[known][order], numbers[order]))
+        return answers
+
+    def _each(self, engine: Engine, sets: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[GroupKey, ...], pa.Table]]:
+        """The rows of the result that belong to each choice of keys, with its keys as k0, k1, …."""
+        if len(sets) == 1 and list(sets[0]) == list(range(len(self.keys))):  # all of them: an ordinary statement
+            yield self.keys, engine.run(self.sql(engine.dialect))
+            return
+        table = engine.run(self.sets_sql(engine.dialect, sets))
+        told = np.array([integers(table.column(internal(f"g{i}"))) for i in range(len(self.keys))])
         for one in sets:
             left_out = np.array([[0 if i in one else 1] for i in range(len(self.keys))])
             some = table.filter(pa.array((told == left_out).all(axis=0)))
-            keys = tuple(self.keys[i] for i in one)
-            columns = [*(some.column(f"k{i}") for i in one), *(some.column(name) for name in self._names)]
-            named = pa.table(columns, names=[*(f"k{i}" for i in range(len(one))), *self._names])
-            answers.append(_spread(named, keys, math.prod(len(key.values) for key in keys), self._names))
-        return answers
+            columns = [*(some.column(internal(f"k{i}")) for i in one), *(some.column(name) for name in self._names)]
+            named = pa.table(columns, names=[*(internal(f"k{i}") for i in range(len(one))), *self._names])
+            yield tuple(self.keys[i] for i in one), named
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return ("n", *(f"s{i}" for i in range(len(self.values))))
+        return (internal("n"), *(internal(f"s{i}") for i in range(len(self.values))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,22 +288,22 @@ class DistinctUnits:
 
     def as_sums(self) -> Sums:
         """The same as sums over one row per unit and group."""
-        keys = [exp.alias_(key.sql.copy(), f"d{i}", quoted=True) for i, key in enumerate(self.keys)]
+        keys = [exp.alias_(key.sql.copy(), internal(f"d{i}"), quoted=True) for i, key in enumerate(self.keys)]
         inner = self.rows.copy().select(*keys)
         pairs = exp.select(
-            exp.column(UNIT, quoted=True), *(exp.column(f"d{i}", quoted=True) for i in range(len(self.keys)))
+            exp.column(UNIT, quoted=True), *(exp.column(internal(f"d{i}"), quoted=True) for i in range(len(self.keys)))
         )
         pairs = pairs.distinct().from_(
-            exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("_in", quoted=True)))
+            exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(internal("in"), quoted=True)))
         )
         for i, key in enumerate(self.keys):
             if len(key.values) <= _IN_LIST:
-                pairs = pairs.where(_listed(exp.column(f"d{i}", quoted=True), key.values))
+                pairs = pairs.where(_listed(exp.column(internal(f"d{i}"), quoted=True), key.values))
         outer = exp.select(exp.column(UNIT, quoted=True)).from_(
-            exp.Subquery(this=pairs, alias=exp.TableAlias(this=exp.to_identifier("_pairs", quoted=True)))
+            exp.Subquery(this=pairs, alias=exp.TableAlias(this=exp.to_identifier(internal("pairs"), quoted=True)))
         )
         renamed = tuple(
-            GroupKey(key.name, exp.column(f"d{i}", quoted=True), key.values, key.type)
+            GroupKey(key.name, exp.column(internal(f"d{i}"), quoted=True), key.values, key.type)
             for i, key in enumerate(self.keys)
         )
         return Sums(outer, renamed, (), self.max_groups)
@@ -293,10 +315,11 @@ class DistinctPairs:
 
     Weights cannot help here: a value is present or not. So a unit with more than `most` different (group, value) pairs
     keeps that many, chosen by a keyed hash of the pair: the choice depends on nobody else's rows, and stays the same.
+    Pairs of one hash are ordered by their own values.
 
     Attributes:
         rows, keys: as in `Sums`.
-        value: the column.
+        value: the column; a real in its canonical form, or what is kept would depend on other people's rows.
         most: pairs a unit keeps; None where the unit is the row.
         secret: keys the hash, so that nobody can arrange rows to be chosen.
     """
@@ -328,8 +351,8 @@ class DistinctPairs:
     def sql(self, dialect: str) -> str:
         """The number of different values of each group."""
         query, names = self._kept(dialect)
-        count = exp.Count(this=exp.Distinct(expressions=[exp.column("x", quoted=True)]))
-        query = exp.select(*names, exp.alias_(_long(count), "n", quoted=True)).from_(query)
+        count = exp.Count(this=exp.Distinct(expressions=[exp.column(internal("x"), quoted=True)]))
+        query = exp.select(*names, exp.alias_(_long(count), internal("n"), quoted=True)).from_(query)
         if names:
             query = query.group_by(*(name.copy() for name in names))
         return query.sql(dialect=dialect, identify=True)
@@ -338,24 +361,32 @@ class DistinctPairs:
         """The values themselves, with the number of units that have each. Private: a rare value names a person."""
         query, _ = self._kept(dialect)
         counted = exp.select(
-            exp.column("x", quoted=True), exp.alias_(_long(exp.Count(this=exp.Star())), "n", quoted=True)
+            exp.column(internal("x"), quoted=True),
+            exp.alias_(_long(exp.Count(this=exp.Star())), internal("n"), quoted=True),
         )
-        return counted.from_(query).group_by(exp.column("x", quoted=True)).sql(dialect=dialect, identify=True)
+        return counted.from_(query).group_by(exp.column(internal("x"), quoted=True)).sql(dialect=dialect, identify=True)
 
     def _kept(self, dialect: str) -> tuple[exp.Expression, list[exp.Expression]]:
-        names: list[exp.Expression] = [exp.column(f"k{i}", quoted=True) for i in range(len(self.keys))]
-        shown = [exp.alias_(key.sql.copy(), f"k{i}", quoted=True) for i, key in enumerate(self.keys)]
-        rows = self.rows.copy().select(*shown, exp.alias_(self.value.copy(), "x", quoted=True))
-        known = exp.Not(this=exp.Is(this=exp.column("x", quoted=True), expression=exp.Null()))
+        names: list[exp.Expression] = [exp.column(internal(f"k{i}"), quoted=True) for i in range(len(self.keys))]
+        shown = [exp.alias_(key.sql.copy(), internal(f"k{i}"), quoted=True) for i, key in enumerate(self.keys)]
+        rows = self.rows.copy().select(*shown, exp.alias_(self.value.copy(), internal("x"), quoted=True))
+        known = exp.Not(this=exp.Is(this=exp.column(internal("x"), quoted=True), expression=exp.Null()))
         if self.most is None:
-            inner = exp.select(*names, exp.column("x", quoted=True)).from_(_named(rows, "_in")).where(known)
-            return _named(self._listed(inner), "_pairs"), names
+            inner = (
+                exp.select(*names, exp.column(internal("x"), quoted=True))
+                .from_(_named(rows, internal("in")))
+                .where(known)
+            )
+            return _named(self._listed(inner), internal("pairs")), names
         unit = exp.column(UNIT, quoted=True)
         pairs = (
-            exp.select(unit, *names, exp.column("x", quoted=True)).distinct().from_(_named(rows, "_in")).where(known)
+            exp.select(unit, *names, exp.column(internal("x"), quoted=True))
+            .distinct()
+            .from_(_named(rows, internal("in")))
+            .where(known)
         )
         text = exp.DataType.build("TEXT")
-        parts = [exp.Cast(this=one.copy(), to=text.copy()) for one in (*names, exp.column("x", quoted=True))]
+        parts = [exp.Cast(this=one.copy(), to=text.copy()) for one in (*names, exp.column(internal("x"), quoted=True))]
         joined: exp.Expression = exp.Literal.string(self.secret)
         for part in parts:
             filled = exp.Coalesce(this=part, expressions=[exp.Literal.string("~")])
@@ -364,19 +395,26 @@ class DistinctPairs:
             this=exp.RowNumber(),
             partition_by=[unit.copy()],
             order=exp.Order(
-                expressions=[exp.Ordered(this=exp.MD5(this=joined)), *(exp.Ordered(this=one.copy()) for one in names)]
+                expressions=[
+                    exp.Ordered(this=exp.MD5(this=joined)),
+                    *(exp.Ordered(this=one.copy()) for one in (*names, exp.column(internal("x"), quoted=True))),
+                ]
             ),
         )
-        numbered = exp.select(*names, exp.column("x", quoted=True), exp.alias_(place, "_place", quoted=True))
-        numbered = numbered.from_(_named(self._listed(pairs), "_pairs"))
-        kept = exp.select(*names, exp.column("x", quoted=True)).from_(_named(numbered, "_numbered"))
-        kept = kept.where(exp.LTE(this=exp.column("_place", quoted=True), expression=exp.Literal.number(self.most)))
-        return _named(kept, "_kept"), names
+        numbered = exp.select(
+            *names, exp.column(internal("x"), quoted=True), exp.alias_(place, internal("place"), quoted=True)
+        )
+        numbered = numbered.from_(_named(self._listed(pairs), internal("pairs")))
+        kept = exp.select(*names, exp.column(internal("x"), quoted=True)).from_(_named(numbered, internal("numbered")))
+        kept = kept.where(
+            exp.LTE(this=exp.column(internal("place"), quoted=True), expression=exp.Literal.number(self.most))
+        )
+        return _named(kept, internal("kept")), names
 
     def _listed(self, query: exp.Select) -> exp.Select:
         for i, key in enumerate(self.keys):
             if len(key.values) <= _IN_LIST:
-                query = query.where(_listed(exp.column(f"k{i}", quoted=True), key.values))
+                query = query.where(_listed(exp.column(internal(f"k{i}"), quoted=True), key.values))
         return query
 
     def run(self, engine: Engine) -> list[NDArray[Any]]:
@@ -384,16 +422,12 @@ class DistinctPairs:
 
         Privacy: reads rows. The caller has charged for it.
         """
-        return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, ("n",))
+        return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, (internal("n"),))
 
 
 def _spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequence[str]) -> list[NDArray[Any]]:
     """Columns of a result, one entry for each group in the order of the keys' values; groups without rows are zero."""
-    place, known = np.zeros(table.num_rows, dtype=np.int64), np.ones(table.num_rows, dtype=bool)
-    for i, key in enumerate(keys):
-        code, found = _codes(table.column(f"k{i}"), key)
-        place = place * len(key.values) + code
-        known &= found
+    place, known = _places(table, keys)
     answers = []
     for name in names:
         numbers = integers(table.column(name))[known]
@@ -401,6 +435,16 @@ def _spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequen
         answer[place[known]] = numbers
         answers.append(answer)
     return answers
+
+
+def _places(table: pa.Table, keys: Sequence[GroupKey]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The group of each line of a result, in the order of the keys' values, and whether it is one that counts."""
+    place, known = np.zeros(table.num_rows, dtype=np.int64), np.ones(table.num_rows, dtype=bool)
+    for i, key in enumerate(keys):
+        code, found = _codes(table.column(internal(f"k{i}")), key)
+        place = place * len(key.values) + code
+        known &= found
+    return place, known
 
 
 def _joins_people(rows: exp.Select) -> bool:
@@ -442,9 +486,11 @@ def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], N
         "text": pa.string(),
         "boolean": pa.bool_(),
         "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
         "real": pa.float64(),
     }
-    listed = pa.array(list(key.values), type=kinds[key.type])
+    values = [value + 0.0 if isinstance(value, float) else value for value in key.values]
+    listed = pa.array(values, type=kinds[key.type])
     place = pc.index_in(column.cast(kinds[key.type]), value_set=listed)
     found = np.asarray(pc.is_valid(place).to_numpy(zero_copy_only=False), dtype=bool)
     return np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64), found
@@ -452,8 +498,8 @@ def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], N
 
 def _heavy(max_rows: int, say: Tongue) -> str:
     """The units with more rows than they count for, and how many."""
-    unit, person, count = say.name(UNIT), say.name("_person"), say.name("_n")
-    rows = say.name("_rows")
+    unit, person, count = say.name(UNIT), say.name(internal("person")), say.name(internal("held"))
+    rows = say.name(internal("rows"))
     return f"SELECT {unit} AS {person}, COUNT(*) AS {count} FROM {rows} GROUP BY {unit} HAVING COUNT(*) > {max_rows}"  # noqa: S608
 
 

@@ -19,6 +19,7 @@ from cloister.data.engines.engine import Engine
 from cloister.data.schema import Schema, Table
 from cloister.data.tongue import Family, family, tongue
 from cloister.data.views import readable, unit_families, view
+from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadSchema, BadSource
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Tables:
     _families: Mapping[str, Mapping[str, Family]] = field(repr=False)
 
     def view(self, table: str, columns: Collection[str] | None = None) -> exp.Select:
-        """The canonical view of a table: its columns, its unit column if it has one, and that again as `_unit`.
+        """The canonical view of a table: its columns, its unit column if it has one, and that again as `UNIT`.
 
         Args:
             columns: those that are needed, which makes the statement shorter; by default all. A row with NULL in one of
@@ -57,6 +58,18 @@ class Tables:
         kept = {name: column for name, column in known.columns.items() if columns is None or name in columns}
         families, place = self._families[table], self.engine.place(table)
         return view(replace(known, columns=kept), families, place, self.engine.dialect, self.unit_as_text)
+
+    def identity(self, table: str) -> str:
+        """A digest of the public facts that decide how the rows of a table are read and whose they are.
+
+        Two states of a schema with the same digest ask the same of the same rows. Sizes and rules for synthetic rows
+        are left out: no statement reads them.
+        """
+        known = self.schema.tables[table]
+        columns = [(one.name, one.type, one.bounds, one.categories, one.nullable) for one in known.columns.values()]
+        return fingerprint(
+            repr((known.name, known.unit, known.max_rows, known.public, self.schema.unit, sorted(columns)))
+        )
 
     def again(self) -> "Tables":
         """The same tables over a connection of their own, for one piece of work."""
@@ -74,6 +87,7 @@ def open_tables(
     memory_limit: str | None = None,
     threads: int | None = None,
     timeout_s: float | None = None,
+    spill: bool = True,
 ) -> Tables:
     """Open a source under its schema. No row is read.
 
@@ -81,7 +95,8 @@ def open_tables(
         source: a CSV file, a Parquet file or folder, an Arrow table or dataset, a pandas or polars frame, a Spark
             DataFrame; a dict from table name to any of these; a DuckDB file, a postgresql:// address or a Spark
             session, in which the schema's tables are found by name.
-        memory_limit, threads: for DuckDB. timeout_s: for PostgreSQL.
+        memory_limit, threads, spill: for DuckDB; without `spill`, no row is written to a temporary file, and what does
+            not fit into memory fails. timeout_s: for PostgreSQL.
 
     Raises:
         BadSchema: if the schema has a problem, or the source lacks a table or column, or declares a type from which a
@@ -89,7 +104,7 @@ def open_tables(
         BadSource: if the source cannot be opened at all.
     """
     schema.check()
-    engine = open_engine(source, schema, memory_limit, threads, timeout_s)
+    engine = open_engine(source, schema, memory_limit, threads, timeout_s, spill)
     say, problems = tongue(engine.dialect), list[str]()
     families: dict[str, dict[str, Family]] = {}
     for table in schema.tables.values():
@@ -128,6 +143,7 @@ def open_engine(
     memory_limit: str | None = None,
     threads: int | None = None,
     timeout_s: float | None = None,
+    spill: bool = True,
 ) -> Engine:
     """The engine that holds a source; without a schema, for a look at names and declared types."""
     if _is_address(source):
@@ -144,7 +160,7 @@ def open_engine(
         from cloister.data.engines.spark import Spark
 
         return Spark(named)
-    return _duckdb(named, schema, memory_limit, threads)
+    return _duckdb(named, schema, memory_limit, threads, spill)
 
 
 def _is_address(source: object) -> bool:
@@ -180,17 +196,19 @@ def _is_database(source: object) -> bool:
     return isinstance(source, str | os.PathLike) and str(source).lower().endswith(_DUCKDB)
 
 
-def _duckdb(named: Mapping[str, object], schema: Schema | None, memory: str | None, threads: int | None) -> Engine:
+def _duckdb(
+    named: Mapping[str, object], schema: Schema | None, memory: str | None, threads: int | None, spill: bool
+) -> Engine:
     from cloister.data.engines.duckdb import DuckDB
 
-    engine = DuckDB(memory, threads)
+    engine = DuckDB(memory, threads, spill=spill)
     try:
         for name, one in named.items():
             if _home(one) == "pyarrow" and hasattr(one, "scanner") and hasattr(one, "get_fragments"):
                 engine.add_arrow(name, one)  # a dataset of files: read where they lie, and only what is asked for
             elif _home(one) in _FRAMES:
                 table = None if schema is None else schema.tables.get(name)
-                engine.add_arrow(name, _arrow(one, table))
+                engine.add_arrow(name, _arrow(one, table), table)
             elif isinstance(one, str | os.PathLike):
                 _add_file(engine, name, Path(one))
             else:
@@ -226,7 +244,8 @@ def _arrow(frame: Any, table: Table | None) -> "pa.Table":
     elif _home(frame) == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns"):
         given = {name: pa.chunked_array(frame.get_column(name).to_arrow()) for name in _wanted(frame.columns, table)}
     elif _home(frame) == "pandas" and hasattr(frame, "columns"):
-        given = {name: _from_pandas(frame[name]) for name in _wanted(list(frame.columns), table)}
+        unit = None if table is None else table.unit
+        given = {name: _from_pandas(frame[name], name == unit) for name in _wanted(list(frame.columns), table)}
     else:
         raise BadSource(f"a {type(frame).__name__} is no table. Give a pandas or polars DataFrame or an Arrow table.")
     return pa.table({name: _valid(column) for name, column in given.items()})
@@ -236,21 +255,68 @@ def _wanted(names: Sequence[str], table: Table | None) -> list[str]:
     return [name for name in names if table is None or name in table.columns or name == table.unit]
 
 
-def _from_pandas(series: Any) -> Any:
-    """A column of objects has no declared type; it becomes text, so that its type cannot depend on its values."""
-    import pyarrow as pa
+def _from_pandas(series: Any, ids: bool) -> Any:
+    """A pandas column as Arrow. One of objects or categories becomes text, so that its type is not one of its values.
 
-    if series.dtype == object:
+    Ids have no type in a schema, so they are text always: one word among whole numbers makes objects of them all.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = series.dtype
+    if kind.name == "object":
         missing = series.isna()
-        return pa.array([None if gone else str(one) for one, gone in zip(series, missing, strict=True)], pa.string())
-    return pa.array(series)
+        return pa.array(
+            [None if gone else _said(one, ids) for one, gone in zip(series, missing, strict=True)], pa.string()
+        )
+    if kind.name == "category":
+        listed = pa.array([_said(one, ids) for one in series.cat.categories], pa.string())
+        codes = pa.array(series.cat.codes.to_numpy(), pa.int32(), mask=(series.cat.codes < 0).to_numpy())
+        return pc.take(listed, codes)
+    column = pa.array(series)
+    if ids and pa.types.is_floating(column.type):  # beyond 2^53 two ids may be one double: they name nobody
+        names = pc.and_(pc.less(pc.abs(column), float(2**53)), pc.equal(pc.floor(column), column))
+        whole = pc.if_else(names, column, pa.scalar(None, column.type))
+        return pc.cast(pc.cast(whole, pa.int64()), pa.string())
+    return pc.cast(column, pa.string()) if ids and pa.types.is_integer(column.type) else column
+
+
+def _said(value: Any, ids: bool = False) -> str | None:
+    """A value as text; None if it cannot be written, whatever the reason.
+
+    A whole float is written as the integer that it is: a fraction among integers makes floats of them all. Other floats
+    are no ids.
+    """
+    try:
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+            value = int(value)
+        elif ids and isinstance(value, float):
+            return None
+        text = str(value)
+        text.encode()
+    except Exception:  # an object's own way to say what it is may fail in any way
+        return None
+    return text
 
 
 def _valid(column: Any) -> Any:
-    """Text whose bytes are no UTF-8, which would stop DuckDB, becomes NULL; so does a column of nothing but NULL."""
+    """Let no cell stop DuckDB: text that is no UTF-8 becomes NULL, and so do moments beyond its microseconds.
+
+    A column of nothing but NULL becomes text.
+    """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    if pa.types.is_dictionary(column.type):
+        column = pc.dictionary_decode(column)
+    if column.type == pa.string_view():
+        column = column.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
+    if pa.types.is_timestamp(column.type) and column.type.unit in ("s", "ms"):
+        whole, most = column.cast(pa.int64()), 2**62 // (10**6 if column.type.unit == "s" else 10**3)
+        fits = pc.and_(pc.greater(whole, -most), pc.less(whole, most))
+        kept = pc.if_else(fits, whole, pa.scalar(None, pa.int64())).cast(column.type)
+        return kept.cast(pa.timestamp("us", column.type.tz))
     if pa.types.is_null(column.type):  # frames infer this type from values, so it must not decide what can be read
         return column.cast(pa.string())
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):

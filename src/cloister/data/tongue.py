@@ -38,7 +38,7 @@ class Tongue:
     def constant(self, value: object) -> str:
         """A public value of any column type."""
         if isinstance(value, float):  # through text, which every engine rounds correctly
-            return f"CAST('{value!r}' AS {self.double})"
+            return f"CAST('{value + 0.0!r}' AS {self.double})"  # without a negative zero
         if isinstance(value, datetime):
             return f"CAST('{value.isoformat(' ')}' AS {self.moment})"
         if isinstance(value, date):

@@ -21,10 +21,10 @@ from functools import lru_cache
 import sqlglot
 from sqlglot import exp
 
-from cloister.data.schema import UNIT, Column, Table
+from cloister.data.schema import UNIT, Column, Table, internal
 from cloister.data.tongue import Family, Tongue, tongue
 
-__all__ = ["read", "readable", "unit_families", "view"]
+__all__ = ["frame_columns", "read", "readable", "unit_families", "view"]
 
 _NUMBER = "[+-]?([0-9]{1,60}([.][0-9]{0,60})?|[.][0-9]{1,60})([eE][+-]?[0-9]{1,3})?"
 _WHOLE = "[+-]?[0-9]{1,60}([.]0{0,60})?"
@@ -139,8 +139,8 @@ def _text(x: str, say: Tongue) -> str:
 
 
 def _word(x: str, say: Tongue) -> str:
-    # In PostgreSQL by bytes, like the others: a collation of the table could hold different texts for equal.
-    return f"CAST({x} AS {say.string})" + (' COLLATE "C"' if say.dialect == "postgres" else "")
+    # By bytes: a collation of the column could hold different texts for equal. In Spark the cast drops it.
+    return f"CAST({x} AS {say.string})" + (' COLLATE "C"' if say.dialect != "spark" else "")
 
 
 def _text_from_truth(x: str, say: Tongue) -> str:
@@ -240,7 +240,9 @@ def _clipped(x: str, low: object, high: object, say: Tongue) -> str:
     # Only the few rows above the limit are compared with infinity. DuckDB keeps track of the limits, and so counts and
     # sums quicker, if what may be NULL is an integer.
     number = f"{upper} + CASE WHEN {x} <= {say.infinity()} THEN 0 END"
-    return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {number} ELSE {x} END"
+    # Adding zero leaves one zero of two: engines hold them for equal, but write them differently.
+    same = f"{x} + {say.constant(0.0)}"
+    return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {number} ELSE {same} END"
 
 
 def _clip(column: Column, say: Tongue) -> str:
@@ -268,15 +270,54 @@ def _unit(declared: Family, name: str, as_text: bool, say: Tongue) -> str:
         return _text(say.name(name), say)
     whole = read("integer", declared, name, say)
     if declared != "integer":
-        fits = f"{whole} > {say.constant(_LEAST)} AND {whole} < {say.constant(_MOST)}"
+        # Beyond 2^53 two ids may be one double: they name nobody rather than two people.
+        low, high = (-(2**53), 2**53) if declared == "float" else (_LEAST, _MOST)
+        fits = f"{whole} > {say.constant(low)} AND {whole} < {say.constant(high)}"
         whole = f"CASE WHEN {fits} THEN {whole} END"
     return _text(whole, say) if as_text else whole
+
+
+def frame_columns(table: Table, declared: Mapping[str, Family], say: Tongue) -> dict[str, str]:
+    """The columns of a frame in the types that the schema gives them, as SQL.
+
+    Frames infer types from values: one missing number makes doubles of integers. Read like this, the types that a view
+    is written for do not depend on rows. A column that no value could be read from is left as it is, to be refused.
+    """
+    found = {name: say.name(name) for name in declared}
+    for column in table.columns.values():
+        known = declared.get(column.name)
+        if known is not None and known != column.type:
+            made = _FROM_FRAME.get((column.type, known))
+            if made is None and known in _READ[column.type]:
+                made = _READ[column.type][known]
+            if made is not None:
+                found[column.name] = made(say.name(column.name), say)
+    if table.unit is not None and declared.get(table.unit) in ("integer", "wide", "float"):
+        found[table.unit] = _unit(declared[table.unit], table.unit, False, say)
+    return found
+
+
+def _empty(kind: str) -> Callable[[str, Tongue], str]:
+    # A frame's column of nothing but missing values is one of doubles.
+    return lambda x, say: f"CAST(NULL AS {kind})"
+
+
+_FROM_FRAME: Mapping[tuple[str, str], Callable[[str, Tongue], str]] = {
+    ("integer", "boolean"): _whole,
+    ("real", "boolean"): lambda x, say: _double(_whole(x, say), say),
+    ("boolean", "float"): _truth_from_whole,
+    ("boolean", "wide"): _truth_from_whole,
+    ("text", "float"): lambda x, say: _word(_whole_from_float(x, say), say),
+    ("text", "wide"): lambda x, say: _word(_whole_from_wide(x, say), say),
+    ("date", "float"): _empty("DATE"),
+    ("timestamp", "float"): _empty("TIMESTAMP"),
+}
 
 
 def view(
     table: Table, declared: Mapping[str, Family], place: str, dialect: str, unit_as_text: bool = False
 ) -> exp.Select:
-    """The canonical view of a table: its columns, its unit column, and the unit once more as `_unit`.
+    """The canonical view of a table: its columns, its unit column, and the unit once more as `UNIT`.
 
     Args:
         declared: the family of each column's declared type.
@@ -294,7 +335,7 @@ def view(
         outer += [unit, f"{unit} AS {say.name(UNIT)}"]
         present.append(table.unit)
     if not outer:  # rows without columns, to be counted
-        inner = outer = [f"1 AS {say.name('_row')}"]
+        inner = outer = [f"1 AS {say.name(internal('row'))}"]
     alias = say.name(table.name)
     sql = f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {place}) AS {alias}"  # noqa: S608
     return _parsed(_without_null(sql, present, alias, say), dialect)

@@ -61,7 +61,8 @@ class Meter:
         Raises:
             OverBudget: if the step costs more than is left; then nothing is read.
         """
-        price = self.account.price(mechanism)
+        # Exact: parts that were each rounded up would not fit into their sum. Only totals are kept in a ledger.
+        price = self.account.rules.exact_price(mechanism)
         after = self.spent + price
         if after.amount > self.total.amount or after.delta > self.total.delta:
             raise OverBudget(
@@ -89,6 +90,7 @@ def measure_steps(
     unit: Unit = ROW,
     data_version: str = "",
     source: Source | None = None,
+    private: bool = True,
 ) -> tuple[T, Receipt]:
     """Carry adaptive steps out under one charge.
 
@@ -97,6 +99,7 @@ def measure_steps(
         accounts: each pays the whole spend, all or none.
         spend: what all steps together may cost; all of it is charged, used up or not.
         request, unit, data_version, source: as in `measure`.
+        private: whether everything else that the steps use was released privately; the receipt says so.
 
     Privacy: the spend, in the first account's measure, by adaptive composition: the meter refuses what goes beyond. If
         a step fails the charge stands, and the error says no more than that. Tested in tests/unit/test_meter.py.
@@ -127,6 +130,6 @@ def measure_steps(
         "parameters": told,
         "loss": prices[0].to_json(),
         "answer": answer,
-        "private": source.private,
+        "private": source.private and private,
     }
     return result, Receipt.issue({**facts, **standing(charge, entry)}, accounts[0].book.key)

@@ -1,14 +1,17 @@
 """What a call that looks several times may spend, as the noise needs it: a pure epsilon, or a rho."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cloister.privacy import conversion
 from cloister.privacy.errors import BadLoss
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
+from cloister.privacy.number import rounded_down
 
 __all__ = ["Purse", "law", "purse"]
+
+_LONGEST_BITS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Purse:
 def purse(spend: Loss | None, what: str = "the fit", who: str = "estimators") -> Purse:
     """Read a spend. An (epsilon, delta) becomes the largest rho that implies it.
 
+    An amount of very many digits is rounded down once, by less than 1e-30 of itself, so that its parts have short ones.
+
     Args:
         spend: what the caller gave.
         what: it pays for, in words.
@@ -57,6 +62,8 @@ def purse(spend: Loss | None, what: str = "the fit", who: str = "estimators") ->
         return Purse(Loss("rho", conversion.rho_within(spend.amount, spend.delta), relation=spend.relation))
     if spend.delta:
         raise BadLoss(f"{who} use no delta of their own beside a rho. Write spend=cl.rho('0.02').")
+    if spend.amount.denominator.bit_length() > _LONGEST_BITS:
+        spend = replace(spend, amount=rounded_down(spend.amount, digits=30))
     return Purse(spend)
 
 

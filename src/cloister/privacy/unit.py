@@ -7,6 +7,9 @@ from cloister.privacy.errors import BadBounds, BadName
 __all__ = ["ROW", "Unit"]
 
 
+_MOST_ROWS = 10**9  # what one unit adds stays within the integers of every engine
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """The unit of privacy.
@@ -26,8 +29,10 @@ class Unit:
         name = self.name.strip() if isinstance(self.name, str) else ""
         if not 0 < len(name) <= 200 or not self.name.isprintable():
             raise BadName("a unit needs a short printable name. Write Unit('patient', max_rows=8).")
-        if isinstance(self.max_rows, bool) or not isinstance(self.max_rows, int) or self.max_rows < 1:
+        if isinstance(self.max_rows, bool) or not isinstance(self.max_rows, int):
             raise BadBounds(f"max_rows must be a whole number of at least 1, got {self.max_rows!r:.40}.")
+        if not 1 <= self.max_rows <= _MOST_ROWS:
+            raise BadBounds(f"max_rows must be a whole number of at least 1 and at most {_MOST_ROWS:,}.")
 
     def __str__(self) -> str:
         rows = "1 row" if self.max_rows == 1 else f"{self.max_rows} rows"

@@ -9,7 +9,17 @@ from sqlglot import exp
 from cloister.privacy.errors import QueryRefused
 from cloister.query import estimate
 from cloister.query.estimate import Estimate
-from cloister.query.need import Need, need_known, need_people, need_rows, need_sum, need_tree, need_values, need_vote
+from cloister.query.need import (
+    Need,
+    limits_of,
+    need_known,
+    need_people,
+    need_rows,
+    need_sum,
+    need_tree,
+    need_values,
+    need_vote,
+)
 from cloister.query.term import Scope, Term, compile_term, shown
 
 __all__ = ["Aggregate", "compile_aggregate", "is_aggregate"]
@@ -49,7 +59,9 @@ def compile_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
     rule = _RULES.get(type(node))
     if rule is None:
         offered = "COUNT, SUM, AVG, VARIANCE, STDDEV, MIN, MAX, MEDIAN, QUANTILE, PERCENTILE_CONT and MODE"
-        raise QueryRefused(f"{shown(node)[:60]} is not offered. The aggregates are {offered}.")
+        instead = _INSTEAD.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
+        hint = f"Write {instead}." if instead else f"The aggregates are {offered}."
+        raise QueryRefused(f"{shown(node)[:60]} is not offered. {hint}")
     return rule(node, scope)
 
 
@@ -85,7 +97,7 @@ def _sum(node: exp.Sum, scope: Scope) -> Aggregate:
 
 def _average(node: exp.Avg, scope: Scope) -> Aggregate:
     term, text = _number(node.this, scope)
-    low, high = _limits(term)
+    low, high = limits_of(term, text)
     centre = (low + high) / 2
     needs = (need_sum(term, text, centre), need_known(term, text))
     expected = _of_mean((high - low) / 2)
@@ -97,7 +109,7 @@ def _average(node: exp.Avg, scope: Scope) -> Aggregate:
 def _spread(*, sample: bool, root: bool) -> Callable[[Any, Scope], Aggregate]:
     def rule(node: exp.Expression, scope: Scope) -> Aggregate:
         term, text = _number(node.this, scope)
-        low, high = _limits(term)
+        low, high = limits_of(term, text)
         centre = (low + high) / 2
         needs = (need_sum(term, text, centre, squares=True), need_sum(term, text, centre), need_known(term, text))
         formula = estimate.variance(centre, (high - low) / 2, sample=sample)
@@ -178,11 +190,6 @@ def _number(node: exp.Expression, scope: Scope) -> tuple[Term, str]:
     return term, text
 
 
-def _limits(term: Term) -> tuple[float, float]:
-    low, high = term.low or 0.0, term.high or 0.0
-    return (low, high) if low < high else (low - 1, high + 1)
-
-
 def _clipping(term: Term, text: str) -> str:
     return f"{text} is read within {term.low:g} and {term.high:g}"
 
@@ -192,6 +199,12 @@ def _text(node: exp.Expression) -> str:
         node.sql(dialect="duckdb", normalize_functions="upper").lower() if isinstance(node, exp.Column) else shown(node)
     )
 
+
+# Names that other systems give to aggregates.
+_INSTEAD = {
+    "var": "VARIANCE(x)", "mean": "AVG(x)", "std": "STDDEV(x)", "stdev": "STDDEV(x)", "count_if": "SUM(CASE WHEN …)",
+    "countif": "COUNT(CASE WHEN x > 3 THEN 1 END)", "average": "AVG(x)", "percentile": "QUANTILE(x, 0.5)",
+}  # fmt: skip
 
 _RULES: Mapping[type[exp.Expression], Callable[[Any, Scope], Aggregate]] = {
     exp.Count: _count,

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from cloister.data.schema import internal
 from cloister.privacy.errors import QueryRefused
 from cloister.query.estimate import Estimate
 from cloister.query.plan import Plan
@@ -53,14 +54,15 @@ def arrange(plan: Plan, estimates: Callable[[float], list[list[Estimate]]]) -> t
     question = plan.question
     found = estimates(plan.confidence)
     base = _base(question, found, "value")
+    limited = found if plan.interval_confidence == plan.confidence else estimates(plan.interval_confidence)
     engine = _Arithmetic()
     kept = _kept_rows(engine, base, question)
     columns: dict[str, Any] = {}
     for output in question.outputs:
         columns[output.name] = _pick(_evaluate(engine, base, question, output.node), kept)
-        limits = _limits(engine, plan, found, estimates, output.node, output.aggregate)
+        limits = _limits(engine, plan, limited, estimates, output.node, output.aggregate)
         if limits is not None:
-            low, high = (_pick(pa.array(end), kept) for end in limits)
+            low, high = (_pick(_column(end), kept) for end in limits)
             columns[f"{output.name}_low"], columns[f"{output.name}_high"] = low, high
     notes = list(dict.fromkeys(one.note for group in found for one in group if one.note))
     return pa.table(columns), notes
@@ -85,6 +87,11 @@ class _Arithmetic:
             self._own.engine.unregister("base")
 
 
+def _column(values: Any) -> pa.Array:
+    """Numbers of an answer; where there is none, NULL."""
+    return pa.array(values, from_pandas=True)
+
+
 def _pick(column: Any, kept: pa.Array | None) -> Any:
     return column if kept is None else column.take(kept)
 
@@ -105,11 +112,11 @@ def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -
             keys[i].append(listed.take(pa.array(at)))
         for j, one in enumerate(estimates):
             known = getattr(one, which)  # an aggregate without limits is not part of what its limits are asked for
-            aggregates[j].append(pa.array(one.value if known is None else known))
+            aggregates[j].append(_column(one.value if known is None else known))
     columns = {f"k{i}": pa.chunked_array(parts) for i, parts in enumerate(keys)}
     columns |= {f"a{j}": pa.chunked_array(parts) for j, parts in enumerate(aggregates)}
     rows = len(columns["a0"])
-    return pa.table({"_row": pa.array(np.arange(rows)), **columns})
+    return pa.table({internal("row"): pa.array(np.arange(rows)), **columns})
 
 
 def _post_scope(question: Question) -> Callable[[exp.Column], Term]:
@@ -128,7 +135,11 @@ def _evaluate(engine: _Arithmetic, base: pa.Table, question: Question, node: exp
     if isinstance(node, exp.Column):
         return base.column(node.name)
     term = compile_term(node, _post_scope(question))
-    query = exp.select(exp.alias_(term.sql, "x", quoted=True)).from_("base").order_by(exp.column("_row", quoted=True))
+    query = (
+        exp.select(exp.alias_(term.sql, "x", quoted=True))
+        .from_("base")
+        .order_by(exp.column(internal("row"), quoted=True))
+    )
     return engine.run(base, query.sql(dialect="duckdb")).column("x")
 
 
@@ -137,7 +148,7 @@ def _kept_rows(engine: _Arithmetic, base: pa.Table, question: Question) -> pa.Ar
     if question.having is None and not question.order and question.limit is None:
         return None
     scope = _post_scope(question)
-    query = exp.select(exp.column("_row", quoted=True)).from_("base")
+    query = exp.select(exp.column(internal("row"), quoted=True)).from_("base")
     if question.having is not None:
         condition = compile_term(question.having, scope)
         if condition.type != "boolean":
@@ -145,11 +156,11 @@ def _kept_rows(engine: _Arithmetic, base: pa.Table, question: Question) -> pa.Ar
         query = query.where(condition.sql)
     for one in question.order:
         term = compile_term(one.this, scope)
-        query = query.order_by(exp.Ordered(this=term.sql, desc=one.args["desc"], nulls_first=False))
-    query = query.order_by(exp.column("_row", quoted=True))
+        query = query.order_by(exp.Ordered(this=term.sql, **{key: one.args[key] for key in ("desc", "nulls_first")}))
+    query = query.order_by(exp.column(internal("row"), quoted=True))
     if question.limit is not None:
         query = query.limit(question.limit)
-    return engine.run(base, query.sql(dialect="duckdb")).column("_row").combine_chunks()
+    return engine.run(base, query.sql(dialect="duckdb")).column(internal("row")).combine_chunks()
 
 
 def _limits(
@@ -179,7 +190,7 @@ def _limits(
     if not all(isinstance(one, allowed) for one in node.walk()):
         return None
     # Sums, products and quotients are monotone in each argument, so the extremes lie in corners of the box.
-    wider = estimates(1 - (1 - plan.confidence) / len(used))
+    wider = estimates(1 - (1 - plan.interval_confidence) / len(used))
     ends = {which: _base(plan.question, wider, which) for which in ("low", "high")}
     corners = []
     for choice in product(("low", "high"), repeat=len(used)):

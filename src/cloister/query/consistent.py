@@ -2,6 +2,8 @@
 
 Hay et al. 2010: going up, a total and the sum of its parts are averaged by their variances; going down, what is left
 over is shared among the parts by theirs. No number becomes less precise, so intervals stay valid (a little wide).
+That holds where every row of a total is in one of its parts. Groups that were found leave rows out, so a total over
+them stays as it was measured.
 """
 
 from collections.abc import Sequence
@@ -22,27 +24,35 @@ Floats = NDArray[np.float64]
 def consistent(plan: Plan, values: Sequence[list[Any]]) -> list[list[Any]]:
     """The same values, with counts and sums made consistent over nested grouping sets."""
     made = [list(one) for one in values]
-    order = _nested(plan.question)
-    if len(order) < 2:
-        return made
-    for need in {need for _, need in plan.needs if need.kind in ("rows", "sum")}:
-        places = [plan.needs[group_set, need] for group_set in order]
-        shapes = [plan.measurements[place].sums.cells for place in places]
-        levels = [np.asarray(made[place][0], dtype=np.float64) for place in places]
-        variances = [plan.measurements[place].variance for place in places]
-        for place, level in zip(places, _least_squares(levels, variances, shapes), strict=True):
-            made[place][0] = level
+    needs = {need for _, need in plan.needs if need.kind in ("rows", "sum")}
+    for order in _nested(plan.question):
+        for need in needs:
+            places = [plan.needs[group_set, need] for group_set in order]
+            shapes = [plan.measurements[place].sums.cells for place in places]
+            levels = [np.asarray(made[place][0], dtype=np.float64) for place in places]
+            variances = [plan.measurements[place].variance for place in places]
+            for place, level in zip(places, _least_squares(levels, variances, shapes), strict=True):
+                made[place][0] = level
     return made
 
 
-def _nested(question: Question) -> list[int]:
-    """The grouping sets from the coarsest to the finest, if each begins with all keys of the one before; else none."""
+def _nested(question: Question) -> list[list[int]]:
+    """Chains of two or more grouping sets, from coarse to fine, in which the parts of each group add up to it.
+
+    Each set begins with all keys of the one before, and the further keys have a value for every row. None, if the
+    question's sets are not nested.
+    """
     order = sorted(range(len(question.sets)), key=lambda i: len(question.sets[i]))
+    chains = [order[:1]]
     for coarse, fine in pairwise(order):
         above, below = question.sets[coarse], question.sets[fine]
         if below[: len(above)] != above or len(below) == len(above):
             return []
-    return order
+        if all(question.groups[i].complete for i in below[len(above) :]):
+            chains[-1].append(fine)
+        else:
+            chains.append([fine])
+    return [chain for chain in chains if len(chain) > 1]
 
 
 def _least_squares(levels: Sequence[Floats], variances: Sequence[float], cells: Sequence[int]) -> list[Floats]:

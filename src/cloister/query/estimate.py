@@ -145,13 +145,34 @@ class Tree:
             first = node // FAN_OUT * FAN_OUT if depth else np.zeros_like(node)
             running = np.concatenate([np.zeros((groups, 1)), np.cumsum(level, axis=1)], axis=1)
             below += running[:, node] - running[:, first]
-            noise = mechanism.variance * self.unit**2
+            noise = mechanism.variance * self.unit * self.unit
             if depth:
                 variance += (node - first) * noise
             else:
                 everything = level.sum(axis=1, keepdims=True)
                 variance += (node * (1 - q) ** 2 + (level.shape[1] - node) * q**2) * noise
         return below - q * everything, variance
+
+    def counts_beyond(self, *, upwards: bool) -> tuple[Floats, Floats]:
+        """For every leaf, the noisy number of rows in it and all leaves above (or below) it, and its variance.
+
+        Of the nodes that make up such a range, the fewest are added: near the end that few rows reach, noise is least.
+        """
+        leaf = np.arange(self.leaves.count)
+        rows, variance = np.zeros((self.levels[0].shape[0], len(leaf))), np.zeros(len(leaf))
+        for depth, (level, mechanism) in enumerate(zip(self.levels, self.mechanisms, strict=True)):
+            node = leaf // FAN_OUT ** (len(self.levels) - 1 - depth)
+            first = node // FAN_OUT * FAN_OUT if depth else np.zeros_like(node)
+            own = 1 if depth == len(self.levels) - 1 else 0  # a larger node of its own is cut up further below
+            if upwards:
+                end = np.minimum(first + FAN_OUT, level.shape[1]) if depth else np.full_like(node, level.shape[1])
+                low, high = node + 1 - own, end
+            else:
+                low, high = first, node + own
+            running = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(level, axis=1)], axis=1)
+            rows += running[:, high] - running[:, low]
+            variance += (high - low) * (mechanism.variance * self.unit * self.unit)
+        return rows, variance
 
 
 def quantile(q: float) -> Callable[[Tree, float], Estimate]:
@@ -176,23 +197,44 @@ def quantile(q: float) -> Callable[[Tree, float], Estimate]:
 
 
 def extreme(*, largest: bool) -> Callable[[Tree, float], Estimate]:
-    """The smallest (largest) value that the noise cannot explain away."""
+    """The outermost value that some row has for certain, as far as the noise tells.
+
+    The count of rows from each leaf outwards is compared with a margin that all of these counts keep together (a union
+    bound over the leaves). So with the stated confidence some row lies at the answer or beyond, and none beyond the
+    outer limit. The outer limit is the column's own bound unless the noise is less than a row: few rows are hidden.
+    Where no count exceeds its margin the rows cannot be told from none, and the answer is NULL.
+    """
 
     def estimate(tree: Tree, confidence: float) -> Estimate:
-        rank, variance = tree.ranks(1.0 if largest else 0.0)
-        margin = np.sqrt(variance) * _sides(tree, confidence)
-        if largest:
-            beyond = rank <= -margin  # so many rows lie above this edge that it cannot be noise
-            leaf = np.where(beyond.any(axis=1), tree.leaves.count - beyond[:, ::-1].argmax(axis=1), 0)
-            leaf = np.minimum(leaf, tree.leaves.count - 1)
-        else:
-            beyond = rank >= margin
-            leaf = np.where(beyond.any(axis=1), beyond.argmax(axis=1) - 1, tree.leaves.count - 1)
-            leaf = np.maximum(leaf, 0)
-        shift = 0.0 if tree.leaves.whole else 0.5
-        return Estimate(tree.leaves.edge(leaf + shift), note="no interval: values that few people have are hidden")
+        leaves, last = tree.leaves, tree.leaves.count - 1
+        beyond, variance = tree.counts_beyond(upwards=largest)
+        margin = np.sqrt(variance) * _one_side(tree, (1 - confidence) / 2 / leaves.count)
+        some, none = beyond > margin, beyond + margin < tree.unit  # counts are multiples of the unit
+        known = some.any(axis=1)
+        # From outside: the first leaf with rows beyond, and how many leaves before it surely have none.
+        order = slice(None, None, -1) if largest else slice(None)
+        inner = np.where(known, some[:, order].argmax(axis=1), last)
+        empty = np.minimum(np.where(none.all(axis=1), last, (~none[:, order]).argmax(axis=1)), inner)
+        leaf, outer = (last - inner, last - empty) if largest else (inner, empty)
+        below, above = np.minimum(leaf, outer), np.maximum(leaf, outer)
+        value, low, high = leaves.edge(leaf), leaves.edge(below), leaves.edge(above)
+        if not leaves.whole:
+            value, high = leaves.edge(leaf + 0.5), leaves.edge(above + 1)
+        return Estimate(
+            np.where(known, value, np.nan),
+            low,
+            high,
+            note="MIN and MAX hide values of few rows; NULL: the noise hides all",
+        )
 
     return estimate
+
+
+def _one_side(tree: Tree, beta: float) -> float:
+    """How many standard deviations a sum of the tree's noise exceeds with probability at most beta."""
+    if all(isinstance(one, DiscreteGaussian) for one in tree.mechanisms):
+        return math.sqrt(2 * math.log(1 / beta))  # sub-Gaussian: Canonne, Kamath & Steinke 2020
+    return math.log(1 / beta) / math.sqrt(2)  # as in `_sides`
 
 
 def _sides(tree: Tree, confidence: float) -> float:

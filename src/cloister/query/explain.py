@@ -15,7 +15,7 @@ __all__ = ["expected_errors", "explain"]
 def explain(plan: Plan, *, sql: bool = True) -> str:
     """The plan as text, with the engine's SQL unless that is left out."""
     question = plan.question
-    cells = sum(_cells(plan, i) for i in range(len(question.sets)))
+    cells = question.cells
     lines = [
         f"question   {' '.join(question.text.split())}",
         f"cost       {cost_text(plan)}",
@@ -73,7 +73,7 @@ def expected_error(plan: Plan, aggregate: Aggregate) -> float | None:
     places = _finest(plan, aggregate)
     if any(one.need.kind in ("tree", "vote") for one in places):
         return None
-    share = 1 - (1 - plan.confidence) / len(places)
+    share = 1 - (1 - plan.interval_confidence) / len(places)
     noise = [(one.mechanisms[0], one.unit) for one in places]
     margins = [float(law.margin(share)) * unit for law, unit in noise if isinstance(law, Numeric)]
     cells = max(_cells(plan, i) for i in range(len(plan.question.sets)))

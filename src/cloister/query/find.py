@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sqlglot import exp
 
-from cloister.data.literals import as_double, literal
+from cloister.data.literals import as_double, canonical, literal
+from cloister.data.schema import internal
 from cloister.data.statistics import DistinctPairs, Engine, GroupKey, Sums, integers
 from cloister.privacy import conversion
 from cloister.privacy.errors import BadLoss
@@ -155,9 +156,11 @@ def to_find(groups: Sequence[tuple[int, str]], spend: Loss, rows: Rows, unit: Un
 def keys_in(rows: Rows, term: Term, unit: Unit, secret: str, engine: Engine) -> Found:
     """Every value of a column with the number of units that have it. Reads rows; must be followed by `Thresholded`."""
     most = None if rows.by_row else unit.max_rows
-    pairs = DistinctPairs(rows.sql, (), term.sql, most, secret, rows.copies)  # type: ignore[arg-type]
+    pairs = DistinctPairs(rows.sql, (), canonical(term.sql, term.type), most, secret, rows.copies)  # type: ignore[arg-type]
     table = engine.run(pairs.units_sql(engine.dialect))
-    return list(zip(table.column("x").to_pylist(), integers(table.column("n")).tolist(), strict=True))
+    return list(
+        zip(table.column(internal("x")).to_pylist(), integers(table.column(internal("n"))).tolist(), strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
-"""What may be written behind each word. A parser knows more SQL than we do: what no rule would read is refused.
+"""Allow-list of arguments per SQL node, and of names. A parser knows more SQL than the rules read: the rest is refused.
 
 Without this, MAX(age, 3) would be answered as MAX(age), and TABLESAMPLE or a list of column names passed over.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 
+from cloister.data.schema import RESERVED, is_reserved
 from cloister.privacy.errors import QueryRefused
 
-__all__ = ["refuse_unread"]
+__all__ = ["refuse_dropped", "refuse_reserved", "refuse_unread"]
 
 _ONE = ("this",)
 _TWO = ("this", "expression")
@@ -28,6 +30,16 @@ _TAKES: Mapping[type[exp.Expr], Iterable[str]] = {
     exp.Neg: _ONE, exp.Abs: _ONE, exp.Floor: _ONE, exp.Ceil: _ONE, exp.Sqrt: _ONE, exp.Ln: _ONE, exp.Not: _ONE,
     exp.Lower: _ONE, exp.Upper: _ONE, exp.Length: _ONE, exp.Year: _ONE, exp.Month: _ONE, exp.Day: _ONE, exp.Paren: _ONE,
     exp.Round: ("this", "decimals"),
+    exp.Column: ("this", "table", "db"),  # rows.py refuses the last, by name
+    exp.Literal: ("this", "is_string"),
+    exp.Boolean: _ONE,
+    exp.Null: (),
+    exp.Least: ("this", "expressions", "ignore_nulls"), exp.Greatest: ("this", "expressions", "ignore_nulls"),
+    exp.Coalesce: ("this", "expressions"),
+    exp.Case: ("this", "ifs", "default"),
+    exp.If: ("this", "true", "false"),
+    exp.In: ("this", "expressions", "query"),
+    exp.WidthBucket: ("this", "min_value", "max_value", "num_buckets"),
     exp.Add: _TWO, exp.Sub: _TWO, exp.Mul: _TWO, exp.Mod: _TWO, exp.EQ: _TWO, exp.NEQ: _TWO, exp.GT: _TWO,
     exp.GTE: _TWO, exp.LT: _TWO, exp.LTE: _TWO, exp.And: _TWO, exp.Or: _TWO, exp.Is: _TWO,
     exp.Like: ("this", "expression", "negate"),
@@ -47,6 +59,37 @@ _TAKES: Mapping[type[exp.Expr], Iterable[str]] = {
 }  # fmt: skip
 
 
+def refuse_dropped(tokens: Sequence[Token], query: exp.Expression) -> None:
+    """Refuse a question of which the parser has left something out, such as the last of QUANTILE(x, 0.5, 0.9).
+
+    Every constant, every quoted name and every plain argument that was written must be in the tree.
+    """
+    kept = Counter(str(text).lower() for node in query.walk() if isinstance(text := node.args.get("this"), str | int))
+    ends = (TokenType.COMMA, TokenType.R_PAREN)
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        constant = token.token_type in (TokenType.NUMBER, TokenType.STRING, TokenType.IDENTIFIER)
+        named = token.token_type is TokenType.VAR and before is not None and after is not None
+        argument = named and before.token_type is TokenType.COMMA and after.token_type in ends  # type: ignore[union-attr]
+        if not (constant or argument):
+            continue
+        text = token.text.lower()
+        found = next((one for one in (text, f"0.{text}", f".{text}") if kept[one]), None)  # .5 is two tokens
+        if found is None:
+            raise QueryRefused(f"{token.text[:60]} would be passed over where it stands. Leave it out.")
+        kept[found] -= 1
+
+
+def refuse_reserved(query: exp.Expression) -> None:
+    """Refuse a question that writes a name which only our own statements may use (`data.schema.internal`).
+
+    Columns, tables, aliases, WITH names and USING lists are all identifiers, quoted or not.
+    """
+    for node in query.walk():
+        for name in (node.args.get("this"), node.args.get("alias")):
+            if isinstance(name, str) and not isinstance(node, exp.Literal) and is_reserved(name):
+                raise QueryRefused(f"names that begin with {RESERVED} are reserved. Give {name:.60} another name.")
+
+
 def refuse_unread(query: exp.Expression) -> None:
     """Refuse a question in which a word has arguments that would be passed over, or lacks the one it is about."""
     for node in query.walk():
@@ -54,10 +97,14 @@ def refuse_unread(query: exp.Expression) -> None:
         if taken is None:  # the rules refuse what they do not know
             continue
         word = _word(node)
+        if isinstance(node, exp.PercentileCont | exp.PercentileDisc) and node.args.get("expression") is not None:
+            raise QueryRefused(
+                "a quantile is written QUANTILE(x, 0.5) or PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)."
+            )
         for name, value in node.args.items():
             if value and name not in taken:
                 raise QueryRefused(f"{word} is not offered with {name.strip('_')}. Leave that out.")
-        if node.args.get("this") is None and "this" in taken and not isinstance(node, exp.Limit):
+        if node.args.get("this") is None and "this" in taken and not isinstance(node, exp.Limit | exp.Case):
             raise QueryRefused(f"{word} needs an argument.")
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
-from cloister.data.literals import as_double, greatest_of, least_of, literal, rounded_near_zero
+from cloister.data.literals import as_double, canonical, greatest_of, least_of, literal, rounded_near_zero
 from cloister.data.statistics import GroupKey, Known, Value, grid_value, whole_value
 from cloister.privacy.errors import QueryRefused
 from cloister.query.term import Term
@@ -15,6 +15,7 @@ __all__ = [
     "Leaves",
     "Need",
     "leaves_of",
+    "limits_of",
     "need_people",
     "need_rows",
     "need_sum",
@@ -79,12 +80,12 @@ def need_people() -> Need:
 
 def need_values(term: Term, text: str) -> Need:
     """The number of different values of a column."""
-    return Need("values", f"different values of {text}", column=term.sql)
+    return Need("values", f"different values of {text}", column=canonical(term.sql, term.type))
 
 
 def need_sum(term: Term, text: str, centre: float = 0.0, *, squares: bool = False) -> Need:
     """The sum of (x - centre), or of its square, over rows where x is known."""
-    low, high = _limits(term, text)
+    low, high = limits_of(term, text)
     if term.type == "integer" and not centre and not squares and max(abs(low), abs(high)) < 2**_STEP_BITS:
         return Need(
             "sum", f"sum of {text}", whole_value(term.sql, math.floor(low), math.ceil(high), clipped=_kept(term))
@@ -140,7 +141,7 @@ def need_tree(term: Term, text: str) -> Need:
 
 def leaves_of(term: Term, text: str) -> Leaves:
     """How a number's range is cut for quantiles."""
-    low, high = _limits(term, text)
+    low, high = limits_of(term, text)
     if term.type == "integer" and high - low < _MOST_LEAVES:
         return Leaves(float(math.floor(low)), 1.0, math.floor(high) - math.floor(low) + 1, whole=True)
     return Leaves(low, (high - low) / _LEAVES, _LEAVES, whole=False)
@@ -168,7 +169,8 @@ def _kept(term: Term) -> bool:
     return term.clipped and isinstance(term.sql, exp.Column) and term.low != term.high
 
 
-def _limits(term: Term, text: str) -> tuple[float, float]:
+def limits_of(term: Term, text: str) -> tuple[float, float]:
+    """The public limits of a number, apart from each other: those of a constant are a little below and above it."""
     if term.type not in ("integer", "real"):
         raise QueryRefused(f"{text} is {term.type}, and a number is needed.")
     if term.low is None or term.high is None:
@@ -176,6 +178,5 @@ def _limits(term: Term, text: str) -> tuple[float, float]:
             f"{text} has no public bounds. Give them in the schema, or write LEAST(GREATEST({text}, 0), 100), "
             "with limits of yours."
         )
-    if term.low == term.high:
-        return term.low - 1, term.high + 1
-    return term.low, term.high
+    apart = max(1.0, abs(term.low) * 2.0**-20)  # a step of one is nothing beside a constant beyond 2^53
+    return (term.low, term.high) if term.low < term.high else (term.low - apart, term.high + apart)

@@ -25,12 +25,13 @@ from cloister.privacy.unit import Unit
 from cloister.query.estimate import FAN_OUT
 from cloister.query.find import Find
 from cloister.query.need import Need
-from cloister.query.question import Question
+from cloister.query.question import Group, Question
 from cloister.query.rows import Rows
 
 __all__ = ["Measurement", "Plan", "make_plan"]
 
 _MOST_CELLS = 20_000_000
+_CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those of all groups hold together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ class Measurement:
         if need.value:
             value = (type(need.value).__name__, need.value.sql.sql(), need.value.low, need.value.high)
         rows = _identity(_Same(sums.rows))
-        return fingerprint(repr((version, rows, need.kind, keys, value, sums.max_rows, sums.copies)))
+        weight = sums.unit_weight
+        return fingerprint(repr((version, rows, need.kind, keys, value, sums.max_rows, sums.copies, weight)))
 
     def shown(self, dialect: str) -> str:
         """The statement for people to read: without the secret that chooses pairs."""
@@ -116,7 +118,7 @@ class Measurement:
     def variance(self) -> float:
         """Of the noise on one number, in the need's own unit; of a choice, infinite."""
         first = self.mechanisms[0]
-        return first.variance * self.unit**2 if isinstance(first, Numeric) else math.inf
+        return first.variance * self.unit * self.unit if isinstance(first, Numeric) else math.inf
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     finds: tuple[Find, ...] = ()  # groups that are found first; until then the plan is laid out for one of them
     basis: tuple[int, int] | None = field(default=None, repr=False)  # what its dataset knew when it was made
+    origin: object = field(default=None, repr=False, compare=False)  # which dataset it was made for, as it is seen
 
     @property
     def new(self) -> list[Measurement]:
@@ -144,6 +147,18 @@ class Plan:
     def mechanisms(self) -> list[Mechanism]:
         """All noise, in the order of the measurements."""
         return [mechanism for one in self.new for mechanism in one.mechanisms]
+
+    @property
+    def interval_confidence(self) -> float:
+        """The confidence of each single interval.
+
+        Where rows are chosen by their noisy numbers, the intervals of all that could have been chosen hold together (a
+        union bound), so those of the chosen ones hold too. Each by itself would hold the truth seldom: the largest of
+        many noisy numbers is the one with the largest noise.
+        """
+        if not self.question.chooses:
+            return self.confidence
+        return 1 - (1 - self.confidence) / max(1, self.question.cells)
 
     @cached_property
     def loss(self) -> Loss | None:
@@ -207,7 +222,8 @@ def make_plan(
     places = {(one.group_set, one.need): i for i, one in enumerate(final)}
     clipped = [aggregate.clipped for aggregate in question.aggregates if aggregate.clipped]
     capped = [] if question.rows.by_row else [f"one {unit.name} counts for at most {_most(question.rows, unit)} rows"]
-    notes = tuple(dict.fromkeys([*clipped, *capped]))
+    chosen = [_CHOSEN] if question.chooses else []
+    notes = tuple(dict.fromkeys([*clipped, *capped, *question.rows.notes, *chosen]))
     return Plan(
         question, tuple(final), places, target if not pure else spend, unit, dialect, confidence, size_hint, notes
     )
@@ -216,17 +232,25 @@ def make_plan(
 def _check_groups(question: Question) -> None:
     for group in question.groups:
         if group.values is None:
-            raise QueryRefused(
-                f"the groups of {group.name} are not public. Give the column categories or bounds in the schema, "
-                f"name them with WHERE {group.name} IN (...), or pay for finding them with a delta: "
-                "spend=epsilon(1, delta='1e-8')."
-            )
-    sizes = [len(group.values or ()) for group in question.groups]
-    cells = sum(math.prod(sizes[i] for i in members) for members in question.sets)
+            raise QueryRefused(f"the groups of {group.name} are not public. {_ways_out(group)}")
+    cells = question.cells
     if cells > _MOST_CELLS:
         raise QueryRefused(
             f"{cells:,} groups are more than the {_MOST_CELLS:,} that are answered at once. Group by less."
         )
+
+
+def _ways_out(group: Group) -> str:
+    """What to write instead of a group whose values are not public."""
+    name = group.name
+    if group.term.type in ("date", "timestamp"):
+        return f"Group by parts of it: EXTRACT(YEAR FROM {name}), EXTRACT(MONTH FROM {name}), EXTRACT(DAY FROM {name})."
+    if group.term.type == "real":
+        return f"Group by whole steps of it: FLOOR({name} / 10) * 10, or WIDTH_BUCKET({name}, 0, 100, 20)."
+    return (
+        f"Give the column categories or bounds in the schema, name them with WHERE {name} IN (...), or pay for finding "
+        "them with a delta: spend=epsilon(1, delta='1e-8')."
+    )
 
 
 def _measurements(question: Question, wanted: Sequence[tuple[int, Need]], unit: Unit, secret: str) -> list[Measurement]:
@@ -333,12 +357,15 @@ def _levels(leaves: int) -> tuple[int, ...]:
 
 
 def _as_noise(spend: Loss) -> tuple[Loss, bool]:
-    """Laplace noise for a pure loss; Gaussian for rho, and for (epsilon, delta) at the largest rho it allows."""
+    """Laplace noise for a pure loss; Gaussian for rho, and for (epsilon, delta) at the largest rho it allows.
+
+    The delta of a rho is for groups that must be found. Where there are none it is not spent.
+    """
     if spend.is_pure:
         return spend, True
     if spend.measure == "epsilon":
         return Loss("rho", conversion.rho_within(spend.amount, spend.delta), relation=spend.relation), False
-    return spend, False
+    return replace(spend, delta=Fraction(0)), False
 
 
 def _with_noise(bare: Sequence[Measurement], uses: Sequence[int], target: Loss, pure: bool) -> list[Measurement]:

@@ -1,5 +1,7 @@
 """A question: one SELECT taken apart into rows, groups, aggregates, and what happens to the answer afterwards."""
 
+import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,11 +11,14 @@ from sqlglot import exp
 
 from cloister.privacy.errors import QueryRefused
 from cloister.query.aggregate import Aggregate, compile_aggregate, is_aggregate
-from cloister.query.grammar import refuse_unread
+from cloister.query.grammar import refuse_dropped, refuse_reserved, refuse_unread
 from cloister.query.rows import Rows, compile_relation, from_clause, refuse_extras, with_clause
 from cloister.query.term import Scope, Term, compile_term
 
 __all__ = ["Group", "Output", "Question", "ask", "relation"]
+
+# The parser logs what it does not understand, and so what an analyst asked. Whoever keeps logs need not read that.
+logging.getLogger("sqlglot").addFilter(lambda _record: False)
 
 _LONGEST = 20_000
 _DEEPEST = 120
@@ -21,11 +26,19 @@ _DEEPEST = 120
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A column of groups: its name, its expression, and its public values (None: they must be found, and paid for)."""
+    """A column of groups.
+
+    Attributes:
+        name: as the question calls it.
+        term: its expression.
+        values: its public values; None: they must be found, and paid for.
+        complete: whether every row has one of the values. Groups that were found leave rows out.
+    """
 
     name: str
     term: Term
     values: Sequence[Any] | None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,25 @@ class Question:
     order: tuple[exp.Ordered, ...]
     limit: int | None
 
+    @property
+    def cells(self) -> int:
+        """How many rows the answer has before HAVING and LIMIT: every group of every grouping set."""
+        sizes = [len(group.values or ()) for group in self.groups]
+        return sum(math.prod(sizes[i] for i in members) for members in self.sets)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether rows of the answer are chosen by their noisy numbers: by HAVING, or by ORDER BY and LIMIT."""
+        by = [] if self.having is None else [self.having]
+        if self.limit is not None and self.limit < self.cells:
+            by += [one.this for one in self.order]
+        return any(_is_noisy(one) for node in by for one in node.find_all(exp.Column))
+
+
+def _is_noisy(column: exp.Column) -> bool:
+    """Whether a column of the answer is an aggregate `a0 …`, not a group `k0 …`."""
+    return column.name.startswith("a")
+
 
 def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None]) -> Question:
     """Read an analyst's SQL. Whatever is outside the language is refused with the nearest thing that works.
@@ -74,9 +106,7 @@ def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None]) -
     groups, sets = _groups(query, scope)
     rewrite = _Rewrite([group.term for group in groups], scope)
     outputs = tuple(_output(node, rewrite, i) for i, node in enumerate(query.expressions))
-    names = {output.name.lower(): output for output in outputs}
-    if len(names) < len(outputs):
-        raise QueryRefused("two columns of the answer have the same name. Name them with AS.")
+    _check_names(outputs)
     having = query.args.get("having")
     condition = rewrite(having.this) if having is not None else None
     order = tuple(
@@ -100,7 +130,7 @@ def _parse(sql: str) -> exp.Select:
     if not isinstance(sql, str) or len(sql) > _LONGEST or not _is_text(sql):
         raise QueryRefused(f"a question is SQL text of at most {_LONGEST:,} characters.")
     try:
-        parsed = sqlglot.parse(sql, read="duckdb")
+        tokens, parsed = sqlglot.tokenize(sql, read="duckdb"), sqlglot.parse(sql, read="duckdb")
     except Exception:  # a parser that trips over a text in its own way has not understood it either
         raise QueryRefused("this is not SQL that we understand. Start from SELECT COUNT(*) FROM a_table.") from None
     asked = [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]  # a comment at the end
@@ -108,7 +138,11 @@ def _parse(sql: str) -> exp.Select:
         raise QueryRefused("ask one SELECT at a time; nothing else is offered.")
     if _depth(asked[0]) > _DEEPEST:
         raise QueryRefused("this question is nested too deeply. Use IN lists, fewer steps, or a WITH query.")
+    for node in asked[0].walk():
+        node.pop_comments()  # they would be written into the engine's statement
+    refuse_reserved(asked[0])
     refuse_unread(asked[0])
+    refuse_dropped(tokens, asked[0])
     return asked[0]
 
 
@@ -155,6 +189,12 @@ class _Rewrite:
         for i, key in enumerate(self.keys):
             if self._same(node, key):
                 return exp.column(f"k{i}")
+        if isinstance(node, exp.Filter):
+            raise QueryRefused(
+                "FILTER is not offered. Write COUNT(CASE WHEN age > 65 THEN 1 END), and so for SUM and AVG."
+            )
+        if isinstance(node, exp.Anonymous | exp.IgnoreNulls | exp.RespectNulls):
+            compile_aggregate(node, self.scope)  # refuses it by its name
         if isinstance(node, exp.Column):
             raise QueryRefused(f"{node.name} is neither grouped by nor aggregated. Add it to GROUP BY.")
         copy = node.copy()
@@ -275,6 +315,19 @@ def _output(node: exp.Expression, rewrite: _Rewrite, index: int) -> Output:
     inner = node.this if isinstance(node, exp.Alias) else node
     name = node.alias if isinstance(node, exp.Alias) else inner.sql(dialect="duckdb").lower()
     return Output(name[:60] or f"column{index + 1}", rewrite(inner))
+
+
+def _check_names(outputs: Sequence[Output]) -> None:
+    """Refuse two columns of one name; the limits of a number are columns too."""
+    names = {output.name.lower() for output in outputs}
+    if len(names) < len(outputs):
+        raise QueryRefused("two columns of the answer have the same name. Name them with AS.")
+    for output in outputs:
+        limits = {f"{output.name}_low".lower(), f"{output.name}_high".lower()} & names
+        if limits and any(map(_is_noisy, output.node.find_all(exp.Column))):
+            raise QueryRefused(
+                f"{min(limits)} is a limit of {output.name} in the answer. Give it another name with AS."
+            )
 
 
 def _ordered(node: exp.Ordered, rewrite: _Rewrite, outputs: Sequence[Output]) -> exp.Ordered:

@@ -6,6 +6,7 @@ here is released already: keeping it costs nothing, and whoever changes it can s
 
 import json
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,15 @@ class Record:
         self._kept: dict[str, tuple[tuple[Mechanism, ...], list[Any]]] = {}
         self._entered = 0
         self._read_to = 0
+        self._reading = threading.Lock()  # plans are made at the same time
         self.refresh()
 
     def refresh(self) -> None:
         """Read what other processes have written down since."""
+        with self._reading:
+            self._refresh()
+
+    def _refresh(self) -> None:
         if self._path is None or not self._path.exists() or self._path.stat().st_size <= self._read_to:
             return
         with self._path.open("rb") as file:

@@ -1,27 +1,28 @@
 """FROM, JOIN, WHERE, subqueries: tables become one relation in which every row belongs to one unit.
 
-Each private relation carries a hidden column `_unit`. Joins of private relations compare it, so a row never mixes two
+Each private relation carries a hidden column `UNIT`. Joins of private relations compare it, so a row never mixes two
 people; how many rows a person ends up with does not matter, because the cap is applied last (data/statistics.py). Where
 the unit is the row itself there is nothing to compare: rows are counted by how often they can be copied instead.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
 
 from cloister.data.literals import as_double, literal
+from cloister.data.schema import UNIT, internal
 from cloister.data.statistics import grid_value
 from cloister.privacy.errors import QueryRefused
 from cloister.query.term import Scope, Term, comparable, compile_term
 
-__all__ = ["UNIT", "Rows", "compile_relation", "from_clause", "refuse_extras", "with_clause"]
-
-UNIT = "_unit"
+__all__ = ["Rows", "compile_relation", "from_clause", "refuse_extras", "with_clause"]
 
 BaseTable = Callable[[str], "Rows | None"]
+# A relation that is named twice is copied twice: a short text of WITH or UNION ALL could double at every step.
+_MOST_NODES = 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,17 @@ class Rows:
     """A relation.
 
     Attributes:
-        sql: a query that gives the columns, and `_unit` if the relation is private and has a unit column.
+        sql: a query that gives the columns, and `UNIT` if the relation is private and has a unit column.
         columns: what is publicly known of each column; `Term.sql` is the bare column.
         private: whether any private table is in it.
         by_row: whether its unit is the row itself.
         copies: how many rows one row of a private table can have become (only counted where the unit is the row).
         most: how many rows a unit has at most, if the query itself makes it so.
+            Of a public relation: how many of its rows count for one row that is joined to them (None: not known).
         names: of all columns of a table, also those that the question does not use, for messages.
+        keys: columns of a public table that a foreign key points to: one row for each value.
+        ambiguous: names that several joined tables have, which a star cannot show.
+        notes: what the relation leaves out, in words.
     """
 
     sql: exp.Query
@@ -45,6 +50,9 @@ class Rows:
     copies: int = 1
     names: tuple[str, ...] = ()
     most: int | None = None
+    keys: frozenset[str] = frozenset()
+    ambiguous: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def compile_relation(query: Any, tables: BaseTable) -> Rows:
@@ -72,6 +80,7 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[Rows, Scope]:
         raise QueryRefused("a question needs a FROM.")
     name, first = _source(start.this, tables)
     parts = {name: first}
+    nodes = _counted(first.sql)
     sql = exp.select().from_(_aliased(first, name))
     private, unit_at, copies = first.private, name if first.private else None, first.copies
     for join in query.args.get("joins") or []:
@@ -79,6 +88,7 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[Rows, Scope]:
         if name.lower() in (known.lower() for known in parts):
             raise QueryRefused(f"two tables are called {name}. Give one another name with AS.")
         right, condition, side = _join(join, parts, name, right, unit_at)
+        nodes = _counted(right.sql, nodes)
         parts[name] = right
         copies *= right.copies
         sql = (
@@ -99,9 +109,27 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[Rows, Scope]:
     by_row = any(part.by_row for part in parts.values())
     if private and not by_row and unit_at is not None:
         sql = sql.select(exp.alias_(exp.column(UNIT, unit_at, quoted=True), UNIT, quoted=True))
-    columns = {column: term for part, rows in parts.items() for column, term in _qualified(part, rows).items()}
+    columns, ambiguous = _together(parts, query.args.get("joins") or [])
     most = first.most if len(parts) == 1 else None
-    return Rows(sql, columns, private, by_row, copies, most=most), scope
+    notes = tuple(dict.fromkeys(note for part in parts.values() for note in part.notes))
+    return Rows(sql, columns, private, by_row, copies, most=most, ambiguous=ambiguous, notes=notes), scope
+
+
+def _together(parts: Mapping[str, Rows], joins: Sequence[exp.Join]) -> tuple[dict[str, Term], tuple[str, ...]]:
+    """The columns of joined tables, and the names that several of them have. A USING column is the left one, once."""
+    columns: dict[str, Term] = {}
+    taken: dict[str, str] = {}
+    ambiguous = []
+    using = [set(), *({key.name.lower() for key in join.args.get("using") or []} for join in joins)]
+    for shared, (part, rows) in zip(using, parts.items(), strict=True):
+        for column, term in _qualified(part, rows).items():
+            if column.lower() in shared:
+                continue
+            if column.lower() in taken:  # engines fold case
+                ambiguous.append(column)
+            taken[column.lower()] = part
+            columns[column] = term
+    return columns, tuple(dict.fromkeys(ambiguous))
 
 
 def refuse_extras(query: exp.Select, allowed: tuple[str, ...]) -> None:
@@ -150,10 +178,13 @@ def with_clause(query: exp.Expression, tables: BaseTable) -> BaseTable:
         return tables
     if clause.args.get("recursive"):
         raise QueryRefused("recursive WITH is not offered.")
+    nodes = 0
     for cte in clause.expressions:
         if cte.args["alias"].args.get("columns"):
             raise QueryRefused("name columns inside the WITH query, with AS.")
-        tables = _shadow(tables, cte.alias, compile_relation(cte.this, tables))
+        rows = compile_relation(cte.this, tables)
+        nodes = _counted(rows.sql, nodes)
+        tables = _shadow(tables, cte.alias, rows)
     return tables
 
 
@@ -163,6 +194,21 @@ def _shadow(tables: BaseTable, name: str, rows: Rows) -> BaseTable:
 
 def _aliased(rows: Rows, name: str) -> exp.Subquery:
     return exp.Subquery(this=rows.sql.copy(), alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+
+
+def _counted(sql: exp.Query, before: int = 0) -> int:
+    """Add the size of a query that is about to be copied; refuse a relation that would become too large.
+
+    Raises:
+        QueryRefused: all parts together have more nodes than a relation may have.
+    """
+    nodes = before + sum(1 for _ in sql.walk())
+    if nodes > _MOST_NODES:
+        raise QueryRefused(
+            f"the tables and subqueries after FROM become more than {_MOST_NODES:,} parts when they are put together. "
+            "Use a WITH query fewer times, or ask in several questions."
+        )
+    return nodes
 
 
 def _qualified(name: str, rows: Rows) -> dict[str, Term]:
@@ -210,7 +256,7 @@ def _join(
         same = exp.EQ(this=exp.column(UNIT, unit_at, quoted=True), expression=exp.column(UNIT, name, quoted=True))
         condition = same if condition is None else exp.and_(condition, same)
     elif any(part.by_row for part in parts.values()) or right.by_row:
-        right = _one_match(join, parts, right, name, scope)
+        right = _few_matches(join, parts, right, name, scope)
     if side == "LEFT":
         right = replace(
             right, columns={key: replace(term, nullable=True, unit=False) for key, term in right.columns.items()}
@@ -232,8 +278,12 @@ def _condition(join: exp.Join, parts: Mapping[str, Rows], name: str, scope: Scop
     return term.sql
 
 
-def _one_match(join: exp.Join, parts: Mapping[str, Rows], right: Rows, name: str, scope: Scope) -> Rows:
-    """A public table with at most one row for each value of the join key: then a private row is never copied."""
+def _few_matches(join: exp.Join, parts: Mapping[str, Rows], right: Rows, name: str, scope: Scope) -> Rows:
+    """A public table with at most `most` rows for each value of the join key: so often a private row is copied.
+
+    How many is the owner's word (`max_rows` of the public table, or a foreign key to the column that is compared), and
+    enforced here: further rows are left out.
+    """
     if right.private:
         raise QueryRefused("start FROM the private table and JOIN the public one to it.")
     using, on = join.args.get("using"), join.args.get("on")
@@ -248,21 +298,27 @@ def _one_match(join: exp.Join, parts: Mapping[str, Rows], right: Rows, name: str
     if not keys:
         raise QueryRefused("join a public table by equality: JOIN wards ON visits.ward = wards.ward.")
     found = {key.lower(): key for key in right.columns}
+    most = 1 if right.keys & {key.lower() for key in keys} else right.most
+    if most is None:
+        raise QueryRefused(
+            f"{name} may have several rows for one {keys[0]}, and a row joined to them would count as often. Ask the "
+            "owner to say in the schema how many at most: max_rows of the public table, or a foreign key to its column."
+        )
     window = exp.Window(
         this=exp.RowNumber(),
         partition_by=[exp.column(found[key.lower()], quoted=True) for key in keys],
         order=exp.Order(expressions=[exp.Ordered(this=exp.column(key, quoted=True)) for key in right.columns]),
     )
     numbered = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).select(
-        exp.alias_(window, "_match", quoted=True)
+        exp.alias_(window, internal("match"), quoted=True)
     )
-    numbered = numbered.from_(_aliased(right, "_public"))
+    numbered = numbered.from_(_aliased(right, internal("public")))
     one = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).from_(
-        exp.Subquery(this=numbered, alias=exp.TableAlias(this=exp.to_identifier("_numbered", quoted=True)))
+        exp.Subquery(this=numbered, alias=exp.TableAlias(this=exp.to_identifier(internal("numbered"), quoted=True)))
     )
-    return replace(
-        right, sql=one.where(exp.EQ(this=exp.column("_match", quoted=True), expression=exp.Literal.number(1)))
-    )
+    within = exp.LTE(this=exp.column(internal("match"), quoted=True), expression=exp.Literal.number(most))
+    note = f"a row is joined to at most {most} of {name} for each {', '.join(dict.fromkeys(keys))}"
+    return replace(right, sql=one.where(within), copies=most, notes=(*right.notes, note))
 
 
 def _names_one_row(mine: exp.Expression, other: exp.Expression, name: str, scope: Scope) -> bool:
@@ -283,13 +339,17 @@ def _projections(query: exp.Select, source: Rows, scope: Scope) -> dict[str, Ter
     shown: dict[str, Term] = {}
     for node in query.expressions:
         if isinstance(node, exp.Star):
+            if source.ambiguous:
+                raise QueryRefused(
+                    f"* shows {source.ambiguous[0]} of several tables. Name the columns: a.x AS x, b.x AS y."
+                )
             named = list(source.columns.items())
         else:
             inner = node.this if isinstance(node, exp.Alias) else node
             name = node.alias_or_name or f"column{len(shown) + 1}"
             named = [(name, compile_term(inner, scope))]
         for name, term in named:
-            if name.lower() in {UNIT, *(known.lower() for known in shown)}:  # engines fold case
+            if name.lower() in {known.lower() for known in shown}:  # engines fold case
                 raise QueryRefused(f"two columns are called {name}. Give one another name with AS.")
             shown[name] = term
     return shown
@@ -302,7 +362,7 @@ def _finish(select: exp.Select, source: Rows, shown: Mapping[str, Term]) -> Rows
     for hidden in source.sql.expressions:
         select = select.select(hidden.copy())
     columns = {name: replace(term, sql=exp.column(name, quoted=True)) for name, term in shown.items()}
-    return replace(source, sql=select, columns=columns)
+    return replace(source, sql=select, columns=columns, keys=frozenset(), ambiguous=())
 
 
 def _union(query: exp.Union, tables: BaseTable) -> Rows:
@@ -316,8 +376,10 @@ def _union(query: exp.Union, tables: BaseTable) -> Rows:
         if one.type != other.type:
             raise QueryRefused(f"column {name} is {one.type} on one side of UNION ALL and {other.type} on the other.")
         columns[name] = _either(one, other)
+    _counted(right.sql, _counted(left.sql))
     both = exp.Union(this=left.sql.copy(), expression=right.sql.copy(), distinct=False)
-    return Rows(both, columns, left.private, left.by_row, left.copies + right.copies)
+    notes = tuple(dict.fromkeys((*left.notes, *right.notes)))
+    return Rows(both, columns, left.private, left.by_row, left.copies + right.copies, notes=notes)
 
 
 def _either(one: Term, other: Term) -> Term:
@@ -355,7 +417,7 @@ def _per_unit(query: exp.Select, source: Rows, scope: Scope) -> Rows:
     for node in query.expressions:
         inner = node.this if isinstance(node, exp.Alias) else node
         name = node.alias_or_name or f"column{len(shown) + 1}"
-        if name.lower() in {UNIT, *(known.lower() for known in shown)}:  # a second _unit would choose whom we protect
+        if name.lower() in {known.lower() for known in shown}:
             raise QueryRefused(f"two columns are called {name}. Give one another name with AS.")
         shown[name] = _per_unit_term(inner, scope, keys)
     select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in shown.items()))

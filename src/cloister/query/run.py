@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cloister.data.statistics import DistinctPairs, Engine, Sums
+from cloister.data.statistics import Engine
 from cloister.privacy.ledger import Account
 from cloister.privacy.loss import Loss
 from cloister.privacy.measure import measure_all
@@ -141,12 +141,12 @@ def _measured(
 
 def _look(plan: Plan, engine: Engine) -> list[NDArray[Any]]:
     """The exact integers behind every mechanism. One statement for all counts and sums of a grouping set."""
-    done: dict[Sums | DistinctPairs, list[NDArray[Any]]] = {}
+    done: dict[int, list[NDArray[Any]]] = {}  # by identity: comparing expressions ignores the case of some text
     statistics = []
     for one in plan.new:
-        if one.sums not in done:
-            done[one.sums] = one.sums.run(engine)
-        whole = done[one.sums][0 if one.index is None else one.index + 1]
+        if id(one.sums) not in done:
+            done[id(one.sums)] = one.sums.run(engine)
+        whole = done[id(one.sums)][0 if one.index is None else one.index + 1]
         if one.need.kind in ("tree", "vote"):
             assert one.need.extra is not None
             whole = whole.reshape(-1, len(one.need.extra.values))

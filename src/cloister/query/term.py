@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -43,6 +45,7 @@ class Term:
         unit: whether it is the column that names the unit.
         clipped: whether it is a column that its view already keeps within low and high, to the last bit.
         most: how far from zero a number without public limits can be at all.
+        constant: its exact value, if it is written with constants only: 0.06 + 0.01 is 0.07, also where doubles differ.
     """
 
     sql: exp.Expression
@@ -54,6 +57,7 @@ class Term:
     unit: bool = False
     most: float = math.inf
     clipped: bool = False
+    constant: Fraction | None = None
 
     def __post_init__(self) -> None:
         # Limits live in the arithmetic of the engine: beyond 2^53 the two kinds of number round differently.
@@ -132,7 +136,25 @@ def _literal(node: exp.Literal, scope: Scope) -> Term:
     except ValueError:
         value, kind = float(node.this), "real"
     sql = literal(int(value)) if kind == "integer" else literal(float(value))
-    return Term(sql, kind, value, value, nullable=False)
+    return Term(sql, kind, value, value, nullable=False, constant=_exact(node.this))
+
+
+def _exact(text: str) -> Fraction | None:
+    """A number as it is written; None if it has more digits than anybody would write."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    exponent = number.as_tuple().exponent
+    return Fraction(number) if isinstance(exponent, int) and abs(exponent) < 100 and len(text) < 100 else None
+
+
+def _constant(value: Fraction) -> Term | None:
+    """A real value that was computed exactly, as a term; None if an engine could not hold it."""
+    near = float(value)
+    if value and not _SMALLEST <= abs(near) <= _LARGEST:
+        return None
+    return Term(literal(near), "real", near, near, nullable=False, constant=value)
 
 
 def _boolean(node: exp.Boolean, scope: Scope) -> Term:
@@ -155,6 +177,9 @@ def _paren(node: exp.Paren, scope: Scope) -> Term:
 def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float], float]) -> Callable[..., Term]:
     def rule(node: exp.Binary, scope: Scope) -> Term:
         left, right = _number(node.this, scope), _number(node.expression, scope)
+        folded = _folded(left, right, corners)
+        if folded is not None:
+            return folded
         low, high = _hull(left, right, corners)
         whole = left.type == right.type == "integer" and low is not None and max(abs(low), abs(high or 0)) < _INT64
         if not whole:  # in doubles, as the engine will
@@ -171,6 +196,13 @@ def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float
         return Term(sql, kind, low, high, values, nullable, most=most)
 
     return rule
+
+
+def _folded(left: Term, right: Term, apply: Callable[..., Any]) -> Term | None:
+    """Two constants as one, computed exactly and rounded once; None where that is not done."""
+    if left.constant is None or right.constant is None or left.type == right.type == "integer":
+        return None  # integers are exact as they are
+    return _constant(apply(left.constant, right.constant))
 
 
 def _mapped(left: Term, right: Term, apply: Callable[[float, float], float]) -> tuple[Any, ...] | None:
@@ -193,6 +225,10 @@ def _hull(left: Term, right: Term, corner: Callable[[float, float], float]) -> t
 
 def _divide(node: exp.Div, scope: Scope) -> Term:
     left, right = _number(node.this, scope), _number(node.expression, scope)
+    if left.constant is not None and right.constant:
+        folded = _constant(left.constant / right.constant)
+        if folded is not None:
+            return folded
     low, high = None, None
     if right.low is not None and right.high is not None and (right.low >= _SMALLEST or right.high <= -_SMALLEST):
         low, high = _hull(_as_real(left), _as_real(right), lambda a, b: a / b)
@@ -233,7 +269,9 @@ def _modulo(node: exp.Mod, scope: Scope) -> Term:
 def _negate(node: exp.Neg, scope: Scope) -> Term:
     inner = _number(node.this, scope)
     low, high = (None if end is None else -end for end in (inner.high, inner.low))
-    return replace(inner, sql=exp.Paren(this=exp.Neg(this=_wrap(inner.sql))), low=low, high=high, values=None)
+    constant = None if inner.constant is None else -inner.constant
+    sql = exp.Paren(this=exp.Neg(this=_wrap(inner.sql)))
+    return replace(inner, sql=sql, low=low, high=high, values=None, unit=False, constant=constant)
 
 
 def _monotone(
@@ -269,7 +307,7 @@ def _absolute(node: exp.Abs, scope: Scope) -> Term:
     if inner.low is not None and inner.high is not None:
         high = max(abs(inner.low), abs(inner.high))
         low = 0 if inner.low <= 0 <= inner.high else min(abs(inner.low), abs(inner.high))
-    return replace(inner, sql=exp.Abs(this=inner.sql), low=low, high=high, values=None)
+    return replace(inner, sql=exp.Abs(this=inner.sql), low=low, high=high, values=None, unit=False, constant=None)
 
 
 def _root(node: exp.Sqrt, scope: Scope) -> Term:
@@ -332,11 +370,58 @@ def _known(ends: list[float | None], choose: Callable[..., float]) -> float | No
 
 def _compare(make: type[exp.Expression]) -> Callable[..., Term]:
     def rule(node: exp.Binary, scope: Scope) -> Term:
-        left, right = comparable(compile_term(node.this, scope), compile_term(node.expression, scope))
-        sql = exp.Paren(this=make(this=_wrap(left.sql), expression=_wrap(right.sql)))
+        first, second = compile_term(node.this, scope), compile_term(node.expression, scope)
+        compare = make
+        if second.constant is not None and first.constant is None:
+            first, (second,), flipped = _isolated(node.this, first, [second], scope)
+            compare = _FLIPPED[make] if flipped else make
+        elif first.constant is not None and second.constant is None:
+            second, (first,), flipped = _isolated(node.expression, second, [first], scope)
+            compare = _FLIPPED[make] if flipped else make
+        left, right = comparable(first, second)
+        sql = exp.Paren(this=compare(this=_wrap(left.sql), expression=_wrap(right.sql)))
         return Term(sql, "boolean", nullable=left.nullable or right.nullable)
 
     return rule
+
+
+_FLIPPED: Mapping[type[exp.Expression], type[exp.Expression]] = {
+    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE,
+}  # fmt: skip
+
+
+def _isolated(node: exp.Expression, term: Term, others: list[Term], scope: Scope) -> tuple[Term, list[Term], bool]:
+    """Move constants that are added to a real number to the constants it is compared with, exactly.
+
+    price + 0.1 = 0.3 holds for a price of 0.2, and not for its double plus that of 0.1. Returns what is compared, with
+    which constants, and whether its sign changed. Decimals of up to 15 digits are then compared as they are written.
+    """
+    if term.type != "real":
+        return term, others, False
+    inner, sign, offset = _without_constants(node, scope)
+    moved = [_constant(sign * (one.constant - offset)) for one in others if one.constant is not None]
+    if not offset or len(moved) < len(others) or None in moved:
+        return term, others, False
+    return _as_real(_number(inner, scope)), [one for one in moved if one is not None], sign < 0
+
+
+def _without_constants(written: exp.Expression, scope: Scope) -> tuple[Any, int, Fraction]:
+    """An expression as sign · inner + offset, with all constants that are added to it in the offset."""
+    node = written.unnest()
+    if isinstance(node, exp.Neg):
+        inner, sign, offset = _without_constants(node.this, scope)
+        return inner, -sign, -offset
+    if isinstance(node, exp.Add | exp.Sub):
+        sides = (node.this, node.expression)
+        left, right = (None if one.find(exp.Column) else compile_term(one, scope).constant for one in sides)
+        step = 1 if isinstance(node, exp.Add) else -1
+        if right is not None and left is None:
+            inner, sign, offset = _without_constants(node.this, scope)
+            return inner, sign, offset + step * right
+        if left is not None and right is None:
+            inner, sign, offset = _without_constants(node.expression, scope)
+            return inner, step * sign, left + step * offset
+    return node, 1, Fraction(0)
 
 
 def _connect(make: type[exp.Expression]) -> Callable[..., Term]:
@@ -374,8 +459,9 @@ def _between(node: exp.Between, scope: Scope) -> Term:
 def _in(node: exp.In, scope: Scope) -> Term:
     if node.args.get("query") is not None or not node.expressions:
         raise QueryRefused("IN works with a list of constants. For a table of values use a JOIN.")
-    left = compile_term(node.this, scope)
-    sides = [comparable(left, compile_term(one, scope))[1].sql for one in node.expressions]
+    left, listed = compile_term(node.this, scope), [compile_term(one, scope) for one in node.expressions]
+    left, listed, _ = _isolated(node.this, left, listed, scope)
+    sides = [comparable(left, one)[1].sql for one in listed]
     return Term(exp.Paren(this=exp.In(this=_wrap(left.sql), expressions=sides)), "boolean", nullable=left.nullable)
 
 
@@ -440,7 +526,7 @@ def _coalesce(node: exp.Coalesce, scope: Scope) -> Term:
 
 def _nullif(node: exp.Nullif, scope: Scope) -> Term:
     left, right = comparable(compile_term(node.this, scope), compile_term(node.expression, scope))
-    return replace(left, sql=exp.Nullif(this=left.sql, expression=right.sql), nullable=True, unit=False)
+    return replace(left, sql=exp.Nullif(this=left.sql, expression=right.sql), nullable=True, unit=False, constant=None)
 
 
 # Types, text, dates
@@ -449,7 +535,7 @@ def _nullif(node: exp.Nullif, scope: Scope) -> Term:
 def _cast(node: exp.Cast, scope: Scope) -> Term:
     inner, wanted = compile_term(node.this, scope), str(getattr(node.to.this, "value", "")).upper()
     if wanted in ("DOUBLE", "FLOAT", "DECIMAL", "REAL") and inner.type in (*NUMBERS, "boolean"):
-        return _as_real(_bool_number(inner))
+        return replace(_as_real(_bool_number(inner)), constant=None)
     if wanted in ("INT", "BIGINT", "SMALLINT", "TINYINT") and inner.type in (*NUMBERS, "boolean"):
         if inner.type == "real":
             return _round(exp.Round(this=node.this), scope)
@@ -481,12 +567,17 @@ def _letters(old: str, new: str) -> Callable[..., Term]:
     return rule
 
 
+_LONGEST_TEXT = 1_000_000_000
+
+
 def _substring(node: exp.Substring, scope: Scope) -> Term:
     inner = _text_term(node.this, scope)
     ends = [node.args.get("start"), node.args.get("length")]
     if not all(isinstance(end, exp.Literal) and end.this.isdigit() and int(end.this) > 0 for end in ends):
         raise QueryRefused("SUBSTRING needs a constant start and length, such as SUBSTRING(code, 1, 3).")
     start, length = (int(end.this) for end in ends)  # type: ignore[union-attr]
+    if start + length > _LONGEST_TEXT:  # an engine fails beyond its limits, and only for rows that come so far
+        raise QueryRefused(f"SUBSTRING goes up to character {_LONGEST_TEXT:,}.")
     values = None
     if inner.values is not None:
         values = tuple(dict.fromkeys(value[start - 1 : start - 1 + length] for value in inner.values))

@@ -1,15 +1,20 @@
 """DuckDB: the engine inside this process, over files, Arrow tables and DuckDB's own databases.
 
 It reads what it was given and nothing else: once the tables are there, files, extensions and settings are out of reach
-of any statement. What does not fit into memory is spilled to a folder that only this user can read and that goes away.
+of any statement. What does not fit into memory is spilled to a folder that only this user can read and that is removed
+on close, or by the next process if this one was killed; with `spill=False` no row reaches a disk, and a statement that
+does not fit into memory fails.
 """
 
 import csv
+import fcntl
 import gzip
 import io
+import os
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +23,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from cloister.data.engines.engine import Dialect, failing_quietly
-from cloister.data.tongue import tongue
+from cloister.data.schema import Table, internal
+from cloister.data.tongue import family, tongue
+from cloister.data.views import frame_columns
 from cloister.privacy.errors import BadSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
 
-__all__ = ["DuckDB"]
+__all__ = ["DuckDB", "remove_orphaned_spill"]
 
 _SEAL = (
     "SET enable_external_access = false",
@@ -35,6 +42,8 @@ _SEAL = (
     "SET python_enable_replacements = false",
     "SET lock_configuration = true",
 )
+_SPILL = "cloister-spill-"
+_SETTLED_S = 60  # a folder younger than this may be about to be locked
 # No line may fail and no guess may depend on rows: everything is text, short lines are filled up with NULL, lines that
 # are no text or endless are left out. One thread, because the parallel reader fails on line breaks between quotes.
 _CSV = (
@@ -51,24 +60,30 @@ class DuckDB:
     Args:
         memory_limit: how much memory it may use, such as "2GB"; by default DuckDB's own limit.
         threads: on how many threads it runs; by default one a core.
+        spill: whether rows that do not fit into memory may be written to a temporary folder, in clear. Without, a
+            statement that needs more memory than the limit fails.
     """
 
     dialect: ClassVar[Dialect] = "duckdb"
 
     @failing_quietly("DuckDB")
-    def __init__(self, memory_limit: str | None = None, threads: int | None = None) -> None:
+    def __init__(self, memory_limit: str | None = None, threads: int | None = None, *, spill: bool = True) -> None:
         import duckdb
 
         self._say = tongue("duckdb")
         self._lock = threading.Lock()
         self._names: list[str] = []
         self._arrow: dict[str, object] = {}
+        self._frames: dict[str, str] = {}
         self._paths: list[str] = []
         self._folders: list[str] = []
-        spill = tempfile.mkdtemp(prefix="cloister-")
-        self._clean_up: Callable[[], object] = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
+        self._clean_up: Callable[[], object] = lambda: None
+        folder = ""
+        if spill:
+            folder, lock = _spill_folder()
+            self._clean_up = weakref.finalize(self, _remove, folder, lock, os.getpid())
         self._connection = duckdb.connect(":memory:")
-        self._connection.execute(f"SET temp_directory = {self._say.text(spill)}")
+        self._connection.execute(f"SET temp_directory = {self._say.text(folder)}")
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         if memory_limit is not None:
             self._connection.execute(f"SET memory_limit = {self._say.text(memory_limit)}")
@@ -84,17 +99,32 @@ class DuckDB:
 
     def add_parquet(self, name: str, path: Path) -> None:
         """A Parquet file, or all Parquet files under a folder."""
+        # Its least and greatest values leave NaN out, and are its writer's word. The optimizer would believe them, and
+        # drop a comparison with a bound that they lie within: what was to be clipped would not be.
+        self._connection.execute("SET disabled_optimizers = 'statistics_propagation'")
         place = self._file(path)
         if path.is_dir():
             place = self._say.text(f"{path.resolve()}/**/*.parquet")
         self._add(name, f"SELECT * FROM read_parquet({place}, {_PARQUET})")  # noqa: S608
 
     @failing_quietly("DuckDB")
-    def add_arrow(self, name: str, table: "pa.Table | pyarrow.dataset.Dataset") -> None:
-        """An Arrow table or dataset, read where it lies."""
+    def add_arrow(self, name: str, table: "pa.Table | pyarrow.dataset.Dataset", facts: Table | None = None) -> None:
+        """An Arrow table or dataset, read where it lies; with `facts`, in the types that the schema gives it."""
         self._connection.register(name, table)
         self._arrow[name] = table
         self._names.append(name)
+        if facts is None:
+            return
+        rows = self._connection.execute(f"DESCRIBE {self._say.name(name)}").fetchall()
+        declared = {row[0]: known for row in rows if (known := family(row[1], self._say)) is not None}
+        shown = frame_columns(facts, declared, self._say)
+        listed = ", ".join(f"{shown.get(row[0], self._say.name(row[0]))} AS {self._say.name(row[0])}" for row in rows)
+        self._connection.unregister(name)
+        raw = internal(f"frame_{len(self._arrow)}")
+        self._arrow[raw] = self._arrow.pop(name)
+        self._connection.register(raw, table)
+        self._frames[name] = f"SELECT {listed} FROM {self._say.name(raw)}"  # noqa: S608
+        self._connection.execute(f"CREATE TEMP VIEW {self._say.name(name)} AS {self._frames[name]}")
 
     @failing_quietly("DuckDB")
     def attach(self, path: Path) -> None:
@@ -176,12 +206,53 @@ class DuckDB:
         other._connection = self._connection.cursor()
         for name, table in self._arrow.items():  # these belong to a connection, views to all
             other._connection.register(name, table)
+        for name, query in self._frames.items():
+            other._connection.execute(f"CREATE TEMP VIEW {self._say.name(name)} AS {query}")
         return other
 
     def close(self) -> None:
         """Close the connection; registered tables are let go, and what was spilled is removed."""
         self._connection.close()
         self._clean_up()
+
+
+def remove_orphaned_spill() -> int:
+    """Remove the spill folders of this user's processes that ended without removing them; return how many there were.
+
+    A living process holds a lock on its folder, which the system releases when it is killed.
+    """
+    removed, long_ago = 0, time.time() - _SETTLED_S
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SPILL}*"):
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:  # another user's, or removed meanwhile
+            continue
+        try:
+            seen = os.fstat(lock)
+            if seen.st_uid == os.getuid() and seen.st_mtime < long_ago:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+                removed += 1
+        except BlockingIOError:  # in use
+            pass
+        finally:
+            os.close(lock)
+    return removed
+
+
+def _spill_folder() -> tuple[str, int]:
+    """A new folder that only this user can read, and the lock that says it is in use."""
+    remove_orphaned_spill()
+    folder = tempfile.mkdtemp(prefix=_SPILL)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return folder, lock
+
+
+def _remove(folder: str, lock: int, process: int) -> None:
+    if os.getpid() == process:  # a forked child ends before its parent, which may still need the folder
+        shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
 
 
 def _header(path: Path) -> tuple[str, list[str]]:

@@ -1,7 +1,10 @@
 """PostgreSQL: rows stay in the server; statements run in read-only transactions."""
 
+import os
+import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloister.data.engines.engine import Dialect, failing_quietly
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Postgres"]
 
+_GRACE_S = 10.0  # how long after the server's own time limit we wait for it to say so
 _TABLES = (
     "SELECT c.relname FROM pg_class c WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND pg_table_is_visible(c.oid) "
     "AND c.relnamespace <> ALL (SELECT oid FROM pg_namespace WHERE nspname IN ('pg_catalog', 'information_schema')) "
@@ -31,7 +35,8 @@ class Postgres:
 
     Args:
         address: postgresql://user@host/database; add ?options=-csearch_path%3Dclinic for tables in a schema.
-        timeout_s: after how many seconds the server gives a statement up.
+        timeout_s: after how many seconds the server gives a statement up. If it does not, we hang up soon after: a
+            server that accepts and never answers must not keep us.
     """
 
     dialect: ClassVar[Dialect] = "postgres"
@@ -49,16 +54,38 @@ class Postgres:
     @failing_quietly("PostgreSQL")
     def _open(self) -> None:
         self._connection = self._connect(self._address, autocommit=True)
-        self._connection.execute("SET client_encoding = 'UTF8'")
-        self._connection.execute("SET TIME ZONE 'UTC'")
-        self._connection.execute("SET standard_conforming_strings = on")
-        self._connection.execute(f"SET statement_timeout = {self._timeout_ms}")
-        self._connection.execute("SET default_transaction_read_only = on")
+        with self._deadline():
+            self._connection.execute("SET client_encoding = 'UTF8'")
+            self._connection.execute("SET TIME ZONE 'UTC'")
+            self._connection.execute("SET standard_conforming_strings = on")
+            # How values are written as text, which rows are chosen by: to the last digit, whatever the server prefers.
+            self._connection.execute("SET extra_float_digits = 3")
+            self._connection.execute("SET DateStyle = 'ISO, YMD'")
+            self._connection.execute(f"SET statement_timeout = {self._timeout_ms}")
+            self._connection.execute("SET default_transaction_read_only = on")
+
+    @contextmanager
+    def _deadline(self) -> Iterator[None]:
+        """Hang up if the server has not answered some seconds after its own time limit."""
+        if not self._timeout_ms:
+            yield
+            return
+        # Shut down and not closed: that wakes the thread which waits for the socket.
+        line = socket.socket(fileno=os.dup(self._connection.fileno()))
+        timer = threading.Timer(self._timeout_ms / 1000 + _GRACE_S, _shut, [line])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            line.close()
 
     def _ask(self, sql: str, values: Sequence[str] | None = None) -> tuple[list[Any], list[tuple[Any, ...]]]:
         if self._connection.closed:  # the server was restarted, perhaps
             self._open()
-        with self._connection.transaction():
+        with self._deadline(), self._connection.transaction():
             self._connection.execute("SET TRANSACTION READ ONLY")
             # A prepared statement is one statement, and a percent sign in it is just that.
             cursor = self._connection.execute(sql, values, prepare=True)
@@ -98,6 +125,11 @@ class Postgres:
     def close(self) -> None:
         """Hang up."""
         self._connection.close()
+
+
+def _shut(line: socket.socket) -> None:
+    with suppress(OSError):  # the server was faster
+        line.shutdown(socket.SHUT_RDWR)
 
 
 def _arrow_type(column: Any) -> "pa.DataType":

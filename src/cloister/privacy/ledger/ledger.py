@@ -54,6 +54,7 @@ class Ledger:
         self._key = key
         self._kept = kept
         self._reader = Reader(key.public)
+        self._folder: Path | None = None
 
     @classmethod
     def create(cls, place: str | os.PathLike[str], *, key: SigningKey, head: str | os.PathLike[str]) -> "Ledger":
@@ -100,9 +101,17 @@ class Ledger:
         place.mkdir(parents=True, exist_ok=True)
         database, kept, secret = place / "ledger.db", place / "head", place / "owner.key"
         if database.exists():
-            return cls.open(database, key=SigningKey.load(secret), head=kept)
-        key = SigningKey.load(secret) if secret.exists() else SigningKey.create(secret)
-        return cls.create(database, key=key, head=kept)
+            ledger = cls.open(database, key=SigningKey.load(secret), head=kept)
+        else:
+            key = SigningKey.load(secret) if secret.exists() else SigningKey.create(secret)
+            ledger = cls.create(database, key=key, head=kept)
+        ledger._folder = place.resolve()
+        return ledger
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that `in_folder` opened; None for a ledger whose parts lie elsewhere."""
+        return self._folder
 
     @property
     def key(self) -> SigningKey:
@@ -236,6 +245,23 @@ class Ledger:
             raise LedgerBroken("the ledger has no entry. Restore the newest good copy.")
         return head
 
+    def contains(self, head: Head) -> bool:
+        """Whether this ledger has the entry that a head speaks of."""
+        with self._store.reading() as tables:
+            return tables.hash_of(head.number) == head.hash
+
+    def check_newest(self) -> None:
+        """Refuse, as a charge would, if this ledger may be an older copy. Nothing is written.
+
+        Raises:
+            RolledBack: no head is kept, or the ledger does not contain it.
+        """
+        kept, head = self._kept.read(), self.head  # in this order: what is kept was committed before
+        if kept is None:
+            raise self._no_head()
+        if not self.contains(kept):
+            raise _older(kept, head)
+
     def show_head(self, head: Head) -> Entry:
         """Prove by its newest head that the ledger is not an older copy, when the kept head was lost.
 
@@ -290,13 +316,14 @@ class Ledger:
         with self._store.writing() as tables:
             page = Page(tables, self._key, self._reader)
             if kept is None:
-                raise RolledBack(
-                    f"no head is kept at {self._kept.path}, so this ledger may be an older copy. {_WAY_OUT}"
-                )
+                raise self._no_head()
             _require(page, kept)
             yield page
         if page.head is not None:
             self._kept.advance(page.head)
+
+    def _no_head(self) -> RolledBack:
+        return RolledBack(f"no head is kept at {self._kept.path}, so this ledger may be an older copy. {_WAY_OUT}")
 
     def close(self) -> None:
         """Close this process's connections; the next use opens them again."""
@@ -333,8 +360,12 @@ def _digest(request: str) -> str:
 
 def _require(page: Page, head: Head) -> None:
     if not page.contains(head):
-        ends = page.head.number if page.head else 0
-        raise RolledBack(
-            f"a head shows entry {head.number}, and this ledger, which ends at entry {ends}, does not contain it: "
-            f"it is an older copy. {_WAY_OUT}"
-        )
+        raise _older(head, page.head)
+
+
+def _older(shown: Head, newest: Head | None) -> RolledBack:
+    ends = newest.number if newest else 0
+    return RolledBack(
+        f"a head shows entry {shown.number}, and this ledger, which ends at entry {ends}, does not contain it: "
+        f"it is an older copy. {_WAY_OUT}"
+    )

@@ -117,7 +117,12 @@ class Rules:
         return "pure" if self.cap.measure == "epsilon" else "zcdp"
 
     def price(self, item: "Loss | Priced") -> Loss:
-        """What a spend or a mechanism costs in this account's measure, exactly or rounded up.
+        """What a spend or a mechanism costs in this account's measure, exactly or rounded up, for the ledger."""
+        exact = self.exact_price(item)
+        return replace(exact, amount=tidy(exact.amount), delta=tidy(exact.delta))
+
+    def exact_price(self, item: "Loss | Priced") -> Loss:
+        """What a spend or a mechanism costs in this account's measure, with all its digits.
 
         Privacy: the price is never below the loss: a pure account takes pure epsilons as they are; a zCDP account takes
         rho, or epsilon²/2 for an epsilon, and the delta (Bun & Steinke 2016, Prop. 1.4 and Lemma 8.8).
@@ -143,7 +148,7 @@ class Rules:
             )
         if price.amount <= 0:
             raise BadLoss("a spend must be positive. Nothing is free; write for example rho('0.1').")
-        return replace(price, amount=tidy(price.amount), delta=tidy(price.delta))
+        return price
 
     def _of_mechanism(self, mechanism: Priced) -> Loss:
         if not hasattr(mechanism, "textbook"):

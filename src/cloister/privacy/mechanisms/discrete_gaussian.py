@@ -137,8 +137,8 @@ class DiscreteGaussian(IntegerNoise):
 
     def draw(self, shape: tuple[int, ...] | None, source: noise.Source | None) -> Any:
         """Noise of that shape."""
-        if self._by_delta and shape is not None and math.prod(shape) > 1:
-            raise BadInput("this loss was proved for a single number. For vectors leave scalar=True out.")
+        if self.scalar and shape is not None and math.prod(shape) > 1:
+            raise BadInput("this loss was stated for a single number. For vectors leave scalar=True out.")
         return noise.discrete_gaussian(self.sigma, shape, source)
 
     def release_symmetric(self, matrix: Any, source: noise.Source | None = None) -> NDArray[Any]:

@@ -43,8 +43,8 @@ class _Stream:
         if self._at + count > len(self._buffer):
             self._buffer = self._cipher.update(bytes(_BUFFER))
             self._at = 0
-        self._at += count
-        return self._buffer[self._at - count : self._at]
+        start, self._at = self._at, self._at + count
+        return self._buffer[start : start + count]
 
 
 class Source(Protocol):
@@ -72,11 +72,18 @@ class SystemSource(Source):
 
     def bytes(self, count: int) -> bytes:
         """That many fresh random bytes."""
-        stream: _Stream | None = getattr(self._local, "stream", None)
-        if stream is None or stream.left < count or self._local.generation != _generation:
-            stream = self._local.stream = _Stream(os.urandom(32))
-            self._local.generation = _generation
-        return stream.take(count)
+        while True:
+            generation = _generation
+            stream: _Stream | None = getattr(self._local, "stream", None)
+            # A signal handler or a finaliser may draw while this call does: it finds no stream and makes its own.
+            self._local.stream = None
+            if stream is None or stream.left < count or self._local.generation != generation:
+                stream = _Stream(os.urandom(32))
+            drawn = stream.take(count)
+            self._local.generation = generation
+            self._local.stream = stream
+            if generation == _generation:  # otherwise this process was forked from inside the call, and both hold it
+                return drawn
 
 
 class SeededSource(Source):

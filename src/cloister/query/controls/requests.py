@@ -8,13 +8,13 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
+from cloister.data.schema import UNIT
 from cloister.privacy.errors import BadProbability
 from cloister.privacy.number import Number, rational
 from cloister.query.answer import Answer
 from cloister.query.controls.cells import Cells, RowSpace, secret_prime
 from cloister.query.controls.control import Control, History
 from cloister.query.question import Question
-from cloister.query.rows import UNIT
 
 __all__ = ["Audit", "OnlyAggregates", "Overlap", "RandomSample"]
 
