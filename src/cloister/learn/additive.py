@@ -36,6 +36,8 @@ _COUNTS = Fraction(6, 100)  # of the spend
 _UNIT = 2**16  # of a residual
 _GRID = 2**12  # of a value: margins are then whole numbers
 _FIRST = 5  # rounds before steps begin to shrink
+# Rounds add noise like their square root for Laplace, not at all for Gaussian noise, which averages out.
+_MOST_ROUNDS, _MOST_PURE_ROUNDS = 40, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Task:
         scatter: the variance of residuals, in curvatures: 1 for likelihoods.
         spread: the standard deviation that values of a feature are expected to have.
         start: the first intercepts.
+        patience: how many rows, as noise leaves them, a round is worth: for a pure spend, and for a rho.
     """
 
     residuals: Callable[[Floats, NDArray[np.float64]], Floats]
@@ -59,6 +62,7 @@ class Task:
     scatter: float
     spread: float
     start: Floats
+    patience: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,13 @@ class _Sums:
         self.meter, self.budget, self.data = meter, budget, data
         self.sizes = np.array([axis.size for axis in data.axes])
         self.starts = _starts(data.axes)
+        self._kept: Integers | None = None
+
+    def _places(self) -> Integers:
+        """Where the cells of rows stand among all cells, one row a feature. Call it inside a step."""
+        if self._kept is None:
+            self._kept = np.ascontiguousarray((self.data.look()[0] + self.starts).T)
+        return self._kept
 
     def release(
         self, share: Fraction, longest: int, outputs: int, look: Callable[[Integers], Floats]
@@ -112,7 +123,7 @@ class _Sums:
             share: of the budget.
             longest: what a row adds to its cell of each feature has at most this L2 length.
             outputs: how many numbers a row adds there.
-            look: whole numbers for each row, from where its cells stand.
+            look: whole numbers for each row, from where its cells stand: one row a feature.
 
         Privacy: that share. A row adds to one cell of each feature: sqrt(features) · longest in L2, and
             features · sqrt(outputs) · longest in L1.
@@ -125,13 +136,13 @@ class _Sums:
             law = DiscreteGaussian.for_loss(_root_above(features * longest**2), loss)
 
         def statistic() -> Integers:
-            places = self.data.look()[0] + self.starts
-            added = look(places)
-            found = np.empty((int(self.sizes.sum()), outputs), dtype=np.int64)
-            for k in range(outputs):  # whole numbers far below 2^53: exact
-                weights = np.repeat(added[:, k], features)
-                found[:, k] = np.bincount(places.ravel(), weights=weights, minlength=len(found)).astype(np.int64)
-            return found
+            places = self._places()
+            added = look(places).T
+            found = np.zeros((outputs, int(self.sizes.sum())))
+            for place in places:  # feature by feature: no copy of all cells
+                for k in range(outputs):  # whole numbers far below 2^53: exact
+                    found[k] += np.bincount(place, weights=added[k], minlength=found.shape[1])
+            return found.T.astype(np.int64)
 
         sums = np.asarray(self.meter.release(statistic, law), dtype=np.float64)
         totals = np.add.reduceat(sums, self.starts, axis=0)
@@ -141,20 +152,21 @@ class _Sums:
         return sums, agreed, math.sqrt(law.variance)
 
 
-def boost(meter: Meter, budget: Purse, data: BinnedRows, task: Task, rounds: int, share: Fraction) -> Additive:
+def boost(meter: Meter, budget: Purse, data: BinnedRows, task: Task, rounds: int | None, share: Fraction) -> Additive:
     """Fit an additive model.
 
     Args:
         meter, budget: pay.
         data: the rows.
         task: what is learned.
-        rounds: how often residuals are summed.
+        rounds: how often residuals are summed; None decides by the spend and the noisy count of rows.
         share: of the budget.
 
-    Privacy: that share of the budget: one count and `rounds` sums of clipped residuals over all cells.
+    Privacy: that share of the budget: one count and `rounds` sums of clipped residuals over all cells, in equal parts.
     """
     sums = _Sums(meter, budget, data)
     counts, rows = _counted(sums, share * _COUNTS)
+    rounds = rounds or _worthwhile(budget, rows, len(data.axes), task)
     longest = math.ceil(task.clip * _UNIT)
     part = share * (1 - _COUNTS) / rounds
     step = _Step(data.axes, counts, rows, task)
@@ -165,7 +177,7 @@ def boost(meter: Meter, budget: Purse, data: BinnedRows, task: Task, rounds: int
         whole = np.rint(values * _GRID), np.rint((intercept - step.means @ values) * _GRID)
 
         def residuals(places: Integers, whole: tuple[Floats, Floats] = whole) -> Floats:
-            margins = (whole[0][places].sum(axis=1) + whole[1]) / _GRID
+            margins = sum((whole[0][place] for place in places), start=whole[1]) / _GRID
             found = np.trunc(task.residuals(margins, data.look()[1]) * _UNIT)
             return shorten(found, longest)
 
@@ -183,6 +195,19 @@ def boost(meter: Meter, budget: Purse, data: BinnedRows, task: Task, rounds: int
     return Additive(data.axes, centred, step.errors(), intercept, counts, rounds)
 
 
+def _worthwhile(budget: Purse, rows: float, features: int, task: Task) -> int:
+    """How many rounds this many rows are worth at this spend.
+
+    Noise on a sum is that of features/epsilon rows, or sqrt(features)/(2 sqrt(rho)). A round more makes each of them
+    noisier: for Laplace noise the mean of T rounds is worse by sqrt(T), and for either the first rounds, which are not
+    averaged, are. Chosen on generated tables.
+    """
+    amount = float(budget.loss.amount)
+    if budget.pure:
+        return round(min(max(rows * amount / features / task.patience[0], 1), _MOST_PURE_ROUNDS))
+    return round(min(max(rows * 2 * math.sqrt(amount / features) / task.patience[1], 1), _MOST_ROUNDS))
+
+
 def _turned(gradient: Floats, before: Floats, noise: float) -> bool:
     """Whether the gradient points back, beyond what noise explains."""
     known = np.square(before).sum() + noise**2 * gradient.size
@@ -191,7 +216,7 @@ def _turned(gradient: Floats, before: Floats, noise: float) -> bool:
 
 def _counted(sums: _Sums, share: Fraction) -> tuple[Floats, float]:
     """Rows in every cell, no fewer than noise can hide, scaled so that every feature has all rows."""
-    found, total, noise = sums.release(share, 1, 1, lambda places: np.ones((len(places), 1)))
+    found, total, noise = sums.release(share, 1, 1, lambda places: np.ones((places.shape[1], 1)))
     rows = max(float(total[0]), 2 * noise)
     floored = np.maximum(found[:, 0], 2 * noise)
     by_feature = np.add.reduceat(floored, sums.starts)

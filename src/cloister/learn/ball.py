@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from cloister.learn.exact import Integers, noisy_counts
+from cloister.learn.exact import Integers, noisy_counts, on_grid
 from cloister.learn.frame import Floats, shorten, squares
-from cloister.learn.inputs import Box, read_box
-from cloister.privacy.errors import BadBounds
+from cloister.learn.inputs import Box, check_norm, read_box
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter
 
@@ -41,20 +40,27 @@ class Ground:
 
     def cells(self, table: Floats) -> Floats:
         """Rows as integers, none longer than 2^bits."""
-        clipped = table if self.box is None else self.box.clip(table)
-        limit = float(2**self.bits)
-        near = np.clip((clipped - self.centre) / self.step, -limit, limit)
-        return shorten(np.trunc(near), 2**self.bits)
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of one row
+            clipped = table if self.box is None else self.box.clip(table)
+            near = (clipped - self.centre) / self.step
+        return shorten(on_grid(near, float(2**self.bits)), 2**self.bits)
+
+    @property
+    def ends(self) -> Box:
+        """How far each feature reaches, in its own unit."""
+        if self.box is not None:
+            return self.box
+        longest = self.step * 2**self.bits
+        return Box(self.centre - longest, self.centre + longest)
 
 
 def read_ground(bounds: Any, data_norm: float | None, features: int) -> Ground:
     """The grid that bounds or a norm describe. All features keep one scale: distances must mean what they meant."""
     bits = min(20, (52 - math.ceil(math.log2(features))) // 2)  # squares of clipped rows then sum below 2^53
     if data_norm is not None:
-        if isinstance(data_norm, bool) or not isinstance(data_norm, int | float) or not 0 < data_norm < math.inf:
-            raise BadBounds("data_norm is a positive public number: the longest a row may be.")
+        norm = check_norm(data_norm)
         box = None if bounds is None else read_box(bounds, features)
-        return Ground(box, np.zeros(features), data_norm / 2**bits, bits)
+        return Ground(box, np.zeros(features), norm / 2**bits, bits)
     box = read_box(bounds, features)
     return Ground(box, (box.low + box.high) / 2, float(np.linalg.norm(box.high - box.low)) / 2 / 2**bits, bits)
 

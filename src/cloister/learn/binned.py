@@ -7,13 +7,20 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.bins import Axis, Columns, feature_names, read_axes, read_columns
+from cloister.learn.bins import Axis, Columns, columns_of, read_axes, read_columns
+from cloister.learn.cells import numbers_in
 from cloister.learn.estimator import PrivateEstimator
 from cloister.learn.exact import Integers
 from cloister.learn.fetched import Fetched, fetch
-from cloister.learn.inputs import codes, read_classes
+from cloister.learn.inputs import (
+    codes,
+    keep_features,
+    read_answers,
+    read_classes,
+    read_goal,
+    read_labels,
+)
 from cloister.learn.purse import Purse
-from cloister.privacy.errors import BadInput
 from cloister.privacy.meter import Meter
 from cloister.privacy.noise import Source
 
@@ -28,7 +35,8 @@ class BinnedRows:
 
     Attributes:
         axes: the public cells.
-        classes: the public labels; None if the target is a number. Rows of no listed class are left out.
+        classes: the public labels; None if the target is a number. Rows of no listed class, and rows in which a
+            number is missing, are left out.
     """
 
     columns: Columns
@@ -38,18 +46,18 @@ class BinnedRows:
     _read: tuple[Integers, NDArray[Any]] | None = field(default=None, repr=False)
 
     def look(self) -> tuple[Integers, NDArray[Any]]:
-        """The cell of each row and feature, and the code of its class (or its target as it came)."""
+        """The cell of each row and feature, and the code of its class (or its target)."""
         if self._read is None:
             given, labels = self._given()
-            cells = given.cells(self.axes)
-            listed = slice(None) if self.classes is None else labels >= 0
-            self._read = cells[listed], labels[listed]
+            cells, known = given.cells(self.axes)
+            known &= ~np.isnan(labels) if self.classes is None else labels >= 0
+            self._read = (cells, labels) if known.all() else (cells[known], labels[known])
         return self._read
 
     def _given(self) -> tuple[Columns, NDArray[Any]]:
         """The columns, and the code of each row's class (or its target)."""
         if self.classes is None:
-            return self.columns, self.labels
+            return self.columns, numbers_in(self.labels)
         return self.columns, codes(self.labels, list(self.classes))
 
 
@@ -81,18 +89,10 @@ class BinnedEstimator(PrivateEstimator):
 
     def _rows(self, rows: Any, labels: Any, classes: Any, numeric: bool = False) -> BinnedRows:
         """Check what is public about the input: shapes, types, bounds, classes."""
-        from sklearn.utils.validation import column_or_1d
-
         columns = read_columns(rows, self.categories, self.fill)
         axes = read_axes(columns.names, self.bounds, self.bins, self.categories, self._usual_bins)
         listed = None if numeric else read_classes(classes)
-        if labels is None:
-            raise BadInput(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        given = np.asarray(column_or_1d(labels, warn=True))
-        if len(given) != columns.length:
-            raise BadInput("y is one column, as long as X.")
-        if listed is not None:
-            codes(given[:0], list(listed))
+        given = read_goal(labels, columns.length) if listed is None else read_labels(labels, listed, columns.length)
         return BinnedRows(columns, given, axes, listed)
 
     def _table_cells(
@@ -116,32 +116,19 @@ class BinnedEstimator(PrivateEstimator):
         return self._train(steps)
 
     def _keep_names(self, rows: Any, data: BinnedRows) -> None:
-        names = list(data.columns.names) if isinstance(data, FetchedCells) else feature_names(rows)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.n_features_in_ = len(data.axes)
+        if isinstance(data, FetchedCells):
+            keep_features(self, len(data.axes), data.columns.names, dataset=True)
+        else:
+            from sklearn.utils.validation import _get_feature_names
+
+            keep_features(self, len(data.axes), _get_feature_names(rows))
         self._axes = data.axes
 
     def _cells(self, rows: Any) -> Integers:
         """The cells of rows to answer about."""
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "n_features_in_")
-        named = feature_names(rows)
-        by_name = named is not None and hasattr(self, "feature_names_in_")
-        words = [(i, axis) for i, axis in enumerate(self._axes) if axis.categories is not None]
-        listed: dict[Any, Any] = {axis.name if by_name else i: axis.categories for i, axis in words}
-        columns = read_columns(rows, listed, self.fill)
-        if len(columns.names) != self.n_features_in_:
-            raise BadInput(
-                f"X has {len(columns.names)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        if by_name and named != list(self.feature_names_in_):
-            raise BadInput("The feature names should match those that were passed during fit, in the same order.")
-        return columns.cells(self._axes)
+        table = read_answers(self, rows, self.fill, numbers=False)
+        names = tuple(axis.name for axis in self._axes)
+        return columns_of(table, names, [not axis.ordered for axis in self._axes]).cells(self._axes)[0]
 
 
 def public_generator(source: Source) -> np.random.Generator:

@@ -1,8 +1,8 @@
 """Public cells: every feature is cut into a few of them, named before any row is read.
 
 A number falls between public cuts, a category is one of a public list (all others share the cell `other`). Counts over
-cells are what trees and additive models learn from. Placing a value needs comparisons only, so where a row falls
-depends on that row alone.
+cells are what trees and additive models learn from. A value is placed by comparisons, after it was read on its own
+(learn/cells.py), so where a row falls depends on that row alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.inputs import codes, read_box, read_rows
-from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.learn.cells import Categories, numbers_in
+from cloister.learn.inputs import Table, check_numbers, read_box, read_table
+from cloister.privacy.errors import BadBounds, BadSchema
 
-__all__ = ["Axis", "Columns", "feature_names", "read_axes", "read_columns"]
+__all__ = ["Axis", "Columns", "columns_of", "read_axes", "read_columns"]
 
 _MOST = 1024  # cells a feature
 
@@ -29,11 +30,13 @@ class Axis:
         name: of the feature.
         cuts: of a number: cell i holds what is at least cuts[i - 1] and below cuts[i].
         categories: of a category: one cell each, and one more for all others.
+        exact: whether whole numbers beyond 2^53 are told apart, as a schema has them.
     """
 
     name: str
     cuts: NDArray[np.float64]
     categories: tuple[Any, ...] | None = None
+    exact: bool = False
 
     @property
     def ordered(self) -> bool:
@@ -46,15 +49,13 @@ class Axis:
         return len(self.cuts if self.categories is None else self.categories) + 1
 
     def place(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """The cell of each value."""
+        """The cell of each value; a missing number is in the middle one."""
         if self.categories is None:
-            return np.searchsorted(self.cuts, values, side="right").astype(np.int64)
-        found = codes(_alike(values, self._text), _alike(self.categories, self._text).tolist())
+            numbers = numbers_in(values)
+            found = np.searchsorted(self.cuts, numbers, side="right").astype(np.int64)
+            return np.where(np.isnan(numbers), self.size // 2, found)
+        found = Categories(self.categories, self.name, exact=self.exact).codes(values)
         return np.where(found < 0, len(self.categories), found)
-
-    @property
-    def _text(self) -> bool:
-        return any(isinstance(one, str) for one in self.categories or ())
 
     def labels(self) -> list[str]:
         """What each cell holds, in words."""
@@ -66,67 +67,57 @@ class Axis:
         return [f"< {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"≥ {ends[-1]}"]
 
 
-def _alike(values: Any, text: bool) -> NDArray[Any]:
-    """Values that compare: all words, or all numbers (what is neither is no category: NaN)."""
-    if text:
-        return np.asarray(values, dtype=object).astype(str)
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise BadInput("a column of words has categories that are numbers. Write them alike.") from None
-
-
-def feature_names(rows: Any) -> list[str] | None:
-    """The names of a frame's columns; None for an array."""
-    names = getattr(rows, "columns", None)
-    listed = None if names is None else list(names)
-    return listed if listed and all(isinstance(name, str) for name in listed) else None
-
-
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns as they came, read into cells only when a step looks."""
+    """Columns as they came, read into cells only when a step looks.
+
+    Attributes:
+        fill: what stands for a missing number; None to leave its row out.
+    """
 
     values: tuple[NDArray[Any], ...]
     names: tuple[str, ...]
+    fill: float | None = None
 
     @property
     def length(self) -> int:
         """The private number of rows."""
         return len(self.values[0])
 
-    def cells(self, axes: Sequence[Axis]) -> NDArray[np.int64]:
-        """The cell of each row and feature."""
-        return np.column_stack([axis.place(column) for axis, column in zip(axes, self.values, strict=True)])
+    def cells(self, axes: Sequence[Axis]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The cell of each row and feature, and whether all numbers of the row are known."""
+        known = np.ones(self.length, dtype=bool)
+        placed = []
+        for axis, column in zip(axes, self.values, strict=True):
+            values = column
+            if axis.ordered:
+                values = numbers_in(column)
+                missing = np.isnan(values)
+                if self.fill is None:
+                    known &= ~missing
+                else:
+                    values = np.where(missing, self.fill, values)
+            placed.append(axis.place(values))
+        return np.column_stack(placed), known
 
 
 def read_columns(rows: Any, categories: Mapping[Any, Sequence[Any]] | None, fill: float | None) -> Columns:
-    """Columns of an array or frame; numbers are finite, or filled.
+    """Columns of an array or frame.
 
     Args:
         rows: the input.
         categories: which columns, by name or number, are no numbers.
-        fill: what stands for NaN.
+        fill: what stands for a missing number.
     """
-    named = feature_names(rows)
-    if not categories:
-        table = read_rows(rows, fill)
-        names = named or [f"x{i}" for i in range(table.shape[1])]
-        return Columns(tuple(table.T.copy()), tuple(names))
-    if named is not None:
-        raw = [np.asarray(rows[name]) for name in named]
-    else:
-        table = np.asarray(rows, dtype=None if isinstance(rows, np.ndarray) else object)
-        if table.ndim != 2:
-            raise BadInput("X is a table: rows and columns.")
-        raw = list(table.T)
-    names = named or [f"x{i}" for i in range(len(raw))]
-    chosen = [_listed(categories, name, i) is not None for i, name in enumerate(names)]
-    numbers = [column for column, category in zip(raw, chosen, strict=True) if not category]
-    filled = iter(read_rows(np.column_stack(numbers), fill).T if numbers else ())
-    return Columns(
-        tuple(one if category else next(filled).copy() for one, category in zip(raw, chosen, strict=True)), tuple(names)
-    )
+    table = read_table(rows, fill, numbers=False)
+    names = table.names or tuple(f"x{i}" for i in range(table.width))
+    return columns_of(table, names, [_listed(categories, name, i) is not None for i, name in enumerate(names)])
+
+
+def columns_of(table: Table, names: tuple[str, ...], categorical: Sequence[bool]) -> Columns:
+    """Columns of a table, if those that are not categorical can hold numbers."""
+    check_numbers(column for column, other in zip(table.columns, categorical, strict=True) if not other)
+    return Columns(table.columns, names, table.fill)
 
 
 def read_axes(
@@ -135,6 +126,8 @@ def read_axes(
     bins: int | Mapping[Any, Any],
     categories: Mapping[Any, Sequence[Any]] | None,
     usual: int,
+    *,
+    exact: bool = False,
 ) -> tuple[Axis, ...]:
     """The cells that public facts describe.
 
@@ -144,6 +137,7 @@ def read_axes(
         bins: how many equal cells lie between the bounds; or a dict from name or number to that, or to the cuts.
         categories: a dict from name or number to the list of categories.
         usual: how many cells a feature has that `bins` does not mention.
+        exact: whether categories come from a schema (learn/cells.py).
     """
     for given in (bounds, bins, categories):
         unknown = [key for key in given if not _known(key, names)] if isinstance(given, Mapping) else []
@@ -156,7 +150,7 @@ def read_axes(
         cells = _listed(bins, name, i) if isinstance(bins, Mapping) else bins
         cells = usual if cells is None else cells
         if listed is not None:
-            axes.append(Axis(name, np.zeros(0), _categories(listed, name)))
+            axes.append(Axis(name, np.zeros(0), _categories(listed, name, exact), exact))
         elif not isinstance(cells, int | np.integer) or isinstance(cells, bool):
             axes.append(Axis(name, _cuts(cells, name)))
         elif isinstance(bounds, Mapping):
@@ -177,10 +171,11 @@ def _listed(given: Any, name: str, place: int) -> Any:
     return given[name] if name in given else given.get(place)
 
 
-def _categories(listed: Sequence[Any], name: str) -> tuple[Any, ...]:
+def _categories(listed: Sequence[Any], name: str, exact: bool) -> tuple[Any, ...]:
     kept = tuple(dict.fromkeys(listed))
     if not 1 <= len(kept) < _MOST:
         raise BadSchema(f"{name} needs a list of 1 to {_MOST - 1} categories.")
+    Categories(kept, name, exact=exact)
     return tuple(map(str, kept)) if any(isinstance(one, str) for one in kept) else kept
 
 

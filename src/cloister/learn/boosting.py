@@ -13,17 +13,13 @@ from cloister.learn.additive import Additive, Task, boost
 from cloister.learn.binned import BinnedEstimator, BinnedRows
 from cloister.learn.frame import Floats
 from cloister.learn.inputs import is_dataset
-from cloister.learn.purse import Purse
 from cloister.learn.residuals import Logistic, Softmax, sigmoid
 from cloister.learn.shapes import Shape, chart, read_shapes
-from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 
 __all__ = ["Boosting", "GradientBoostingClassifier"]
 
-# Rounds add noise like their square root for Laplace, not at all for Gaussian noise, which averages out.
-_ROUNDS, _ROUNDS_PURE = 40, 8
 _CLIP = 0.6  # of a binary residual
 
 
@@ -33,14 +29,6 @@ class Boosting(BinnedEstimator):
     rounds: int | None
     shapes_: dict[str, Shape]
     _usual_bins = 32
-
-    def _check_rounds(self) -> None:
-        given = self.rounds
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1000):
-            raise BadInput("rounds is a whole number from 1 to 1000, or None.")
-
-    def _count(self, budget: Purse) -> int:
-        return self.rounds or (_ROUNDS_PURE if budget.pure else _ROUNDS)
 
     def _keep(self, rows: Any, data: BinnedRows, model: Additive) -> None:
         self._model = model
@@ -69,8 +57,9 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
         bins: how many cells lie between them; or a dict from feature to that, or to public cuts.
         categories: a dict from feature to its public categories; others share one cell.
         classes: the public list of labels; rows with other labels are left out.
-        rounds: how often residuals are summed; None for 40 (8 for a pure spend).
-        fill: what stands for NaN in numbers; without it NaN is refused.
+        rounds: how often residuals are summed; None for at most 40 (8 for a pure spend), fewer where the noise is
+            large for the number of rows, as released.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
@@ -130,16 +119,13 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
 
         Privacy: charges the spend before it reads a row.
         """
-        self._check_rounds()
         if is_dataset(X):
             data: BinnedRows = self._table_cells(X, target, features, table, self.classes)
         else:
             data = self._rows(X, y, self.classes)
         assert data.classes is not None
         task = _classes_task(len(data.classes))
-        model = self._grow_on(
-            data, lambda meter, budget: boost(meter, budget, data, task, self._count(budget), Fraction(1))
-        )
+        model = self._grow_on(data, lambda meter, budget: boost(meter, budget, data, task, self.rounds, Fraction(1)))
         self.classes_ = data.classes
         self._keep(X, data, model)
         return self
@@ -190,4 +176,5 @@ def _classes_task(classes: int) -> Task:
         scatter=1.0,
         spread=0.7,
         start=np.zeros(outputs),
+        patience=(50.0, 1.0),
     )

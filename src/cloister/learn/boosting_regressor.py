@@ -7,19 +7,18 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from cloister.learn.additive import Additive, Task, boost
 from cloister.learn.binned import BinnedRows
 from cloister.learn.boosting import Boosting
-from cloister.learn.exact import Integers, noisy_counts
+from cloister.learn.exact import Integers, noisy_counts, on_grid
 from cloister.learn.frame import Floats
 from cloister.learn.inputs import is_dataset, read_box
 from cloister.learn.purse import Purse
 from cloister.learn.relation import ends_of
 from cloister.learn.shapes import chart
-from cloister.privacy.errors import BadBounds, BadInput
+from cloister.privacy.errors import BadBounds
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter
@@ -36,10 +35,11 @@ class _Target:
     low: float
     high: float
 
-    def scaled(self, given: NDArray[Any]) -> Floats:
+    def scaled(self, given: Floats) -> Floats:
         """Targets within [-1, 1], on a grid."""
-        clipped = np.clip(given.astype(np.float64), self.low, self.high)
-        return np.asarray(np.rint((clipped - self.middle) / self.half * 2**16) / 2**16)
+        clipped = np.clip(given, self.low, self.high)
+        # Whole numbers within 2^16, whatever was given.
+        return on_grid(np.rint((clipped - self.middle) / self.half * 2**16), 2**16) / 2**16
 
     @property
     def middle(self) -> float:
@@ -114,7 +114,6 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
 
         Privacy: charges the spend before it reads a row.
         """
-        self._check_rounds()
         data: BinnedRows
         if is_dataset(X):
             cells = self._table_cells(X, target, features, table, None, numeric=True)
@@ -127,7 +126,7 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
         def steps(meter: Meter, budget: Purse) -> Additive:
             mean, deviation = _survey(meter, budget.part(_SURVEY), data, goal)
             task = _number_task(goal, mean, deviation)
-            return boost(meter, budget, data, task, self._count(budget), 1 - _SURVEY)
+            return boost(meter, budget, data, task, self.rounds, 1 - _SURVEY)
 
         model = self._grow_on(data, steps)
         scaled = Additive(
@@ -147,12 +146,7 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
         if self.target_bounds is None:
             raise BadBounds("target_bounds are public and must be given: target_bounds=(0, 100).")
         box = read_box(self.target_bounds, 1)
-        data = self._rows(rows, numbers, None, numeric=True)
-        if data.labels.dtype.kind not in "iufb":
-            raise BadInput("Unknown label type: y must be one column of numbers.")
-        if not np.isfinite(data.labels).all():
-            raise BadInput("Input y contains NaN or infinity. Leave such rows out.")
-        return _Target(float(box.low[0]), float(box.high[0])), data
+        return _Target(float(box.low[0]), float(box.high[0])), self._rows(rows, numbers, None, numeric=True)
 
     def predict(self, rows: Any) -> Floats:
         """The target of each row, within its bounds."""
@@ -180,7 +174,8 @@ def _survey(meter: Meter, loss: Loss, data: BinnedRows, target: _Target) -> tupl
     if kept.sum() <= 0:
         return 0.0, 1.0
     middles = (edges[:-1] + edges[1:]) / 2
-    mean = float(np.average(middles, weights=kept))
+    # Few rows leave cells of pure noise among those kept: the mean is drawn to the middle of the bounds by them.
+    mean = float(kept @ middles) / (float(kept.sum()) + noise * _CELLS**0.5)
     variance = float(np.average((middles - mean) ** 2, weights=kept))
     return mean, max(variance**0.5, 1.0 / _CELLS)
 
@@ -194,4 +189,5 @@ def _number_task(target: _Target, mean: float, deviation: float) -> Task:
         scatter=deviation**2,  # before the fit: rather too much
         spread=0.5 * deviation,
         start=np.array([mean]),
+        patience=(400.0, 8.0),  # squares need fewer steps than likelihoods
     )

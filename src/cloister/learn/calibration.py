@@ -36,11 +36,13 @@ class Curve:
 
     Attributes:
         accuracy: how often they are on the right side of zero, about; None where nobody knows.
+        likelihood: the mean log-likelihood of the rows in the histogram, about, and the noise's part in it.
     """
 
     slope: float = 1.0
     shift: float = 0.0
     accuracy: float | None = None
+    likelihood: tuple[float, float] = (0.0, 0.0)
 
     def __call__(self, scores: Floats) -> Floats:
         """Calibrated log-odds."""
@@ -99,4 +101,12 @@ def _fit(counts: Floats, noise: float) -> Curve:
         return float(value), np.array([slope @ scores, slope.sum()]) + pull
 
     best = minimize(cost, np.array([0.5, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0.05, 1.5), (-8.0, 8.0)]).x
-    return Curve(float(best[0]), float(best[1]))
+    return Curve(float(best[0]), float(best[1]), likelihood=_likelihood(counts, noise, best[0] * scores + best[1]))
+
+
+def _likelihood(counts: Floats, noise: float, odds: Floats) -> tuple[float, float]:
+    """The mean log-likelihood of rows in cells that stand out of the noise, and its standard error from the noise."""
+    kept = counts[:, counts.sum(axis=0) > 3 * noise]
+    logs = -np.logaddexp(0, np.stack([odds, -odds]))[:, counts.sum(axis=0) > 3 * noise]
+    rows = max(float(kept.sum()), 1.0)
+    return float((kept * logs).sum()) / rows, noise * float(np.sqrt((logs**2).sum())) / rows

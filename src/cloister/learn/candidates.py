@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.inputs import as_array
 from cloister.learn.purse import Purse, purse
 from cloister.learn.shared import Rehearsal, paying
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
@@ -126,4 +127,4 @@ def take(rows: Any, places: Any) -> Any:
     from sklearn.utils import _safe_indexing
 
     chosen = np.asarray(places, dtype=np.int64)
-    return _safe_indexing(np.asarray(rows) if isinstance(rows, list | tuple) else rows, chosen)
+    return _safe_indexing(as_array(rows) if isinstance(rows, list | tuple) else rows, chosen)

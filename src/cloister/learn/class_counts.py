@@ -1,6 +1,6 @@
 """Counts of values by class: what naive Bayes by counting reads of rows, in columns or in an engine."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.literals import literal
+from cloister.data.schema import internal
 from cloister.data.statistics import GroupKey
 from cloister.learn.calibration import histogram
 from cloister.learn.class_sums import count_scores, long
@@ -28,7 +29,7 @@ class ClassCounts:
 
     def __init__(
         self,
-        columns: Mapping[Any, NDArray[Any]],
+        columns: Sequence[NDArray[Any]],
         labels: NDArray[Any],
         classes: NDArray[Any],
         features: tuple[CountFeature, ...],
@@ -37,7 +38,7 @@ class ClassCounts:
 
     def codes(self) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
         """The class of each row, and for each feature its value; -1 for what is not listed."""
-        each = [part.codes(one) for part, one in zip(self.features, self._columns.values(), strict=True)]
+        each = [part.codes(one) for part, one in zip(self.features, self._columns, strict=True)]
         return codes(self._labels, list(self.classes)), each
 
     def counts(self) -> Any:
@@ -101,10 +102,10 @@ class EngineClassCounts:
     def histogram(self, constant: int, odds: list[NDArray[np.int64]]) -> Any:
         """As `ClassCounts.histogram`."""
         keys = [part.key for part in self.features]
-        rows = self.relation.with_columns({f"_code{i}": key.sql for i, key in enumerate(keys)})
+        rows = self.relation.with_columns({internal(f"code{i}"): key.sql for i, key in enumerate(keys)})
         score: exp.Expression = long(literal(constant))
         for i, (key, weights) in enumerate(zip(keys, odds, strict=True)):
-            code = exp.column(f"_code{i}", quoted=True)
+            code = exp.column(internal(f"code{i}"), quoted=True)
             score = exp.Add(this=score, expression=_weight_of(code, list(key.values), weights.tolist()))
         return count_scores(rows, self._key(), score, SCORE_BITS)
 

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.literals import literal
+from cloister.data.schema import internal
 from cloister.data.statistics import GroupKey, Value
 from cloister.learn.calibration import BINS, HALF, histogram
-from cloister.learn.inputs import Box, codes
+from cloister.learn.exact import on_grid
+from cloister.learn.inputs import Box
 from cloister.learn.relation import Relation, scaled_cell
 
 __all__ = ["EDGE", "ONE", "ClassSums", "EngineClassSums", "Weights", "count_scores", "long", "whole_weights"]
@@ -48,21 +50,20 @@ class ClassSums:
 
     most = whole = 1
 
-    def __init__(self, rows: Floats, labels: NDArray[Any], classes: NDArray[Any], box: Box) -> None:
-        self._rows, self._labels, self._classes, self._box = rows, labels, classes, box
+    def __init__(self, look: Callable[[], tuple[Floats, NDArray[np.int64]]], classes: NDArray[Any], box: Box) -> None:
+        self._look, self._classes, self._box = look, classes, box
 
     @property
     def shape(self) -> tuple[int, int]:
         """How many classes and features there are."""
-        return len(self._classes), self._rows.shape[1]
+        return len(self._classes), len(self._box.low)
 
     def _blocks(self, each: Callable[[Floats, NDArray[np.int64]], Any]) -> Any:
         total: Any = 0
-        code = codes(self._labels, list(self._classes))
-        for start in range(0, max(len(self._rows), 1), _BLOCK):
+        rows, code = self._look()
+        for start in range(0, max(len(rows), 1), _BLOCK):
             some = slice(start, start + _BLOCK)
-            scaled = np.clip(self._box.to_unit(self._rows[some]) - 0.5, -0.5, 0.5)
-            total = total + each(np.trunc(scaled * ONE), code[some])
+            total = total + each(on_grid((self._box.to_unit(rows[some]) - 0.5) * ONE, EDGE), code[some])
         return total
 
     def _by_class(self, cells: Floats, code: NDArray[np.int64]) -> Any:
@@ -121,8 +122,8 @@ class EngineClassSums:
     def _cells(self) -> tuple[Relation, list[Value]]:
         """The rows with each feature on the integer grid."""
         made = [scaled_cell(self.relation, name, _BITS, self.fill) for name in self.features]
-        rows = self.relation.with_columns({f"_cell{i}": one.sql for i, one in enumerate(made)})
-        return rows, [replace(one, sql=exp.column(f"_cell{i}", quoted=True)) for i, one in enumerate(made)]
+        rows = self.relation.with_columns({internal(f"cell{i}"): one.sql for i, one in enumerate(made)})
+        return rows, [replace(one, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, one in enumerate(made)]
 
     def sums(self) -> Any:
         """As `ClassSums.sums`."""
@@ -160,8 +161,8 @@ class EngineClassSums:
 def count_scores(rows: Relation, classes: GroupKey, score: exp.Expression, bits: int) -> Any:
     """How many rows of each class have an integer score, with so many bits behind the point, in each bin."""
     real = exp.Cast(this=exp.Paren(this=score), to=exp.DataType.build("DOUBLE"))
-    placed = rows.with_columns({"_place": exp.Floor(this=exp.Mul(this=real, expression=literal(2.0**-bits)))})
-    place, low, high = exp.column("_place", quoted=True), literal(float(-HALF)), literal(float(HALF - 1))
+    placed = rows.with_columns({internal("place"): exp.Floor(this=exp.Mul(this=real, expression=literal(2.0**-bits)))})
+    place, low, high = exp.column(internal("place"), quoted=True), literal(float(-HALF)), literal(float(HALF - 1))
     inside = exp.Case(
         ifs=[
             exp.If(this=exp.LT(this=place, expression=low), true=low.copy()),

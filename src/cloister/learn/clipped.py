@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.exact import ROW_BITS, WEIGHT_BITS, ExactRows, Integers
-from cloister.learn.frame import Floats, squares
+from cloister.learn.exact import ROW_BITS, WEIGHT_BITS, ExactRows, Integers, on_grid
+from cloister.learn.frame import Floats, shorten, squares
 from cloister.learn.residuals import Residual
 
 __all__ = ["ClippedRows"]
@@ -35,6 +35,7 @@ class ClippedRows:
         self._exact: ExactRows | None = None
         self._limits: dict[tuple[int, bool], Integers] = {}
         self._centre: Floats = np.zeros(0)
+        self._stretch: Floats = np.zeros(0)
         self._constant = 0.0
         self.step = 1.0
 
@@ -48,10 +49,16 @@ class ClippedRows:
             self._found = self._look()
         return self._found
 
-    def centre(self, middle: Floats, constant: float, farthest: float) -> None:
-        """From now on see rows from a public point, with a constant as last feature."""
-        self._centre, self._constant = middle, constant
+    def centre(self, middle: Floats, stretch: Floats, constant: float, farthest: float) -> None:
+        """From now on see rows from a public point, each feature stretched, with a constant as last feature."""
+        self._centre, self._stretch, self._constant = middle, stretch, constant
+        self._exact, self._limits = None, {}
         self.step = math.hypot(farthest, constant) / (2**ROW_BITS - 1)
+
+    @property
+    def features(self) -> int:
+        """How many a centred row has, the constant among them."""
+        return len(self._centre) + 1
 
     @property
     def worth(self) -> float:
@@ -64,9 +71,9 @@ class ClippedRows:
         if self._exact is None:
             rows = self.rows
             cells = np.empty((len(rows), len(self._centre) + 1))
-            cells[:, :-1] = np.trunc((rows - self._centre) / self.step)
+            cells[:, :-1] = on_grid((rows - self._centre) * (self._stretch / self.step), 2.0**ROW_BITS)
             cells[:, -1] = math.trunc(self._constant / self.step)
-            self._exact = ExactRows(cells, self.step, 2**ROW_BITS)
+            self._exact = ExactRows(shorten(cells, 2**ROW_BITS), self.step, 2**ROW_BITS)
         return self._exact
 
     def bound(self, clip: float) -> int:

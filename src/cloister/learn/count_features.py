@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from cloister.data.schema import Column
 from cloister.data.statistics import GroupKey
 from cloister.data.summaries import axis
+from cloister.learn.cells import Categories, numbers_in
 from cloister.learn.found import find_box
 from cloister.learn.inputs import read_box
-from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter
 
-__all__ = ["CountFeature", "columns_of", "features_of_schema", "find_features", "numbers_in", "read_features"]
+__all__ = ["CountFeature", "features_of_schema", "find_features", "read_features"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,7 @@ class CountFeature:
     def codes(self, given: NDArray[Any]) -> NDArray[np.int64]:
         """The cell of each value; -1 for one that is missing or unknown."""
         if self.values is not None:
-            # By name, each different value once; the list of them stays inside the step.
-            different, back = np.unique(given.astype(object).astype(str), return_inverse=True)
-            named = {_plain(str(value)): code for code, value in enumerate(self.values)}
-            found = np.array([named.get(_plain(one), -1) for one in different.tolist()], dtype=np.int64)
-            return found[back] if len(found) else np.zeros(0, dtype=np.int64)
+            return Categories(self.values, f"column {self.name}", exact=self.column is not None).codes(given)
         numbers = numbers_in(given)
         known = ~np.isnan(numbers)
         inside = np.clip(np.where(known, numbers, self.low), self.low, self.high)
@@ -63,41 +60,6 @@ class CountFeature:
             raise BadSchema("this feature does not come from a schema.")
         key = axis(self.column, self.bins or 1).key
         return GroupKey(key.name, key.sql, tuple(one for one in key.values if one is not None), key.type)
-
-
-def numbers_in(given: NDArray[Any]) -> NDArray[np.float64]:
-    """A column of numbers; what does not read as one is missing, so that no cell makes a step fail."""
-    try:
-        return given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array([_number(one) for one in given.tolist()], dtype=np.float64)
-
-
-def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")
-
-
-def _plain(text: str) -> str:
-    """1.0 and 1 are one category: numbers read from a table of floats keep their name."""
-    return text[:-2] if text.endswith(".0") else text
-
-
-def columns_of(rows: Any) -> dict[Any, NDArray[Any]]:
-    """The columns of a frame by name, or of an array by place."""
-    if hasattr(rows, "columns"):
-        return {name: np.asarray(rows[name]) for name in rows.columns}
-    if hasattr(rows, "tocsr"):
-        raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
-    table = np.asarray(rows)
-    if table.ndim != 2 or table.shape[1] < 1:
-        raise BadInput(
-            "Expected 2D array, got another shape. Reshape your data either using array.reshape(-1, 1) or "
-            "array.reshape(1, -1): X is a table of rows and columns."
-        )
-    return {place: table[:, place] for place in range(table.shape[1])}
 
 
 def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int) -> tuple[CountFeature, ...]:
@@ -116,8 +78,9 @@ def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int)
     for name in names:
         if name in categories:
             listed = tuple(np.asarray(categories[name], dtype=object).tolist())
-            if not listed or len({_plain(str(one)) for one in listed}) < len(listed):
-                raise BadSchema(f"the categories of column {name} are a list of different values.")
+            if not listed:
+                raise BadSchema(f"the categories of column {name} must be a list of different values, at least one.")
+            Categories(listed, f"column {name}")
             found.append(CountFeature(name, listed))
             continue
         own = bounds.get(name) if isinstance(bounds, Mapping) else bounds
@@ -143,7 +106,7 @@ def features_of_schema(columns: Sequence[Column], bins: int) -> tuple[CountFeatu
 
 
 def find_features(
-    meter: Meter, loss: Loss, columns: Mapping[Any, NDArray[Any]], features: tuple[CountFeature, ...]
+    meter: Meter, loss: Loss, columns: Sequence[NDArray[Any]], features: tuple[CountFeature, ...]
 ) -> tuple[CountFeature, ...]:
     """The same features, numbers with bounds that are found.
 
@@ -152,8 +115,8 @@ def find_features(
     places = [i for i, one in enumerate(features) if one.values is None]
     if not places:
         return features
-    given, found = list(columns.values()), list(features)
-    box = find_box(meter, lambda: np.column_stack([numbers_in(given[i]) for i in places]), len(places), loss)
+    found = list(features)
+    box = find_box(meter, lambda: np.column_stack([numbers_in(columns[i]) for i in places]), len(places), loss)
     for i, low, high in zip(places, box.low, box.high, strict=True):
         found[i] = replace(found[i], low=float(low), high=float(high))
     return tuple(found)

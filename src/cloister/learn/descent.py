@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.clipped import ClippedRows
 from cloister.learn.frame import Floats, Frame
-from cloister.learn.newton import Curvature, affords, second_moments
+from cloister.learn.newton import Curvature, affords, affords_stretch, second_moments, stretched
 from cloister.learn.purse import Purse
 from cloister.learn.residuals import Residual
 from cloister.learn.survey import SHARE, Survey, survey
@@ -30,7 +30,7 @@ from cloister.privacy.meter import Meter
 __all__ = ["Fitted", "Plan", "descend"]
 
 _MOMENTUM = 0.8
-_MOST_STEPS, _MOST_PURE_STEPS, _FEWEST_STEPS = 60, 40, 5
+_MOST_STEPS, _MOST_PURE_STEPS, _FEWEST_STEPS = 60, 100, 5
 _RIDGE = 0.4  # of the noise on a gradient that had the whole spend
 _INTERCEPT = 0.5  # the constant feature, in spreads
 
@@ -61,10 +61,9 @@ class Fitted:
     """A linear model, and what is known about it.
 
     Attributes:
-        weights: one column an output; of the rows around the survey's middle, the last one of the constant.
+        weights: one column an output; of the rows around the survey's middle, stretched, the last one of the constant.
         survey, plan: how it was found.
         gradient_noise: the standard deviation of the noise on the mean of the gradients that were averaged.
-        first: the gradient at zero, as it was released.
         kept: the share of the budget that is left for a look at the Hessian.
         rows: the private rows, for that look. So this must not leave the steps it was made in.
     """
@@ -73,13 +72,12 @@ class Fitted:
     survey: Survey
     plan: Plan
     gradient_noise: float
-    first: Floats
     kept: Fraction
     rows: ClippedRows = field(repr=False)
 
     def model(self, frame: Frame) -> tuple[Floats, Floats]:
         """Coefficients (outputs × features) and intercepts for features as they came."""
-        features = self.weights[:-1].T * frame.scale
+        features = self.weights[:-1].T * (frame.scale * self.survey.stretch)
         shift = self.survey.middle / frame.scale + frame.centre
         return features, self.plan.constant * self.weights[-1] - features @ shift
 
@@ -106,38 +104,42 @@ def descend(
         newton: whether steps go through a noisy second-moment matrix; None decides by what it would cost.
         errors: whether a tenth of the budget is kept for the Hessian, if second moments can be afforded at all.
 
-    Privacy: the budget, less what is kept. A twentieth goes to the survey, 3/20 to second moments if they are asked
-        for, the rest in equal parts to gradients. A row's gradient is an integer vector no longer than the clip,
-        whatever the row and the weights are (learn/clipped.py). Steps, sizes and centring follow from releases.
+    Privacy: the budget, less what is kept. A twentieth goes to the survey, as much to the features' variances if they
+        are worth it, 3/20 to second moments if they are asked for or worth it, the rest in equal parts to gradients.
+        A row's gradient is an integer vector no longer than the clip, whatever the row and the weights are
+        (learn/clipped.py). Steps, sizes, centring and what is worth its price follow from the spend and from releases.
         Audited in tests/statistical/test_learn_logistic_audit.py.
     """
     data = ClippedRows(look)
     found = survey(meter, budget, frame, lambda: data.rows, rows)
-    rich = newton if newton is not None else affords(budget, found, frame.features)
+    room = affords(budget, found, frame.features)
+    rich = newton if newton is not None else room > 1
     kept = Fraction(1, 10) if rich and errors else Fraction(0)
     left = 1 - SHARE - kept - (Curvature.SHARE if rich else 0)
+    if affords_stretch(budget, found, frame.features):
+        found, left = stretched(meter, budget, frame, data, found), left - SHARE
     plan = make_plan(budget, found, residual, frame.features, float(left))
-    data.centre(found.middle, plan.constant, frame.farthest(found.middle))
+    data.centre(found.middle, found.stretch, plan.constant, frame.farthest(found.middle, found.stretch))
     precondition: Any = 1.0 / (plan.smoothness / 3 + plan.ridge)
     if rich:
-        curvature = second_moments(meter, budget, data, 1.5 * math.hypot(found.spread, plan.constant))
+        length = math.hypot(found.spread, plan.constant)
+        curvature = second_moments(meter, budget, data, length, room if budget.pure else 1.0)
         precondition = curvature.inverse(residual.steepest / 3, plan.ridge)
     bound = data.bound(plan.clip)
     loss = budget.part(left / plan.steps)
     law = (DiscreteLaplace if budget.pure else DiscreteGaussian).for_loss(bound, loss)
     size = (frame.features + 1, residual.outputs)
     weights, speed, total = np.zeros(size), np.zeros(size), np.zeros(size)
-    late, first = max(1, plan.steps // 2), np.zeros(size)
+    late = max(1, plan.steps // 2)
     for step in range(plan.steps):
         released = meter.release(lambda: data.gradient(weights, residual, bound, pure=budget.pure), law)  # noqa: B023
         slope = np.asarray(released, dtype=np.float64) * data.worth + plan.ridge * weights
-        first = slope if step == 0 else first
         speed = _MOMENTUM * speed - (precondition @ slope if rich else precondition * slope)
         weights = weights + speed
         if step >= plan.steps - late:
             total += weights
     noise = law.standard_error * data.worth / math.sqrt(late)
-    return Fitted(total / late, found, plan, noise, first, kept, data)
+    return Fitted(total / late, found, plan, noise, kept, data)
 
 
 def make_plan(budget: Purse, found: Survey, residual: Residual, features: int, left: float) -> Plan:

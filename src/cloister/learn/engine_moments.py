@@ -18,8 +18,10 @@ import numpy as np
 from sqlglot import exp
 
 from cloister.data.literals import literal
+from cloister.data.schema import internal
 from cloister.data.statistics import Value
 from cloister.learn.exact import Integers
+from cloister.learn.inputs import Box
 from cloister.learn.moments import Floats, Reach
 from cloister.learn.purse import Purse
 from cloister.learn.quadratic import Moments, Sensitivity, release_moments
@@ -83,6 +85,12 @@ class EngineDesign:
         return np.array([far / (high - low) for far, (low, high) in zip(reach, ends, strict=True)])
 
     @property
+    def box(self) -> Box:
+        """Public bounds of the features."""
+        ends = [(0.0, 1.0) if value is not None else self._ends(name) for name, value in self._parts()]
+        return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
+
+    @property
     def reach(self) -> Reach:
         """How far one unit moves the moments. A column has one indicator that is not zero, at most."""
         numbers, categories = self.kinds
@@ -118,8 +126,8 @@ class EngineDesign:
         groups = [name for name in self.features if (name, None) not in place]
         bits = self.edge.bit_length()
         made = [scaled_cell(self.relation, name, bits, self.fill) for name, _ in numbers]
-        cells = [replace(one, sql=exp.column(f"_cell{i}", quoted=True)) for i, one in enumerate(made)]
-        rows = self.relation.with_columns({f"_cell{i}": one.sql for i, one in enumerate(made)})
+        cells = [replace(one, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, one in enumerate(made)]
+        rows = self.relation.with_columns({internal(f"cell{i}"): one.sql for i, one in enumerate(made)})
 
         def run(sets: Sequence[Sequence[str]], values: Sequence[Value]) -> list[list[Any]]:
             return rows.tables([[rows.key(name) for name in keys] for keys in sets], values)

@@ -16,12 +16,14 @@ import os
 import secrets
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sklearn.base import BaseEstimator, clone
 
-from cloister.learn.inputs import is_dataset
+from cloister.learn.inputs import check_parameters, is_dataset
 from cloister.learn.purse import Purse, purse
 from cloister.learn.shared import Rehearsal, part_of, paying_now, refuse_free_scores
 from cloister.privacy.errors import BadInput
@@ -35,9 +37,51 @@ from cloister.privacy.unit import ROW, Unit
 if TYPE_CHECKING:
     from cloister.learn.fetched import Fetched
 
-__all__ = ["PrivateEstimator"]
+__all__ = ["Payer", "PrivateEstimator"]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Where a pickled estimator finds its ledger or account again. It holds neither a key nor a connection.
+
+    Attributes:
+        folder: of the ledger; None if it was not opened with `Ledger.in_folder`.
+        owner: the ledger's public key, so that no other ledger in that folder pays.
+        name, analyst: of the account; None for a ledger.
+    """
+
+    folder: str | None
+    owner: str
+    name: str | None = None
+    analyst: str | None = None
+
+    @classmethod
+    def of(cls, payer: Ledger | Account) -> "Payer":
+        """A description of a ledger or account."""
+        book: Any = payer.book if isinstance(payer, Account) else payer
+        folder = getattr(book, "folder", None)
+        account = (payer.rules.name, payer.rules.analyst) if isinstance(payer, Account) else (None, None)
+        return cls(None if folder is None else str(folder), str(book.key.public), *account)
+
+    def ledger(self) -> Ledger:
+        """Open the ledger again."""
+        if self.folder is None or not (Path(self.folder) / "ledger.db").exists():
+            raise BadInput(
+                "this model was unpickled, and the ledger that paid for it is not here. Set its ledger or account "
+                "before it is fitted again."
+            )
+        book = Ledger.in_folder(self.folder)
+        if str(book.key.public) != self.owner:
+            book.close()
+            raise BadInput("the folder of this model's ledger holds another ledger now. Set its ledger or account.")
+        return book
+
+    def account(self) -> Account:
+        """Open the account again."""
+        assert self.name is not None
+        return self.ledger().account(self.name, self.analyst)
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -48,9 +92,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """
 
     spend: Loss | None
-    ledger: Ledger | str | os.PathLike[str] | None
-    account: Account | None
+    ledger: Ledger | str | os.PathLike[str] | Payer | None
+    account: Account | Payer | None
     random_state: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("__init__", "fit"):
+            if name in vars(cls):
+                setattr(cls, name, _explained(vars(cls)[name]))
+
+    if not TYPE_CHECKING:  # a type checker should still know which attributes there are
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _ABSENT:
+                raise AttributeError(f"{type(self).__name__} has no {name}: {_ABSENT[name]}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _train(self, steps: Callable[[Meter, Purse], T], data: Any = None, asked: str = "") -> T:
         """Charge the spend, carry the steps out, keep what proves it.
@@ -120,6 +177,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self.release_ = Release(model, budget.loss, unit, "a part of a larger work", {}, private=meter.source.private)
         return model
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle keeps: the place of the ledger or account in place of its connection and key."""
+        kept = dict(super().__getstate__())
+        for name in ("ledger", "account"):
+            if isinstance(kept.get(name), Ledger | Account):
+                kept[name] = Payer.of(kept[name])
+        return kept
+
     def __sklearn_clone__(self) -> Self:
         """A copy that is not fitted. Ledger and account are shared: a copy of a book would be another book."""
         told = {
@@ -148,10 +213,30 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             label = f"{reader.label}\n" if reader is not None and reader.label else ""
             return accounts, data.tables.schema.unit, data.version, label
         if self.account is not None:
-            return [self.account], ROW, "", ""
-        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.in_folder(self.ledger or ".cloister")
+            return [self.account.account() if isinstance(self.account, Payer) else self.account], ROW, "", ""
+        if isinstance(self.ledger, Payer):
+            book = self.ledger.ledger()
+        else:
+            book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.in_folder(self.ledger or ".cloister")
         name = f"{type(self).__name__}-{secrets.token_hex(6)}"
         return [book.open_account(name, loss)], ROW, "", ""
+
+
+def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that tells what to write for an argument that other libraries have; a fit checks its parameters."""
+
+    @wraps(method)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for name in kwargs.keys() & _ELSEWHERE.keys():
+            raise TypeError(
+                f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument {name!r}: "
+                f"{_ELSEWHERE[name]}"
+            )
+        if method.__name__ == "fit":
+            check_parameters(self.get_params(deep=False))
+        return method(self, *args, **kwargs)
+
+    return told
 
 
 def _same(account: Any, meter: Any) -> bool:
@@ -160,3 +245,14 @@ def _same(account: Any, meter: Any) -> bool:
 
 
 _NOT_ASKED = {"ledger", "account", "random_state", "spend"}
+# Arguments of scikit-learn and diffprivlib that are written otherwise here, or cannot be.
+_ELSEWHERE = {
+    "epsilon": "a loss is a value. Write spend=epsilon(1), spend=epsilon(1, delta='1e-6') or spend=rho('0.02').",
+    "accountant": "an account pays. Write account=ledger.open_account('visits', epsilon(2)), or ledger='folder'.",
+    "sample_weight": "a row's weight would multiply what it can reveal, so every row counts once.",
+    "class_weight": "class sizes are private, and rows have no weights. Move the threshold on predict_proba.",
+    "C": "how much a model is shrunk follows from the noise. Leave it out; Ridge has alpha.",
+}
+_ABSENT = {
+    "partial_fit": "every look at rows is paid for, so a fit sees all of them at once: fit on all rows, or a dataset.",
+}

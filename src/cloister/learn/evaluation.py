@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.data.relation import Relation
 from cloister.data.schema import Column
+from cloister.learn.cells import Categories, numbers_in
 from cloister.learn.feeding import prepare
 from cloister.learn.figures import SURE, Evaluation, Figure
 from cloister.learn.found import law
@@ -56,7 +57,7 @@ class Trial:
         columns = {name: _values(table.column(name), self.relation.columns[name]) for name in names}
         if not self.group:
             return columns, np.zeros(table.num_rows, dtype=np.int64)
-        return columns, _places(np.asarray(table.column(self.group).to_pylist(), dtype=object), self.labels)
+        return columns, _codes(np.asarray(table.column(self.group).to_pylist(), dtype=object), self.labels)
 
 
 def evaluate(meter: Meter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
@@ -83,11 +84,11 @@ def _classes(meter: Meter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
     def look() -> Any:
         columns, group = trial.rows()
         counts = np.zeros(groups * answers, dtype=np.int64)
-        true = _places(columns[trial.target], classes)
+        true = _codes(columns[trial.target], classes)
         kept = (true >= 0) & (group >= 0)
         if not kept.any():
             return counts
-        said = _places(np.asarray(model.predict(prepare(model, _some(columns, kept)))), classes)
+        said = _codes(np.asarray(model.predict(prepare(model, _some(columns, kept)))), classes)
         cell = (said == true[kept]) if answers == 2 else 2 * true[kept] + said
         np.add.at(counts, group[kept] * answers + cell.astype(np.int64), 1)
         return counts
@@ -142,8 +143,8 @@ def _numbers(meter: Meter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
     def look() -> Any:
         columns, group = trial.rows()
         counts = np.zeros(groups * (_STEPS + 1), dtype=np.int64)
-        goal = columns[trial.target].astype(np.float64)
-        kept = np.isfinite(goal) & (group >= 0)
+        goal = numbers_in(columns[trial.target])
+        kept = ~np.isnan(goal) & (group >= 0)
         if not kept.any():
             return counts
         said = np.asarray(model.predict(prepare(model, _some(columns, kept))), dtype=np.float64)
@@ -208,10 +209,9 @@ def _some(columns: dict[str, NDArray[Any]], kept: NDArray[np.bool_]) -> dict[str
     return {name: one[kept] for name, one in columns.items()}
 
 
-def _places(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
-    """The place of each value in a public list; -1 for one that is not in it. No value makes it fail."""
-    known = {one.item() if isinstance(one, np.generic) else one: place for place, one in enumerate(listed)}
-    return np.array([known.get(one, -1) for one in values.tolist()], dtype=np.int64)
+def _codes(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
+    """The place of each value in a public list of the schema; -1 for one that is not in it."""
+    return Categories(listed, exact=True).codes(values)
 
 
 def _word(label: Any) -> str:

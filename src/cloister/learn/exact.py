@@ -16,7 +16,7 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.meter import Meter
 
-__all__ = ["ExactRows", "Integers", "noisy", "noisy_counts"]
+__all__ = ["ExactRows", "Integers", "noisy", "noisy_counts", "on_grid"]
 
 Integers = NDArray[np.int64]
 
@@ -64,6 +64,18 @@ class ExactRows:
     def products(self) -> Integers:
         """X'X: one row moves it by at most norm² in Frobenius norm. The unit of the result is step²."""
         return _in_blocks(self.cells, self.cells)
+
+
+def on_grid(values: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    """Whole numbers within ∓limit, cut towards zero, whatever the values are: what is not a number counts as 0.
+
+    The last step before a sum: whatever happens to a row's numbers before it, what the row adds is bounded.
+    """
+    found = np.trunc(np.clip(values, -limit, limit))
+    missing = np.isnan(found)
+    if missing.any():
+        found[missing] = 0.0
+    return found
 
 
 def _in_blocks(left: NDArray[np.float64], right: NDArray[np.float64]) -> Integers:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.learn.cells import Categories
 from cloister.privacy.errors import BadInput
 
 __all__ = ["prepare"]
@@ -40,5 +41,4 @@ def _feature(rows: Any, known: list[Any], name: str) -> NDArray[Any]:
     if column is None:
         raise BadInput(f"there is no column for the feature {name}.")
     value = name.removeprefix(f"{column}=")
-    found: NDArray[Any] = np.asarray(rows[column]).astype(object).astype(str) == value
-    return found.astype(np.float64)
+    return np.asarray(Categories([value], name).codes(np.asarray(rows[column])) == 0, dtype=np.float64)

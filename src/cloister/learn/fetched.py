@@ -20,7 +20,7 @@ from cloister.data.schema import Column
 from cloister.learn.bins import Axis, Columns, read_axes
 from cloister.learn.exact import Integers
 from cloister.learn.frame import Floats
-from cloister.learn.inputs import Box
+from cloister.learn.inputs import Box, check_fill
 from cloister.learn.relation import (
     Relation,
     check_filled,
@@ -73,7 +73,7 @@ class Fetched:
         """Public cells of the features, one for each column."""
         bounds = {name: ends_of(self._column(name)) for name in self.features if is_number(self._column(name))}
         listed = {name: values_of(self._column(name)) for name in self.features if name not in bounds}
-        return read_axes(self.features, bounds, bins, listed, usual)
+        return read_axes(self.features, bounds, bins, listed, usual, exact=True)
 
     @property
     def asked(self) -> str:
@@ -190,7 +190,7 @@ def fetch(
             raise BadSchema(f"{target} is no number with public bounds, so it cannot be the target here.")
         check_filled(relation.columns[target], None)
         ends_of(relation.columns[target])
-    return Fetched(data, relation, names, target, listed, fill)
+    return Fetched(data, relation, names, target, listed, check_fill(fill))
 
 
 def fetch_numbers(

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.exact import ROW_BITS
-from cloister.learn.inputs import Box, read_box
-from cloister.privacy.errors import BadBounds
+from cloister.learn.exact import ROW_BITS, on_grid
+from cloister.learn.inputs import Box, check_norm, read_box
 
 __all__ = ["Floats", "Frame", "read_frame", "shorten", "squares"]
 
@@ -52,23 +51,32 @@ class Frame:
 
     def rows(self, table: Floats) -> Floats:
         """Scaled rows, clipped and shortened."""
-        clipped = table if self.box is None else self.box.clip(table)
-        scaled = (clipped - self.centre) * self.scale
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of one row
+            clipped = table if self.box is None else self.box.clip(table)
+            scaled = (clipped - self.centre) * self.scale
         if not self.round:
-            return scaled
+            return np.clip(scaled, -0.5, 0.5, out=scaled)  # where scaling rounded up
         return np.asarray(self.cells(scaled) * (self.reach / 2**ROW_BITS))
 
     def cells(self, scaled: Floats) -> Floats:
         """Scaled rows on an integer grid, none longer than 2^ROW_BITS."""
-        limit = self.reach * 2**5  # so that squares sum exactly; a row so far out keeps about its direction
-        near = np.clip(scaled, -limit, limit)
-        return shorten(np.trunc(near * (2**ROW_BITS / self.reach)), 2**ROW_BITS)
+        # So that squares sum exactly; a row so far out keeps about its direction.
+        limit = 2.0 ** (ROW_BITS + 5)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return shorten(on_grid(scaled * (2**ROW_BITS / self.reach), limit), 2**ROW_BITS)
 
-    def farthest(self, point: Floats) -> float:
-        """How far a scaled row can be from a point."""
+    @property
+    def ends(self) -> Box:
+        """How far each feature reaches, in its own unit."""
+        if self.box is not None:
+            return self.box
+        return Box(self.centre - self.reach / self.scale, self.centre + self.reach / self.scale)
+
+    def farthest(self, point: Floats, stretch: Floats | float = 1.0) -> float:
+        """How far a scaled row can be from a point, in features that are stretched afterwards."""
         if self.round:
-            return self.reach + float(np.linalg.norm(point))
-        return float(np.linalg.norm(0.5 + np.abs(point)))
+            return (self.reach + float(np.linalg.norm(point))) * float(np.max(stretch))
+        return float(np.linalg.norm((0.5 + np.abs(point)) * stretch))
 
 
 def read_frame(bounds: Any, data_norm: float | None, features: int) -> Frame:
@@ -76,10 +84,9 @@ def read_frame(bounds: Any, data_norm: float | None, features: int) -> Frame:
     if data_norm is None:
         box = read_box(bounds, features)
         return Frame(box, (box.low + box.high) / 2, 1 / (box.high - box.low), round=False)
-    if isinstance(data_norm, bool) or not isinstance(data_norm, int | float) or not 0 < data_norm < math.inf:
-        raise BadBounds("data_norm is a positive public number: the longest a row may be.")
+    norm = check_norm(data_norm)
     clip = None if bounds is None else read_box(bounds, features)
-    scale = np.full(features, math.sqrt(features) / 2 / data_norm)
+    scale = np.full(features, math.sqrt(features) / 2 / norm)
     return Frame(clip, np.zeros(features), scale, round=True)
 
 

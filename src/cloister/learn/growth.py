@@ -8,7 +8,7 @@ their number. The tree is always full: its shape tells nothing.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 
@@ -41,12 +41,14 @@ class Tree:
         features, cells: of each level, for each node: it asks whether a row's cell of the feature is at most this one
             (an ordered feature) or just this one (a category); rows that say yes go to the first child.
         shares: of each leaf, one column a class.
+        rows: about how many each leaf has; empty where that was not released.
     """
 
     axes: tuple[Axis, ...]
     features: tuple[Integers, ...]
     cells: tuple[Integers, ...]
     shares: NDArray[np.float64]
+    rows: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def leaves(self, rows: Integers) -> Integers:
         """The leaf of each row of cells."""
@@ -115,7 +117,7 @@ def grow(
         picks = np.array([table[i][pick] for i, pick in enumerate(meter.release(look, choice))])
         chosen.append((picks[:, 0], picks[:, 1]))
     levels.append(_counts(meter, leaf, data, nodes, 2**depth, classes))
-    return Tree(data.axes, tuple(one[0] for one in chosen), tuple(one[1] for one in chosen), shares(levels)[0])
+    return Tree(data.axes, tuple(one[0] for one in chosen), tuple(one[1] for one in chosen), *shares(levels))
 
 
 def _counts(

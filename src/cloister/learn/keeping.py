@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from cloister.learn import _HOMES
-from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.estimator import Payer, PrivateEstimator
 from cloister.privacy.errors import BadInput, BadName, BadSource, ReceiptRejected, SealBroken, StoreFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss
@@ -41,7 +41,8 @@ _ESTIMATORS = {name: home for name, home in _HOMES.items() if name[0].isupper()}
 # Released or public values that models are made of; nothing that holds rows.
 _KINDS = {
     "learn.additive.Additive", "learn.bins.Axis", "learn.boosting_regressor._Target", "learn.calibration.Curve",
-    "learn.count_features.CountFeature", "learn.frame.Frame", "learn.growth.Tree", "learn.inputs.Box",
+    "learn.count_features.CountFeature", "learn.forest.Forest", "learn.frame.Frame", "learn.growth.Tree",
+    "learn.inputs.Box",
     "learn.linear_classifier.LinearModel", "learn.naive_bayes._Model", "learn.shapes.Shape", "data.schema.Column",
 }  # fmt: skip
 _NOT_KEPT = ("ledger", "account")
@@ -117,9 +118,10 @@ def _key_of(model: Any) -> SigningKey:
     inner = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     for one in (step for step in inner if isinstance(step, PrivateEstimator)):
         if one.account is not None:
-            return one.account.book.key
-        if isinstance(one.ledger, Ledger):
-            return one.ledger.key
+            account = one.account.account() if isinstance(one.account, Payer) else one.account
+            return account.book.key
+        if isinstance(one.ledger, Ledger | Payer):
+            return (one.ledger.ledger() if isinstance(one.ledger, Payer) else one.ledger).key
         file = Path(one.ledger or ".cloister") / "owner.key"
         if file.exists():
             return SigningKey.load(file)

@@ -7,16 +7,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
 from cloister.learn.ball import read_ground
-from cloister.learn.bins import feature_names
 from cloister.learn.estimator import PrivateEstimator
 from cloister.learn.exact import Integers
 from cloister.learn.fetched import fetch
 from cloister.learn.found import find_box, wants_bounds
 from cloister.learn.frame import Floats
-from cloister.learn.inputs import is_dataset, read_rows
+from cloister.learn.inputs import Box, complete, complete_rows, is_dataset, keep_features, read_answers, read_table
 from cloister.learn.lloyd import cluster
 from cloister.learn.purse import Purse
 from cloister.learn.rowwise import distances
@@ -30,9 +29,10 @@ from cloister.privacy.meter import Meter
 __all__ = ["KMeans"]
 
 _FINDING = Fraction(1, 10)
+_Clusters = tuple[tuple[Floats, Floats, int], Box]  # centres, sizes and rounds; how far features reach
 
 
-class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[misc]
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[misc]
     """k-means.
 
     Args:
@@ -44,7 +44,7 @@ class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[
         method: "joint" (the default; learn/lloyd.py), or "lloyd": the textbook's DPLloyd (learn/textbook_lloyd.py),
             which needs a `random_state`; no ledger takes it.
         max_iter: rounds; None for as many (3 to 20) as the noise leaves useful.
-        fill: what stands for NaN; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
@@ -102,14 +102,9 @@ class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[
 
         Privacy: charges the spend before it reads a row.
         """
-        for name, value in (("n_clusters", self.n_clusters), ("max_iter", self.max_iter)):
-            if value is None and name == "max_iter":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
-                raise BadInput(f"{name} is a whole number from 1 to 10000.")
         if self.method not in ("joint", "lloyd"):
             raise BadInput("method is one of joint, lloyd.")
-        find = wants_bounds(self.bounds)
+        find, names = wants_bounds(self.bounds), None
         if self.method == "lloyd":
             names, found = self._teach(X)
         elif is_dataset(X):
@@ -118,60 +113,52 @@ class KMeans(TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[
             bounds = self.bounds if find or self.data_norm is not None else (source.box.low, source.box.high)
             found = self._train_rows(self._steps(source.numbers, len(source.names), bounds), source)
         else:
-            given = read_rows(X, self.fill)
-            names = feature_names(X)
-            found = self._train(self._steps(lambda: given, given.shape[1], self.bounds))
-        self.cluster_centers_, self.cluster_sizes_, self.n_iter_ = found
-        self.n_features_in_ = self.cluster_centers_.shape[1]
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+            given = read_table(X, self.fill)
+            names = given.names
+            found = self._train(self._steps(given.numbers, given.width, self.bounds))
+        (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), self._box = found
+        keep_features(self, self.cluster_centers_.shape[1], names, dataset=is_dataset(X))
         return self
 
-    def _teach(self, rows: Any) -> tuple[list[str] | None, tuple[Floats, Floats, int]]:
+    def _teach(self, rows: Any) -> tuple[Sequence[str] | None, _Clusters]:
         if is_dataset(rows):
             raise BadInput("the textbook's k-means needs rows as arrays.")
-        given = read_rows(rows, self.fill)
+        given = read_table(rows, self.fill)
 
-        def learn(lesson: Lesson) -> tuple[tuple[Floats, Floats, int], Loss]:
-            ground = read_ground(self.bounds, self.data_norm, given.shape[1])
-            return lloyd(given, ground, self.n_clusters, self.max_iter, lesson), lesson.loss
+        def learn(lesson: Lesson) -> tuple[_Clusters, Loss]:
+            ground = read_ground(self.bounds, self.data_norm, given.width)
+            (known,) = complete(given.numbers())
+            return (lloyd(known, ground, self.n_clusters, self.max_iter, lesson), ground.ends), lesson.loss
 
-        return feature_names(rows), learned_once(self, learn)
+        return given.names, learned_once(self, learn)
 
-    def _steps(
-        self, look: Callable[[], Floats], features: int, bounds: Any
-    ) -> Callable[[Meter, Purse], tuple[Floats, Floats, int]]:
+    def _steps(self, look: Callable[[], Floats], features: int, bounds: Any) -> Callable[[Meter, Purse], _Clusters]:
         public = None if wants_bounds(bounds) else read_ground(bounds, self.data_norm, features)
+        look = complete_rows(look)
 
-        def steps(meter: Meter, budget: Purse) -> tuple[Floats, Floats, int]:
+        def steps(meter: Meter, budget: Purse) -> _Clusters:
             ground = public
             if ground is None:
                 box = find_box(meter, look, features, budget.part(_FINDING))
                 ground = read_ground((box.low, box.high), self.data_norm, features)
                 budget = Purse(budget.part(1 - _FINDING))
             found = cluster(meter, budget, ground, look, self.n_clusters, self.max_iter)
-            return found.centres * ground.step + ground.centre, found.counts, found.rounds
+            return (found.centres * ground.step + ground.centre, found.counts, found.rounds), ground.ends
 
         return steps
 
     def predict(self, rows: Any) -> Integers:
         """The nearest centre of each row."""
-        return np.asarray(self.transform(rows).argmin(axis=1))
+        table = read_answers(self, rows, self.fill).numbers()
+        return np.asarray(distances(self._box.settle(table), self.cluster_centers_).argmin(axis=1))
 
     def transform(self, rows: Any) -> Floats:
         """The distance of each row from each centre."""
-        from sklearn.utils.validation import check_is_fitted
+        return distances(read_answers(self, rows, self.fill).numbers(), self.cluster_centers_)
 
-        check_is_fitted(self, "cluster_centers_")
-        table = read_rows(rows, self.fill)
-        if table.shape[1] != self.n_features_in_:
-            raise BadInput(
-                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        return distances(table, self.cluster_centers_)
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
 
     def score(self, rows: Any, y: Any = None) -> float:
         """Minus the sum of squared distances of these rows, which must be rows that you may see."""

@@ -7,8 +7,9 @@ Let A = X'X, b = X'y, and Ã = A + E, b̃ = b + e what was released. With y = X�
 where s² is the variance of ε; the last term is there because the noise E is symmetric: two rows of Eβ share an entry.
 So sampling error and both noises have one covariance, and the estimate is that of generalised least squares with a
 weak prior β ~ N(0, τ²), whose τ is read off the released numbers (the coefficients of a Bayesian linear regression from
-noisy statistics; Bernstein & Sheldon 2019). Where an eigenvalue of A is far above the noise the prior does nothing, and
-the estimate is unbiased but for terms of second order.
+noisy statistics; Bernstein & Sheldon 2019). The constant's prior is that of a mean somewhere within the target's
+bounds: what the noise hides of it is drawn to their middle. Where an eigenvalue of A is far above the noise the prior
+does nothing, and the estimate is unbiased but for terms of second order.
 
 Eigenvalues of E reach 2 σ_xx √d (Wigner). Below half of that an eigenvalue of Ã says nothing, and the direction is left
 to the prior: that is the ridge that the noise makes necessary. Between half and the whole it helps to predict, but it
@@ -27,6 +28,7 @@ __all__ = ["Fit", "adaptive_ridge", "solve", "trimmed"]
 
 _ROUNDS = 30
 _UNKNOWN = 0.5
+_CONSTANT = 1 / 12  # the variance of a number that lies evenly within [-1/2, 1/2]
 _LEAST_VARIANCE = 1e-6
 
 
@@ -61,14 +63,13 @@ def solve(moments: Moments, penalty: Floats, unknown: float = _UNKNOWN) -> Fit:
     seen, sure = ((vectors * np.where(values > part * edge, values, 0.0)) @ vectors.T for part in (0.5, 1.0))
     beta, tau = np.zeros(d), 0.05
     residual = _variance(moments, beta, moments.xy[-1] ** 2 / moments.rows)
-    free = np.ones(d)
-    free[-1] = 1e-3  # the constant is hardly held back
     lever, noise = np.zeros((d, d)), np.eye(d)
     for _ in range(_ROUNDS):
         noise = residual * seen + np.eye(d) * (noise_xy**2 + noise_xx**2 * (beta @ beta) + _LEAST_VARIANCE)
         noise += noise_xx**2 * (np.outer(beta, beta) - np.diag(beta**2))
         weighed = np.linalg.solve(noise, seen)
-        posterior = np.linalg.inv(seen @ weighed + np.diag(free) / tau)
+        prior = np.diag(np.append(np.full(d - 1, 1 / tau), 1 / _CONSTANT))
+        posterior = np.linalg.inv(seen @ weighed + prior)
         lever = posterior @ weighed.T
         beta = lever @ b
         tau = float(np.clip((beta[:-1] @ beta[:-1] + np.trace(posterior[:-1, :-1])) / max(d - 1, 1), 1e-6, 4.0))

@@ -10,11 +10,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from cloister.learn.cells import numbers_in
 from cloister.learn.engine_moments import EngineDesign
 from cloister.learn.estimator import PrivateEstimator
 from cloister.learn.found import find_box, wants_bounds
 from cloister.learn.frame import Frame, read_frame
-from cloister.learn.inputs import Box, is_dataset, read_rows
+from cloister.learn.inputs import Box, complete, is_dataset, keep_features, read_answers, read_goal, read_table
 from cloister.learn.least_squares import Fit, adaptive_ridge, solve, trimmed
 from cloister.learn.moments import Floats, Moments, Reach, cautious_length
 from cloister.learn.purse import Purse
@@ -24,7 +25,6 @@ from cloister.learn.regression_rows import (
     in_units,
     once,
     read_ends,
-    read_goal,
     release_regression,
 )
 from cloister.learn.relation import read_relation
@@ -57,12 +57,12 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             larger.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
         data_norm: instead, or beside them, the public length that rows are shortened to.
-        target_bounds: public (low, high) of y, or "find".
+        target_bounds: public (low, high) of y, or "find"; predictions stay within them.
         method: "moments" (the default; learn/least_squares.py), "adassp" (Wang 2018), or "functional" (Zhang et al.
             2012: Laplace noise on the objective's coefficients), which rest on integers and exact noise. Or "output",
             "objective", "input": the textbook's perturbations (learn/textbook.py), which need a `random_state`; no
             ledger takes them.
-        fill: what stands for NaN; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
@@ -131,29 +131,31 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             if self.method in TEXTBOOK:
                 raise BadInput("the textbook's perturbations need rows as arrays. Other methods take a dataset.")
             return self._fit_dataset(X, target, features, table)
-        rows = read_rows(X, self.fill)
-        goal = read_goal(y, len(rows))
+        given = read_table(X, self.fill)
+        goal, width = read_goal(y, given.length), given.width
+        look = once(lambda: complete(given.numbers(), numbers_in(goal)))
         finding = wants_bounds(self.bounds) or wants_bounds(self.target_bounds)
-        self._check(rows.shape[1])
+        self._check(width)
         if self.method in TEXTBOOK:
-            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, rows, goal)))
+            self._keep(*learned_once(self, lambda lesson: self._lesson(lesson, *look())))
+            keep_features(self, width, given.names)
             return self
 
-        def steps(meter: Meter, budget: Purse) -> Regression:
+        def steps(meter: Meter, budget: Purse) -> tuple[Regression, Box]:
             box = None
             if finding:
-                every = np.column_stack([rows, goal])
-                box = find_box(meter, lambda: every, every.shape[1], budget.part(_FINDING))
+                box = find_box(meter, lambda: np.column_stack(look()), width + 1, budget.part(_FINDING))
                 budget = Purse(budget.part(1 - _FINDING))
-            frame, ends = self._public(rows.shape[1], box)
-            seen = survey(meter, budget, frame, lambda: frame.rows(rows), None)
+            frame, ends = self._public(width, box)
+            seen = survey(meter, budget, frame, lambda: frame.rows(look()[0]), None)
             longest = cautious_length(seen, frame, budget, _FARTHEST)
-            table = RegressionRows(rows, goal, frame, ends, seen.middle, longest)
+            table = RegressionRows(look, frame, ends, seen.middle, longest)
             scaled = frame.centre + seen.middle / frame.scale, frame.scale
             rest = Purse(budget.part(1 - SHARE))
-            return self._learn(meter, rest, table.look, table.reach, table.unit, scaled, ends)
+            return self._learn(meter, rest, table.look, table.reach, table.unit, scaled, ends), frame.ends
 
-        self._keep(self._train(steps))
+        self._keep(*self._train(steps))
+        keep_features(self, width, given.names)
         return self
 
     def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
@@ -161,15 +163,14 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             raise BadInput("say what to predict from what: fit(ds, target='stay_days', features=['age', 'ward']).")
         design = EngineDesign(read_relation(data, table, [*features, target]), tuple(features), target, self.fill)
         design.check()
-        self._penalty(np.ones(1))
         low, high = (float(end) for end in design.relation.columns[target].bounds or (0, 1))  # type: ignore[arg-type]
 
         def steps(meter: Meter, budget: Purse) -> Regression:
             scaled = design.centre, design.scale
             return self._learn(meter, budget, design.matrix, design.reach, design.unit, scaled, (low, high))
 
-        self._keep(self._train(steps, data))
-        self.feature_names_in_ = np.array(design.names, dtype=object)
+        self._keep(self._train(steps, data), design.box)
+        keep_features(self, len(design.names), design.names, dataset=True)
         return self
 
     def _learn(
@@ -189,19 +190,19 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         fit = _SOLVERS[self.method](moments, self._penalty(scaled[1]))
         return in_units(moments, fit, scaled, ends)
 
-    def _lesson(self, lesson: Lesson, rows: Floats, goal: Floats) -> tuple[Regression, Loss]:
+    def _lesson(self, lesson: Lesson, rows: Floats, goal: Floats) -> tuple[tuple[Regression, Box], Loss]:
         frame, ends = self._public(rows.shape[1], None)
         penalty, scaled = self._penalty(frame.scale), scaled_goal(goal, ends)
         (slopes, constant), loss = regress(self.method, frame.rows(rows), scaled, frame, penalty, lesson)
         height, middle = ends[1] - ends[0], (ends[0] + ends[1]) / 2
-        return Regression(slopes * height, constant * height + middle, None, math.nan, math.nan), loss
+        found = Regression(slopes * height, constant * height + middle, None, math.nan, math.nan, ends)
+        return (found, frame.ends), loss
 
     def _penalty(self, scale: Floats) -> Floats:
         return np.zeros(len(scale) + 1)
 
     def _check(self, features: int) -> None:
-        """Refuse what is wrong with the public parameters before anything is charged."""
-        self._penalty(np.ones(1))
+        """Refuse what is wrong with the public bounds before anything is charged."""
         if not wants_bounds(self.bounds):
             read_frame(self.bounds, self.data_norm, features)
         if not wants_bounds(self.target_bounds):
@@ -216,12 +217,13 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             goal = (float(found.low[-1]), float(found.high[-1]))
         return read_frame(bounds, self.data_norm, features), read_ends(goal)
 
-    def _keep(self, model: Regression) -> None:
+    def _keep(self, model: Regression, box: Box) -> None:
+        self._box = box
         self.coef_, self.intercept_ = model.coefficients, model.intercept
         self.covariance_ = model.covariance
         self.standard_errors_ = None if model.covariance is None else np.sqrt(np.diag(model.covariance))
         self.expected_score_, self.n_rows_ = model.score, model.rows
-        self.n_features_in_ = len(model.coefficients)
+        self._target_ends = model.ends
 
     def confidence_intervals(self, confidence: float = 0.95) -> Floats:
         """Lower and upper limits of the coefficients and, last, of the intercept. Costs nothing."""
@@ -234,14 +236,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return np.column_stack([middle - margin, middle + margin])
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
-        """The expected target of each row."""
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "coef_")
-        rows = read_rows(X, self.fill)
-        if rows.shape[1] != self.n_features_in_:
-            raise BadInput(
-                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        return np.asarray(weighted(rows, self.coef_) + self.intercept_)
+        """The expected target of each row, within the bounds of the target."""
+        rows = read_answers(self, X, self.fill).numbers()
+        found = weighted(self._box.settle(rows), self.coef_) + self.intercept_
+        return np.asarray(np.clip(found, *self._target_ends))

@@ -14,11 +14,19 @@ from cloister.learn.estimator import PrivateEstimator
 from cloister.learn.fetched import Fetched, fetch
 from cloister.learn.found import find_box, wants_bounds
 from cloister.learn.frame import Floats, Frame, read_frame
-from cloister.learn.inputs import codes, read_classes, read_rows
-from cloister.learn.labels import read_labels
+from cloister.learn.inputs import (
+    Box,
+    Table,
+    codes,
+    complete,
+    keep_features,
+    read_answers,
+    read_classes,
+    read_labels,
+    read_table,
+)
 from cloister.learn.purse import Purse
 from cloister.learn.rowwise import weighted
-from cloister.privacy.errors import BadInput
 from cloister.privacy.meter import Meter
 
 __all__ = ["FetchedRows", "LinearClassifier", "LinearModel", "PrivateRows"]
@@ -35,9 +43,10 @@ class LinearModel:
         intercepts: one for each row.
         steps: how often rows were looked at to find the coefficients.
         clip: the residuals' limit times a row's length, where gradients were clipped; None where nothing was.
-        middle, constant: from where lengths are measured, in the frame.
+        middle, constant, stretch: from where lengths are measured, in the frame, and the features' factors.
         errors: standard errors of the coefficients and, last, of the intercept; None where theory gives none.
-        accuracy: what `forecast.py` expects; None where theory gives none.
+        accuracy: what `forecast.py` expects; None where nothing can be said.
+        accuracy_interval: that holds it with 95 %; None where there is none.
     """
 
     coefficients: Floats
@@ -48,34 +57,42 @@ class LinearModel:
     constant: float = 0.0
     errors: Floats | None = None
     accuracy: float | None = None
+    stretch: Floats | None = None
+    accuracy_interval: tuple[float, float] | None = None
 
     @classmethod
-    def of(
-        cls, fitted: Fitted, frame: Frame, errors: Floats | None = None, accuracy: float | None = None
-    ) -> "LinearModel":
+    def of(cls, fitted: Fitted, frame: Frame, errors: Floats | None = None) -> "LinearModel":
         """The public part of a fit."""
-        plan = fitted.plan
-        return cls(*fitted.model(frame), plan.steps, plan.clip, fitted.survey.middle, plan.constant, errors, accuracy)
+        plan, found = fitted.plan, fitted.survey
+        weights, intercepts = fitted.model(frame)
+        told = cls(weights, intercepts, plan.steps, plan.clip, found.middle, plan.constant, errors)
+        return replace(told, stretch=found.stretch)
+
+    def places(self, scaled: Floats, frame: Frame) -> NDArray[np.int64]:
+        """Which class each row of the frame is said to have."""
+        scores = weighted(scaled / frame.scale + frame.centre, self.coefficients.T) + self.intercepts
+        return np.asarray((scores[:, 0] > 0) if scores.shape[1] == 1 else scores.argmax(axis=1)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateRows:
-    """Rows as they came, with the public facts that say how to read them. Rows of no listed class are left out."""
+    """Rows as they came, with the public facts that say how to read them.
 
-    table: Floats
+    Rows of no listed class, and rows in which a number is missing, are left out.
+    """
+
+    table: Table
     labels: NDArray[Any]
     classes: NDArray[Any]
     frame: Frame
 
     def look(self) -> tuple[Floats, NDArray[np.int64]]:
         """The scaled rows and their classes. Called inside a step, after the charge."""
-        code = codes(self.labels, list(self.classes))
-        listed = code >= 0
-        return self.frame.rows(self.table[listed]), code[listed]
+        return _listed(self.frame, self.raw(), codes(self.labels, list(self.classes)))
 
     def raw(self) -> Floats:
         """The rows as they came."""
-        return self.table
+        return self.table.numbers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +105,18 @@ class FetchedRows:
 
     def look(self) -> tuple[Floats, NDArray[np.int64]]:
         """The scaled rows and their classes. Called inside a step, after the charge."""
-        code = self.source.labels()
-        listed = code >= 0
-        return self.frame.rows(self.raw()[listed]), code[listed]
+        return _listed(self.frame, self.raw(), self.source.labels())
 
     def raw(self) -> Floats:
         """The rows as the engine gives them."""
         return self.source.numbers()
+
+
+def _listed(frame: Frame, rows: Floats, code: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+    """Scaled rows and their classes, of those that have one and in which nothing is missing."""
+    known, kept = complete(rows, code)
+    listed = kept >= 0
+    return (frame.rows(known), kept) if listed.all() else (frame.rows(known[listed]), kept[listed])
 
 
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -113,16 +135,14 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def _rows(self, rows: Any, labels: Any) -> PrivateRows:
         """Check what is public about the input: shapes, types, bounds, classes."""
-        table, listed = read_rows(rows, self.fill), read_classes(self.classes)
-        given = read_labels(labels, listed, len(table))
-        self._check_rows()
-        return PrivateRows(table, given, listed, self._framed(self.bounds, table.shape[1]))
+        table, listed = read_table(rows, self.fill), read_classes(self.classes)
+        given = read_labels(labels, listed, table.length)
+        return PrivateRows(table, given, listed, self._framed(self.bounds, table.width))
 
     def _table_rows(
         self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None
     ) -> FetchedRows:
         """The same of a dataset, whose schema has bounds and classes."""
-        self._check_rows()
         find = wants_bounds(self.bounds)
         source = fetch(data, target, features, table, classes=self.classes, fill=self.fill, find=find)
         assert source.classes is not None
@@ -132,10 +152,6 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _framed(self, bounds: Any, features: int) -> Frame:
         """The public frame; where bounds are to be found, one that only says how many features there are."""
         return read_frame((-1, 1) if wants_bounds(bounds) else bounds, self.data_norm, features)
-
-    def _check_rows(self) -> None:
-        if self.rows is not None and (isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1):
-            raise BadInput("rows is the public number of rows: a whole number of at least 1, or None.")
 
     def _fit(
         self,
@@ -154,32 +170,28 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
         if isinstance(data, FetchedRows):
             model, frame = self._train_rows(steps, data.source)
-            self.feature_names_in_ = np.array(data.source.names, dtype=object)
         else:
             model, frame = self._train(steps)
-            if hasattr(self, "feature_names_in_"):  # of an earlier fit, on a dataset
-                del self.feature_names_in_
         self.release_ = replace(self.release_, value=model)
         self._keep(model, data.classes, frame)
+        self._keep_names(data)
         return model
 
-    def _keep(self, model: LinearModel, classes: NDArray[Any], frame: Frame | None) -> None:
+    def _keep(self, model: LinearModel, classes: NDArray[Any], frame: Frame | None, box: Box | None = None) -> None:
         self.coef_, self.intercept_ = model.coefficients, model.intercepts
-        self.classes_, self.n_features_in_ = classes, model.coefficients.shape[1]
-        self.n_iter_, self._seen = model.steps, frame
+        self.classes_, self.n_iter_, self._seen = classes, model.steps, frame
+        self._box = box if frame is None else frame.ends
+
+    def _keep_names(self, data: PrivateRows | FetchedRows) -> None:
+        if isinstance(data, FetchedRows):
+            keep_features(self, len(data.source.names), data.source.names, dataset=True)
+        else:
+            keep_features(self, data.table.width, data.table.names)
 
     def _read(self, rows: Any) -> Floats:
-        """Rows to answer about, clipped as those it learned from."""
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "coef_")
-        table = read_rows(rows, self.fill)
-        if table.shape[1] != self.n_features_in_:
-            raise BadInput(
-                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        return table
+        """Rows to answer about."""
+        table = read_answers(self, rows, self.fill).numbers()
+        return table if self._box is None else self._box.settle(table)
 
     def decision_function(self, rows: Any) -> Floats:
         """How far each row lies on the side of `classes_[1]`; with more than two classes, one score for each."""

@@ -2,26 +2,28 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cloister.learn.descent import Fitted, descend
 from cloister.learn.engine_moments import class_design, class_moments
-from cloister.learn.forecast import of_first_gradient, of_moments
+from cloister.learn.forecast import CHECK, counted, of_moments
 from cloister.learn.found import wants_bounds
 from cloister.learn.frame import Floats, Frame
-from cloister.learn.inputs import is_dataset, read_classes
+from cloister.learn.inputs import is_dataset, keep_features, read_classes
 from cloister.learn.linear_classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
 from cloister.learn.newton import hessian
-from cloister.learn.purse import Purse, purse
-from cloister.learn.quadratic import Moments, discriminant, moments_of_rows, optimism, taylor
+from cloister.learn.purse import Purse
+from cloister.learn.quadratic import discriminant, moments_of_rows, optimism, taylor
 from cloister.learn.relation import classes_of, read_names, read_relation
 from cloister.learn.residuals import Logistic, Softmax, sigmoid
 from cloister.learn.textbook import learned_once
 from cloister.learn.textbook_linear import TEXTBOOK, classify
 from cloister.learn.textbook_risk import Logistic as LogisticRisk
-from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter
@@ -42,13 +44,13 @@ class LogisticRegression(LinearClassifier):
         classes: the public list of labels; rows with other labels are left out.
         method: "auto" chooses between "gradient" and "newton" by what the spend can pay for.
             gradient     noisy gradient descent around a private centre (learn/descent.py)
-            newton       the same through noisy second moments, with standard errors; needs a rho or a delta
+            newton       the same through noisy second moments, with standard errors; for a large spend
             quadratic    one shot from noisy second moments; for a dataset, inside its engine, and what "auto" is there
             functional   the functional mechanism (Zhang et al. 2012), for comparison
             output, objective, input   the textbook's perturbations (learn/textbook.py): no ledger takes
                 them, and they need a `random_state`
         rows: how many rows there are, if that is public; else it is released for a part of the spend.
-        fill: what stands for NaN; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
@@ -56,7 +58,9 @@ class LogisticRegression(LinearClassifier):
         standard_errors_: of coefficients and, last, of the intercept, for two classes by "newton"; else None. Sampling
             and noise together; directions that the noisy Hessian leaves in doubt count as flat, so these are rather
             too large. They hold around the ridge solution: shrinkage is not in them.
-        expected_accuracy_: on rows like these, for two classes (learn/forecast.py); else None.
+        expected_accuracy_: on rows like these (learn/forecast.py), for a fortieth of the spend; None where the noise
+            leaves nothing to say. Inside an engine, for two classes, at no cost.
+        expected_accuracy_interval_: that holds it with 95 %; None inside an engine.
         release_, loss_: the receipt and what was paid.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes, the number of
@@ -116,8 +120,6 @@ class LogisticRegression(LinearClassifier):
             return self._fit_engine(X, target, features, table)
         if is_dataset(X) and self.method in TEXTBOOK:
             raise BadInput("the textbook's perturbations need rows as arrays. Other methods take a dataset.")
-        if self.method == "newton" and purse(self.spend).pure:
-            raise BadLoss("newton needs a rho or a delta: second moments cost too much in pure epsilon. Use 'auto'.")
         if is_dataset(X):
             data: PrivateRows | FetchedRows = self._table_rows(X, target, features, table)
         else:
@@ -131,23 +133,30 @@ class LogisticRegression(LinearClassifier):
         return self
 
     def _learn(self, meter: Meter, budget: Purse, data: PrivateRows | FetchedRows) -> LinearModel:
+        model = self._descended(meter, Purse(budget.part(1 - CHECK)), data)
+
+        def right() -> NDArray[np.bool_]:
+            rows, labels = data.look()
+            return np.asarray(model.places(rows, data.frame) == labels)
+
+        seen = counted(meter, budget.part(CHECK), right, model.coefficients.size + model.intercepts.size)
+        return (
+            model if seen is None else replace(model, accuracy=seen.accuracy, accuracy_interval=(seen.low, seen.high))
+        )
+
+    def _descended(self, meter: Meter, budget: Purse, data: PrivateRows | FetchedRows) -> LinearModel:
         if self.method in ("quadratic", "functional"):
             laplace = self.method == "functional"
             found = moments_of_rows(meter, budget, data, laplace=laplace)
             weights, shift = (taylor if laplace else discriminant)(found)
             features = weights * (2 * data.frame.scale)
-            accuracy = _forecast(found, weights, shift, fitted=not laplace)
-            return LinearModel(features, shift - features @ data.frame.centre, 1, accuracy=accuracy)
+            return LinearModel(features, shift - features @ data.frame.centre, 1)
         residual = Logistic() if len(data.classes) == 2 else Softmax(len(data.classes))
         newton = {"gradient": False, "newton": True}.get(self.method)
         binary = residual.outputs == 1
         fitted = descend(meter, budget, data.frame, residual, data.look, rows=self.rows, newton=newton, errors=binary)
         errors = _standard_errors(meter, budget, fitted, data.frame) if fitted.kept else None
-        accuracy = None
-        if binary:
-            told = fitted.first[:, 0], fitted.weights[:, 0], fitted.plan.constant, fitted.survey.rows
-            accuracy = of_first_gradient(*told)
-        return LinearModel.of(fitted, data.frame, errors, accuracy)
+        return LinearModel.of(fitted, data.frame, errors)
 
     def _fit_engine(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
         names = read_names(data, table, target, features)
@@ -160,25 +169,27 @@ class LogisticRegression(LinearClassifier):
         def steps(meter: Meter, budget: Purse) -> LinearModel:
             found = class_moments(meter, budget, *told)
             weights, shift = discriminant(found)
-            accuracy = _forecast(found, weights, shift, fitted=True)
+            accuracy = of_moments(found, weights[0], float(shift[0]), optimism(found)) if len(weights) == 1 else None
             features = weights * design.scale
             return LinearModel(features, shift - features @ design.centre, 1, accuracy=accuracy)
 
         model = self._train(steps, data)
-        self.feature_names_in_ = np.array(design.names, dtype=object)
-        self._keep(model, read_classes(listed), None)
+        self._keep(model, read_classes(listed), None, design.box)
+        keep_features(self, len(design.names), design.names, dataset=True)
         self._finish(model)
         return self
 
     def _fit_textbook(self, data: PrivateRows) -> Self:
         model = learned_once(self, lambda lesson: classify(self.method, data, LogisticRisk, lesson))
         self._keep(model, data.classes, data.frame)
+        self._keep_names(data)
         self._finish(model)
         return self
 
     def _finish(self, model: LinearModel) -> None:
         self._model = model
         self.standard_errors_, self.expected_accuracy_ = model.errors, model.accuracy
+        self.expected_accuracy_interval_ = model.accuracy_interval
 
     def predict_proba(self, rows: Any) -> Floats:
         """The probability of each class.
@@ -205,18 +216,13 @@ class LogisticRegression(LinearClassifier):
         if self._model.clip is None or self._model.middle is None or self._seen is None:
             return 1.0
         away = self._seen.rows(self._read(rows)) - self._model.middle
+        if self._model.stretch is not None:
+            away = away * self._model.stretch
         if self.loss_.is_pure:
             lengths = np.abs(away).sum(axis=1) + self._model.constant
         else:
             lengths = np.sqrt(np.einsum("ij,ij->i", away, away) + self._model.constant**2)
         return np.minimum(1.0, self._model.clip / lengths)
-
-
-def _forecast(found: Moments, weights: Floats, shift: Floats, *, fitted: bool) -> float | None:
-    """Of two classes."""
-    if len(weights) > 1:
-        return None
-    return of_moments(found, weights[0], float(shift[0]), optimism(found) if fitted else 0.0)
 
 
 def _standard_errors(meter: Meter, budget: Purse, fitted: Fitted, frame: Frame) -> Floats:
@@ -225,6 +231,6 @@ def _standard_errors(meter: Meter, budget: Purse, fitted: Fitted, frame: Frame) 
     curvature = hessian(meter, budget.part(fitted.kept), fitted.rows, fitted.weights, longest)
     values, vectors = curvature.surely_at_least(fitted.plan.ridge)
     covariance = (vectors * ((values + fitted.gradient_noise**2) / values**2)) @ vectors.T
-    back = np.diag([*frame.scale, fitted.plan.constant])
-    back[-1, :-1] = -(fitted.survey.middle + frame.centre * frame.scale)
+    back = np.diag([*(frame.scale * fitted.survey.stretch), fitted.plan.constant])
+    back[-1, :-1] = -(fitted.survey.middle + frame.centre * frame.scale) * fitted.survey.stretch
     return np.asarray(np.sqrt(np.diag(back @ covariance @ back.T)))

@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 from cloister.learn.calibration import SHARE, Curve, calibrate
 from cloister.learn.class_counts import SCORE_BITS, ClassCounts, EngineClassCounts
 from cloister.learn.classes import BayesClassifier
-from cloister.learn.count_features import CountFeature, columns_of, features_of_schema, find_features, read_features
+from cloister.learn.count_features import CountFeature, features_of_schema, find_features, read_features
 from cloister.learn.found import law, wants_bounds
-from cloister.learn.inputs import is_dataset, read_classes
-from cloister.learn.labels import read_labels
+from cloister.learn.inputs import (
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_classes,
+    read_labels,
+    read_table,
+)
 from cloister.learn.purse import Purse
 from cloister.learn.relation import classes_of, read_relation
 from cloister.learn.textbook import Lesson, learned_once
@@ -121,21 +127,21 @@ class MixedNB(BayesClassifier):
         """
         if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 2 <= self.bins <= 4096:
             raise BadInput("bins is a whole number from 2 to 4096.")
-        if not 0 <= self.alpha < np.inf:
-            raise BadInput("alpha is a public number that is not negative.")
         if self.method != "counts" and self.method not in TEXTBOOK:
             raise BadInput(f"method is one of {', '.join(('counts', *TEXTBOOK))}.")
         if is_dataset(X):
             if self.method in TEXTBOOK:
                 raise BadInput("the textbook's methods need rows as arrays.")
             return self._fit_dataset(X, target, features, table)
-        columns, listed = columns_of(X), read_classes(self.classes)
+        inputs, listed = read_table(X, numbers=False), read_classes(self.classes)
+        columns, names = inputs.columns, inputs.names or range(inputs.width)
         find = wants_bounds(self._bounds()) and self.method not in TEXTBOOK
-        given = read_features(list(columns), self.categories, (-1, 1) if find else self._bounds(), self.bins)
-        labels = read_labels(y, listed, len(next(iter(columns.values()))))
+        given = read_features(list(names), self.categories, (-1, 1) if find else self._bounds(), self.bins)
+        labels = read_labels(y, listed, inputs.length)
         if self.method in TEXTBOOK:
             rows = ClassCounts(columns, labels, listed, given)
             self._keep(learned_once(self, lambda lesson: self._lesson(lesson, rows)), listed, given)
+            keep_features(self, inputs.width, inputs.names)
             return self
 
         def steps(meter: Meter, budget: Purse) -> tuple[_Model, tuple[CountFeature, ...]]:
@@ -147,6 +153,7 @@ class MixedNB(BayesClassifier):
 
         model, parts = self._train(steps)
         self._keep(model, listed, parts)
+        keep_features(self, inputs.width, inputs.names)
         return self
 
     def _bounds(self) -> Any:
@@ -161,7 +168,7 @@ class MixedNB(BayesClassifier):
         pairs = tuple(read_relation(data, table, [name, target]) for name in features)
         rows = EngineClassCounts(relation, pairs, target, listed, parts)
         self._keep(self._train(lambda meter, budget: self._learn(meter, budget, rows), data), listed, parts)
-        self.feature_names_in_ = np.array(list(features), dtype=object)
+        keep_features(self, len(features), features, dataset=True)
         return self
 
     def _learn(self, meter: Meter, budget: Purse, rows: ClassCounts | EngineClassCounts) -> _Model:
@@ -178,7 +185,7 @@ class MixedNB(BayesClassifier):
         ends = classes + classes * np.cumsum([one.size for one in parts])
         tables = [one.reshape(classes, -1) for one in np.split(released[classes:], (ends - classes)[:-1])]
         # Half a deviation is what a cell without rows shows on average when negative counts are cut to zero.
-        raised = [np.maximum(one, 0.0) + max(self.alpha + deviation / 2, 1e-9) for one in tables]
+        raised = [np.maximum(one, 0.0) + max(float(self.alpha) + deviation / 2, 1e-9) for one in tables]
         logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
         if not curved:
             return _Model(counts, logs, Curve())
@@ -191,7 +198,7 @@ class MixedNB(BayesClassifier):
         label, each = rows.codes()
         sizes = [part.size for part in rows.features]
         counts, tables = count_values(self.method, label, each, sizes, len(rows.classes), lesson)
-        raised = [np.maximum(one, 0.0) + max(self.alpha, 1e-9) for one in tables]
+        raised = [np.maximum(one, 0.0) + max(float(self.alpha), 1e-9) for one in tables]
         logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
         return _Model(counts, logs, Curve()), on_paper(lesson) if self.method == "input" else lesson.loss
 
@@ -202,21 +209,15 @@ class MixedNB(BayesClassifier):
         return tags
 
     def _keep(self, model: _Model, classes: NDArray[Any], parts: tuple[CountFeature, ...]) -> None:
-        self.classes_, self.n_features_in_, self._parts = classes, len(parts), parts
+        self.classes_, self._parts = classes, parts
         self.class_count_, self.class_prior_ = model.counts, model.counts / model.counts.sum()
         self.feature_log_prob_, self.curve_ = list(model.logs), model.curve
         self.expected_accuracy_ = model.curve.accuracy
 
     def _joint(self, rows: Any) -> Floats:
-        columns = columns_of(rows)
-        if len(columns) != self.n_features_in_:
-            raise BadInput(
-                f"X has {len(columns)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        first = next(iter(columns.values()))
-        joint = np.tile(np.log(self.class_prior_), (len(first), 1))
-        for part, logs, given in zip(self._parts, self.feature_log_prob_, columns.values(), strict=True):
-            code = part.codes(columns.get(part.name, given))
+        inputs = read_answers(self, rows, numbers=False)
+        joint = np.tile(np.log(self.class_prior_), (inputs.length, 1))
+        for part, logs, given in zip(self._parts, self.feature_log_prob_, inputs.columns, strict=True):
+            code = part.codes(given)
             joint += np.where(code[:, None] >= 0, logs.T[np.maximum(code, 0)], 0.0)
         return joint

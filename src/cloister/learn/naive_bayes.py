@@ -4,17 +4,28 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.calibration import SHARE, Curve, calibrate
+from cloister.learn.calibration import BINS, SHARE, Curve, calibrate
 from cloister.learn.class_sums import EDGE, ONE, ClassSums, EngineClassSums, whole_weights
 from cloister.learn.classes import BayesClassifier
 from cloister.learn.found import find_box, law, wants_bounds
-from cloister.learn.inputs import Box, codes, is_dataset, read_box, read_classes, read_rows
-from cloister.learn.labels import read_labels
+from cloister.learn.inputs import (
+    Box,
+    codes,
+    complete,
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_box,
+    read_classes,
+    read_labels,
+    read_table,
+)
 from cloister.learn.purse import Purse
 from cloister.learn.relation import check_filled, classes_of, ends_of, is_number, read_relation
 from cloister.learn.rowwise import weighted
@@ -33,6 +44,8 @@ Floats = NDArray[np.float64]
 _FINDING = Fraction(1, 10)
 # Sums decide more than squares, and squares of all classes together have less noise.
 _SUMS = Fraction(3, 5)
+_CLEAR = 60  # so many times the noise of a whole histogram
+_SQUARE = 0.005  # the most noise on a class's variance, in squared widths of the bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,12 @@ class _Model:
         return constant, linear, square
 
 
+def _likelier(one: Curve, other: Curve) -> bool:
+    """Whether rows are likelier under the first, beyond what the noise explains."""
+    (high, first), (low, second) = one.likelihood, other.likelihood
+    return high - low > float(np.hypot(first, second))
+
+
 class GaussianNB(BayesClassifier):
     """Naive Bayes with a normal law for each feature and class.
 
@@ -61,13 +80,14 @@ class GaussianNB(BayesClassifier):
         spend: what the fit may cost.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
         classes: the public list of labels; rows with other labels are left out.
-        variance: "shared" by all classes (the default: less noise, and rare 0/1 features are not taken for proof), or
-            "own" of each class, as in scikit-learn.
+        variance: "shared" by all classes (less noise, and rare 0/1 features are not taken for proof), "own" of each
+            class, as in scikit-learn, or "auto" (the default): for two classes and where the noise allows, both are
+            tried, each with a half of what calibrates the probabilities, and the likelier one is kept; else "shared".
         var_smoothing: the least variance, as a share of the squared width of the bounds.
         method: "sums" (the default), or "output", "input": the textbook's (learn/textbook_bayes.py), which need a
             `random_state`; no ledger takes them.
         calibrate: for two classes, a tenth of the spend makes the probabilities honest (learn/calibration.py).
-        fill: what stands for NaN; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
@@ -87,7 +107,7 @@ class GaussianNB(BayesClassifier):
         *,
         bounds: Any = None,
         classes: Sequence[Any] | None = None,
-        variance: str = "shared",
+        variance: str = "auto",
         var_smoothing: float = 1e-3,
         method: str = "sums",
         calibrate: bool = True,
@@ -127,30 +147,36 @@ class GaussianNB(BayesClassifier):
 
         Privacy: charges the spend before it reads a row.
         """
-        if self.variance not in ("shared", "own") or not 0 < self.var_smoothing <= 0.25:
-            raise BadInput("variance is 'shared' or 'own', and var_smoothing lies above 0 and is at most 0.25.")
+        if self.variance not in ("auto", "shared", "own"):
+            raise BadInput("variance is 'auto', 'shared' or 'own'.")
         if self.method != "sums" and self.method not in TEXTBOOK:
             raise BadInput(f"method is one of {', '.join(('sums', *TEXTBOOK))}.")
         if is_dataset(X):
             if self.method in TEXTBOOK:
                 raise BadInput("the textbook's methods need rows as arrays.")
             return self._fit_dataset(X, target, features, table)
-        rows, listed = read_rows(X, self.fill), read_classes(self.classes)
-        labels, d = read_labels(y, listed, len(rows)), rows.shape[1]
+        inputs, listed = read_table(X, self.fill), read_classes(self.classes)
+        labels, d = read_labels(y, listed, inputs.length), inputs.width
+
+        @lru_cache(maxsize=1)
+        def look() -> tuple[Floats, NDArray[np.int64]]:
+            return complete(inputs.numbers(), codes(labels, list(listed)))  # type: ignore[return-value]
+
         if self.method in TEXTBOOK:
-            code = codes(labels, list(listed))
-            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, rows, code)), listed)
+            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, *look())), listed)
+            keep_features(self, d, inputs.names)
             return self
         given = None if wants_bounds(self.bounds) else read_box(self.bounds, d)
 
         def steps(meter: Meter, budget: Purse) -> _Model:
             box = given
             if box is None:
-                box = find_box(meter, lambda: rows, d, budget.part(_FINDING))
+                box = find_box(meter, lambda: look()[0], d, budget.part(_FINDING))
                 budget = Purse(budget.part(1 - _FINDING))
-            return self._learn(meter, budget, ClassSums(rows, labels, listed, box), box)
+            return self._learn(meter, budget, ClassSums(look, listed, box), box)
 
         self._keep(self._train(steps), listed)
+        keep_features(self, d, inputs.names)
         return self
 
     def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
@@ -166,7 +192,7 @@ class GaussianNB(BayesClassifier):
         box = Box(ends[:, 0], ends[:, 1])
         rows = EngineClassSums(relation, target, listed, tuple(features), self.fill)
         self._keep(self._train(lambda meter, budget: self._learn(meter, budget, rows, box), data), listed)
-        self.feature_names_in_ = np.array(list(features), dtype=object)
+        keep_features(self, len(features), features, dataset=True)
         return self
 
     def _learn(self, meter: Meter, budget: Purse, rows: ClassSums | EngineClassSums, box: Box) -> _Model:
@@ -176,27 +202,40 @@ class GaussianNB(BayesClassifier):
         sums = law(rows.most * root_above(ONE**2 + d * EDGE**2), rows.most * (ONE + d * EDGE), rest.part(_SUMS))
         first = np.asarray(meter.release(rows.sums, sums), dtype=np.float64) / (ONE * rows.whole)
         squares = law(rows.most * EDGE**2 * root_above(d), rows.most * EDGE**2 * d, rest.part(1 - _SUMS))
+        noise = sums.standard_error / (ONE * rows.whole), squares.standard_error / (ONE**2 * rows.whole)
+        kinds = self._kinds(
+            first[:, 0], noise[1], law(rows.most, rows.most, budget.part(SHARE / 2)), rows.whole, curved
+        )
 
         def look() -> Any:
             found = rows.squares()
-            return found.sum(axis=0, keepdims=True) if self.variance == "shared" else found
+            return found if "own" in kinds else found.sum(axis=0, keepdims=True)
 
         second = np.asarray(meter.release(look, squares), dtype=np.float64) / (ONE**2 * rows.whole)
-        noise = sums.standard_error / (ONE * rows.whole), squares.standard_error / (ONE**2 * rows.whole)
-        model = self._estimate(first, second, noise, box)
+        models = [self._estimate(first, second, noise, box, kind) for kind in kinds]
         if not curved:
-            return model
-        weights = whole_weights(model.quadratic())
-        curve = calibrate(meter, lambda: rows.histogram(weights), rows.most, rows.whole, budget.part(SHARE))
-        return _Model(model.counts, model.means, model.variances, curve, box)
+            return models[0]
+        tried = []
+        for model in models:
+            weights, loss = whole_weights(model.quadratic()), budget.part(SHARE / len(models))
+            curve = calibrate(meter, lambda w=weights: rows.histogram(w), rows.most, rows.whole, loss)  # type: ignore[misc]
+            tried.append(_Model(model.counts, model.means, model.variances, curve, box))
+        return tried[0] if len(tried) == 1 or not _likelier(tried[1].curve, tried[0].curve) else tried[1]
+
+    def _kinds(self, counts: Floats, noise: float, histogram: Any, whole: int, curved: bool) -> tuple[str, ...]:
+        """Which variances to try, from the released class sizes and the noise on squares and on a histogram."""
+        if self.variance != "auto":
+            return (self.variance,)
+        clear = float(counts.sum()) > _CLEAR * (2 * BINS) ** 0.5 * histogram.standard_error / whole
+        return ("shared", "own") if curved and clear and noise < _SQUARE * float(counts.min()) else ("shared",)
 
     def _lesson(self, lesson: Lesson, rows: Floats, code: NDArray[np.int64]) -> tuple[_Model, Loss]:
         box = read_box(self.bounds, rows.shape[1])
         classes = len(read_classes(self.classes))
-        found = normal_laws(self.method, box.to_unit(rows) - 0.5, code, classes, self.var_smoothing, lesson)
+        found = normal_laws(self.method, box.to_unit(rows) - 0.5, code, classes, float(self.var_smoothing), lesson)
         return _Model(*found, Curve(), box), on_paper(lesson) if self.method == "input" else lesson.loss
 
-    def _estimate(self, first: Floats, second: Floats, noise: tuple[float, float], box: Box) -> _Model:
+    def _estimate(self, first: Floats, second: Floats, noise: tuple[float, float], box: Box, kind: str) -> _Model:
         """Means and variances from noisy sums; a class that the noise hides is drawn towards all rows."""
         counts = np.maximum(first[:, 0], 1.0)
         total = counts.sum()
@@ -204,20 +243,20 @@ class GaussianNB(BayesClassifier):
         means = (first[:, 1:] + noise[0] * overall) / (counts + noise[0])[:, None]
         means = np.clip(means, -0.5, 0.5)
         doubt = noise[0] / counts[:, None]
-        if self.variance == "shared":
-            within = (second[0] - (counts[:, None] * means**2).sum(axis=0)) / total
+        if kind == "shared":
+            within = (second.sum(axis=0) - (counts[:, None] * means**2).sum(axis=0)) / total
             variances = np.broadcast_to(within, means.shape)
-            unsure = np.full((len(counts), 1), noise[1] / total)
+            unsure = np.full((len(counts), 1), noise[1] * len(second) ** 0.5 / total)
         else:
             variances = second / counts[:, None] - means**2
             unsure = (noise[1] / counts)[:, None]
         # A variance that the noise took away would be read as proof; a quarter of a deviation is enough to prevent it.
-        least = np.minimum(self.var_smoothing + 0.25 * (unsure + doubt * np.abs(means)), 0.25)
+        least = np.minimum(float(self.var_smoothing) + 0.25 * (unsure + doubt * np.abs(means)), 0.25)
         return _Model(counts, means, np.clip(variances, least, 0.25), Curve(), box)
 
     def _keep(self, model: _Model, classes: NDArray[Any]) -> None:
         width = model.box.high - model.box.low
-        self.classes_, self.n_features_in_ = classes, len(width)
+        self.classes_ = classes
         self.class_count_, self.class_prior_ = model.counts, model.counts / model.counts.sum()
         self.theta_ = (model.box.low + model.box.high) / 2 + model.means * width
         self.var_ = model.variances * width**2
@@ -225,12 +264,7 @@ class GaussianNB(BayesClassifier):
         self.expected_accuracy_ = model.curve.accuracy
 
     def _joint(self, rows: Any) -> Floats:
-        table = read_rows(rows, self.fill)
-        if table.shape[1] != self.n_features_in_:
-            raise BadInput(
-                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        scaled = self._model.box.to_unit(table) - 0.5
+        box = self._model.box
+        scaled = box.to_unit(box.settle(read_answers(self, rows, self.fill).numbers())) - 0.5
         constant, linear, square = self._model.quadratic()
         return np.asarray(constant + weighted(scaled, linear.T) + weighted(scaled**2, square.T))

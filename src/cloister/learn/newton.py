@@ -1,12 +1,13 @@
 """Second moments with noise: steps that fit the data's shape, and standard errors.
 
 X'X times the loss's steepest curvature bounds every Hessian, so one noisy copy of it serves all steps. It pays only
-where the spend is large for the number of features: below, its noise hides all but the largest directions.
+where the spend is large for the number of features: below, its noise hides all but the largest directions. Its diagonal
+alone costs less: for a pure spend, features whose bounds are far wider than their values are stretched by it.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -14,15 +15,18 @@ import numpy as np
 
 from cloister.learn.clipped import ClippedRows
 from cloister.learn.exact import ExactRows, Integers
-from cloister.learn.frame import Floats, shorten
+from cloister.learn.frame import Floats, Frame, shorten
 from cloister.learn.purse import Purse
 from cloister.learn.residuals import root_weights
-from cloister.learn.survey import Survey
+from cloister.learn.survey import SHARE, Survey
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.meter import Meter
+from cloister.privacy.purse import law
 
-__all__ = ["Curvature", "affords", "hessian", "second_moments"]
+__all__ = ["Curvature", "affords", "affords_stretch", "hessian", "second_moments", "stretched"]
+
+_LONGEST = 1.5  # rows are shortened to this many root mean squared lengths
+_NARROWEST = 0.03  # of the mean feature's spread: no feature is stretched as if it varied by less
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +55,64 @@ class Curvature:
         return np.maximum(values - self.noise, 0.0) + ridge, vectors
 
 
-def affords(budget: Purse, found: Survey, features: int) -> bool:
-    """Whether noisy second moments would be clear enough: their noise below a tenth of the mean eigenvalue."""
-    if budget.pure:
-        return False
-    size = features + 1
-    noise = 2 * math.sqrt(size) * 2.25 / math.sqrt(2 * float(budget.part(Curvature.SHARE).amount))
-    return noise < 0.1 * found.rows / size
+def affords(budget: Purse, found: Survey, features: int) -> float:
+    """A tenth of the mean eigenvalue over the noise of second moments, which are clear enough where this exceeds 1."""
+    size, amount = features + 1, float(budget.part(Curvature.SHARE).amount)
+    entry = math.sqrt(2) * (size + 1) / 2 / amount if budget.pure else 1 / math.sqrt(2 * amount)
+    return 0.1 * found.rows / size / (2 * math.sqrt(size) * _LONGEST**2 * entry)
 
 
-def second_moments(meter: Meter, budget: Purse, data: ClippedRows, longest: float) -> Curvature:
+def affords_stretch(budget: Purse, found: Survey, features: int) -> bool:
+    """Whether the features' variances would be clear enough: their noise below a quarter of the mean one."""
+    noise = math.sqrt(2) * _LONGEST**2 / float(budget.part(SHARE).amount)
+    return budget.pure and noise < found.rows / features / 4
+
+
+def stretched(meter: Meter, budget: Purse, frame: Frame, data: ClippedRows, found: Survey) -> Survey:
+    """Release the features' variances, and stretch those that vary little to about the spread of the others.
+
+    Privacy: a twentieth of the budget, a pure epsilon. A row is shortened to a public length L, so the squares of its
+        features add up to at most L².
+    """
+    data.centre(found.middle, found.stretch, 0.0, frame.farthest(found.middle))
+    most = max(1, min(math.ceil(_LONGEST * found.spread / data.step), 2**15))
+
+    def look() -> Integers:
+        return np.asarray((shorten(data.exact.cells[:, :-1], most) ** 2).sum(axis=0)).astype(np.int64)
+
+    noise = law(most**2, most**2, budget.part(SHARE))
+    released = np.asarray(meter.release(look, noise), dtype=np.float64)
+    variances = np.maximum(released, noise.standard_error) * (data.step**2 / found.rows)
+    clear = variances + _NARROWEST**2 * variances.mean()
+    stretch = np.sqrt(clear.mean() / clear)
+    return replace(found, stretch=stretch, spread=math.sqrt(float((variances * stretch**2).sum())))
+
+
+def second_moments(meter: Meter, budget: Purse, data: ClippedRows, length: float, room: float = 1.0) -> Curvature:
     """X'X of the centred rows, each shortened to a public length.
 
-    Privacy: 3/20 of the budget, a rho. A row moves the matrix by at most its squared length, in Frobenius norm.
+    Args:
+        meter, budget: pay.
+        data: the rows.
+        length: the root of their mean squared length.
+        room: how far the noise is below what it may be. Longer rows are let in for it: those that are shortened are
+            steeper than the matrix says.
+
+    Privacy: 3/20 of the budget. A row x of length L moves the matrix by at most L² in Frobenius norm, and its upper
+        triangle by sum |x_i x_j| = ((sum |x_i|)² + L²)/2 <= (features + 1) L²/2 in L1.
     """
-    most = max(1, min(math.ceil(longest / data.step), 2**15))
+    most = max(1, min(math.ceil(_LONGEST * length * math.sqrt(max(room, 1.0)) / data.step), 2**15))
 
     def look() -> ExactRows:
         return ExactRows(shorten(data.exact.cells, most), data.step, most)
 
-    return _release(meter, look, budget.part(Curvature.SHARE), most**2, data.step**2)
+    return _release(meter, look, budget.part(Curvature.SHARE), most**2, data)
 
 
 def hessian(meter: Meter, loss: Loss, data: ClippedRows, weights: Floats, longest: float) -> Curvature:
     """The logistic Hessian at public weights: rows times the root of p (1 - p), which is at most 1/2.
 
-    Privacy: the loss, a rho. A row moves it by at most a quarter of its squared length.
+    Privacy: the loss. A row moves it by at most a quarter of what it moves the second moments by.
     """
     most = max(2, min(math.ceil(longest / data.step), 2**15))
 
@@ -85,17 +121,18 @@ def hessian(meter: Meter, loss: Loss, data: ClippedRows, weights: Floats, longes
         # Cutting towards zero makes no row longer than half of `most`.
         return ExactRows(np.trunc(cells * root_weights(data.margins(weights))), data.step, most)
 
-    return _release(meter, look, loss, -(-(most**2) // 4), data.step**2)
+    return _release(meter, look, loss, -(-(most**2) // 4), data)
 
 
-def _release(meter: Meter, look: Callable[[], ExactRows], loss: Loss, sensitivity: int, worth: float) -> Curvature:
-    law = DiscreteGaussian.for_loss(sensitivity, loss)
-    upper = meter.release(lambda: _upper(look().products()), law)
-    size = (math.isqrt(8 * len(upper) + 1) - 1) // 2
+def _release(meter: Meter, look: Callable[[], ExactRows], loss: Loss, squared: int, data: ClippedRows) -> Curvature:
+    """X'X of rows whose squared length is at most `squared`, with noise on its upper triangle."""
+    size, worth = data.features, data.step**2
+    noise = law(squared, -(-squared * (size + 1) // 2), loss)
+    upper = meter.release(lambda: _upper(look().products()), noise)
     matrix = np.zeros((size, size))
     matrix[np.triu_indices(size)] = np.asarray(upper, dtype=np.float64) * worth
     whole = matrix + np.triu(matrix, 1).T
-    return Curvature(whole, 2 * math.sqrt(size) * law.standard_error * worth)
+    return Curvature(whole, 2 * math.sqrt(size) * noise.standard_error * worth)
 
 
 def _upper(matrix: Integers) -> Integers:

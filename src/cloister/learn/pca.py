@@ -7,15 +7,16 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from cloister.learn.components import CELLS, Components, main_directions, power, signed
 from cloister.learn.engine_moments import EngineDesign
 from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.exact import on_grid
 from cloister.learn.fetched import fetch_numbers
 from cloister.learn.found import find_box, wants_bounds
 from cloister.learn.frame import Frame, read_frame, shorten
-from cloister.learn.inputs import Box, is_dataset, read_rows
+from cloister.learn.inputs import Box, complete_rows, is_dataset, keep_features, read_answers, read_table
 from cloister.learn.moments import Floats, Reach, cautious_length, exact_product, release_matrix
 from cloister.learn.purse import Purse
 from cloister.learn.relation import is_number, read_relation
@@ -37,7 +38,7 @@ _FINDING = Fraction(1, 10)
 _FARTHEST = 1.1
 
 
-class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Directions of most variance: the projection is released, never the projected rows.
 
     Args:
@@ -50,7 +51,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             components. For lessons (learn/textbook_components.py), with a `random_state`, and no ledger takes them:
             "sulq" (noise on second moments, in floats), "input" (on every cell), and "subspace", the exponential
             mechanism (Chaudhuri, Sarwate & Sinha 2013).
-        fill: what stands for NaN; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
@@ -113,15 +114,16 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             raise BadInput(f"method is one of {', '.join(_METHODS)}.")
         if is_dataset(X):
             return self._fit_dataset(X, features, table)
-        rows = read_rows(X, self.fill)
-        d = rows.shape[1]
-        count = self._count(d)
+        given = read_table(X, self.fill)
+        d = given.width
+        count, look = self._count(d), complete_rows(given.numbers)
         if not wants_bounds(self.bounds):
             self._frame(d, None)
         if self.method in TEXTBOOK:
-            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, rows, count)), count)
-            return self
-        self._keep(self._train(self._steps(lambda: rows, d, count, None)), count)
+            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, look(), count)), count)
+        else:
+            self._keep(self._train(self._steps(look, d, count, None)), count)
+        keep_features(self, d, given.names)
         return self
 
     def _steps(
@@ -144,7 +146,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
 
         def cells(some: slice = slice(None)) -> Floats:
             away = (frame.rows(look()[some]) - seen.middle) * (CELLS / longest)
-            return shorten(np.trunc(np.clip(away, -32.0 * CELLS, 32.0 * CELLS)), CELLS)
+            return shorten(on_grid(away, 32.0 * CELLS), CELLS)
 
         unit, mean = longest / CELLS, frame.centre + seen.middle / frame.scale
         if self.method == "power":
@@ -183,7 +185,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             )
 
         self._keep(self._train(steps, data), count)
-        self.feature_names_in_ = np.array(design.names, dtype=object)
+        keep_features(self, len(design.names), design.names, dataset=True)
         return self
 
     def _fit_rows(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
@@ -191,9 +193,10 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         find = wants_bounds(self.bounds)
         source = fetch_numbers(data, features, table, self.fill, find=find)
         count = self._count(len(source.names))
-        steps = self._steps(source.numbers, len(source.names), count, None if find else source.box)
+        look = complete_rows(source.numbers)
+        steps = self._steps(look, len(source.names), count, None if find else source.box)
         self._keep(self._train_rows(steps, source), count)
-        self.feature_names_in_ = np.array(source.names, dtype=object)
+        keep_features(self, len(source.names), source.names, dataset=True)
         return self
 
     def _lesson(self, lesson: Lesson, rows: Floats, count: int) -> tuple[Components, Loss]:
@@ -227,25 +230,23 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         self.explained_variance_ = None if self.method == "subspace" else model.variance
         ratio = None if math.isnan(model.total) else model.variance / max(model.total, 1e-300)
         self.explained_variance_ratio_ = ratio
-        self.n_components_, self.n_features_in_, self.n_rows_ = count, model.components.shape[1], model.rows
+        self.n_components_, self.n_rows_ = count, model.rows
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Rows seen along the components. What comes out is as private as the rows that go in."""
-        rows = self._given(X, self.n_features_in_ if hasattr(self, "components_") else 0)
+        rows = read_answers(self, X, self.fill).numbers()
         return weighted(rows - self.mean_, self.components_.T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
         """Back from components to features."""
-        rows = self._given(X, self.n_components_ if hasattr(self, "components_") else 0)
-        return np.asarray(weighted(rows, self.components_) + self.mean_)
-
-    def _given(self, given: Any, width: int) -> Floats:
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "components_")
-        rows = read_rows(given, self.fill)
-        if rows.shape[1] != width:
-            raise BadInput(
-                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {width} features as input."
-            )
-        return rows
+        rows = read_table(X)
+        if rows.width != self.n_components_:
+            raise BadInput(f"X has {rows.width} columns, one for each component is expected: {self.n_components_}.")
+        return np.asarray(weighted(rows.numbers(), self.components_) + self.mean_)

@@ -10,11 +10,19 @@ from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.exact import on_grid
 from cloister.learn.fetched import fetch_numbers
 from cloister.learn.found import find_box, law, wants_bounds
-from cloister.learn.inputs import Box, is_dataset, read_box, read_rows
+from cloister.learn.inputs import (
+    Box,
+    complete_rows,
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_box,
+    read_table,
+)
 from cloister.learn.purse import Purse
-from cloister.learn.scaling import checked_rows
 from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -36,7 +44,7 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         spend: what the fit may cost; ranks cannot be had for nothing.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
         output_distribution: "uniform" or "normal".
-        fill: what stands for NaN; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
@@ -89,18 +97,19 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             source = fetch_numbers(X, features, table, self.fill, find=wants_bounds(self.bounds))
             bounds = self.bounds if wants_bounds(self.bounds) else (source.box.low, source.box.high)
             box, self.ranks_ = self._train_rows(self._steps(source.numbers, len(source.names), bounds), source)
-            self.feature_names_in_ = np.array(source.names, dtype=object)
+            keep_features(self, len(source.names), source.names, dataset=True)
         else:
-            rows = read_rows(X, self.fill)
-            box, self.ranks_ = self._train(self._steps(lambda: rows, rows.shape[1], self.bounds))
+            inputs = read_table(X, self.fill)
+            box, self.ranks_ = self._train(self._steps(inputs.numbers, inputs.width, self.bounds))
+            keep_features(self, inputs.width, inputs.names)
         self.grid_ = np.linspace(box.low, box.high, _LEAVES + 1).T
-        self.n_features_in_ = len(box.low)
         return self
 
     def _steps(
         self, look: Callable[[], Floats], features: int, bounds: Any
     ) -> Callable[[Meter, Purse], tuple[Box, Floats]]:
         given = None if wants_bounds(bounds) else read_box(bounds, features)
+        look = complete_rows(look)
 
         def steps(meter: Meter, budget: Purse) -> tuple[Box, Floats]:
             box = given
@@ -115,7 +124,7 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Ranks of rows, as private as the rows that go in."""
-        rows = checked_rows(self, X, self.fill)
+        rows = read_answers(self, X, self.fill).numbers()
         ranks = np.column_stack([np.interp(rows[:, j], self.grid_[j], self.ranks_[j]) for j in range(rows.shape[1])])
         if self.output_distribution == "uniform":
             return ranks
@@ -125,7 +134,7 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
         """From ranks back to values."""
-        ranks = checked_rows(self, X, self.fill)
+        ranks = read_answers(self, X, self.fill).numbers()
         if self.output_distribution == "normal":
             from scipy.special import ndtr
 
@@ -135,7 +144,7 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
 def _tree(unit: Floats) -> NDArray[np.int64]:
     """For each feature the counts of all nodes, level by level, the leaves last."""
-    places = np.clip(np.floor(unit * _LEAVES), 0, _LEAVES - 1).astype(np.int64)
+    places = np.maximum(on_grid(unit * _LEAVES, _LEAVES - 1), 0).astype(np.int64)
     trees = []
     for column in places.T:
         leaves = np.bincount(column, minlength=_LEAVES).astype(np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cloister.learn.exact import ROW_BITS
+from cloister.learn.exact import ROW_BITS, on_grid
 from cloister.learn.frame import Frame, squares
 from cloister.learn.inputs import read_box
 from cloister.learn.least_squares import Fit
@@ -22,21 +22,30 @@ from cloister.learn.moments import (
     release_vector,
 )
 from cloister.learn.purse import Purse
-from cloister.privacy.errors import BadBounds, BadInput
+from cloister.privacy.errors import BadBounds
 from cloister.privacy.meter import Meter
 
-__all__ = ["Regression", "RegressionRows", "in_units", "once", "read_ends", "read_goal", "release_regression"]
+__all__ = ["Regression", "RegressionRows", "in_units", "once", "read_ends", "release_regression"]
 
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """A released regression, in the units of the data."""
+    """A released regression, in the units of the data.
+
+    Attributes:
+        coefficients, intercept: of the features as they came.
+        covariance: of the error of both; None where theory gives none.
+        score: the R² to expect.
+        rows: about how many there were.
+        ends: the target's public bounds, which no prediction leaves.
+    """
 
     coefficients: Floats
     intercept: float
     covariance: Floats | None
     score: float
     rows: float
+    ends: tuple[float, float]
 
 
 class RegressionRows:
@@ -49,9 +58,14 @@ class RegressionRows:
     _step: float
 
     def __init__(
-        self, rows: Floats, goal: Floats, frame: Frame, ends: tuple[float, float], middle: Floats, longest: float
+        self,
+        look: Callable[[], tuple[Floats, Floats]],
+        frame: Frame,
+        ends: tuple[float, float],
+        middle: Floats,
+        longest: float,
     ) -> None:
-        self._rows, self._goal, self._frame, self._ends = rows, goal, frame, ends
+        self._look, self._frame, self._ends = look, frame, ends
         self.middle, self._longest = middle, longest
         self._step = max(self._longest, 1.0) / 2**ROW_BITS
 
@@ -78,18 +92,17 @@ class RegressionRows:
 
     def look(self) -> Any:
         """Z'Z. What is computed for one row never depends on which rows stand beside it."""
-        return exact_product(len(self._rows), self._cells)
+        rows, goal = self._look()
+        return exact_product(len(rows), lambda some: self._cells(rows[some], goal[some]))
 
-    def _cells(self, some: slice) -> Floats:
-        scaled = self._frame.rows(self._rows[some])
-        if not self._frame.round:
-            scaled = np.clip(scaled, -0.5, 0.5)  # where scaling rounded up
-        cells = np.trunc((scaled - self.middle) / self._step)
+    def _cells(self, rows: Floats, target: Floats) -> Floats:
+        cells = on_grid((self._frame.rows(rows) - self.middle) / self._step, 2.0**20)  # squares sum exactly
         lengths, longest = squares(cells), self._most_cells
         share = np.where(lengths > longest**2, longest * (1 - 1e-9) / np.sqrt(np.maximum(lengths, 1.0)), 1.0)
         low, high = self._ends
-        goal = np.clip((np.clip(self._goal[some], low, high) - (low + high) / 2) / (high - low), -0.5, 0.5)
-        every = np.column_stack([cells, np.full(len(cells), float(int(1 / self._step))), np.trunc(goal / self._step)])
+        goal = (np.clip(target, low, high) - (low + high) / 2) / (high - low)
+        constant, half = float(int(1 / self._step)), float(int(0.5 / self._step))
+        every = np.column_stack([cells, np.full(len(cells), constant), on_grid(goal / self._step, half)])
         return np.asarray(np.trunc(every * share[:, None]))
 
 
@@ -145,6 +158,7 @@ def in_units(moments: Moments, fit: Fit, scaled: tuple[Floats, Floats], ends: tu
         None if fit.covariance is None else back @ fit.covariance @ back.T,
         float(np.clip(1 - fit.residual / spread, 0.0, 1.0)),
         moments.rows,
+        ends,
     )
 
 
@@ -158,18 +172,6 @@ def once(look: Callable[[], Any]) -> Callable[[], Any]:
         return kept[0]
 
     return again
-
-
-def read_goal(y: Any, rows: int) -> Floats:
-    """A target: one column of finite numbers."""
-    from sklearn.utils.validation import column_or_1d
-
-    if y is None:
-        raise BadInput("y is one column of numbers, as long as X; requires y to be passed, but the target y is None.")
-    goal = np.asarray(column_or_1d(y, dtype=np.float64, warn=True))
-    if len(goal) != rows or not np.isfinite(goal).all():
-        raise BadInput("y is one column of finite numbers, as long as X.")
-    return goal
 
 
 def read_ends(bounds: Any) -> tuple[float, float]:

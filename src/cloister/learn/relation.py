@@ -13,7 +13,8 @@ from cloister.data.relation import Relation, values_of
 from cloister.data.schema import Column
 from cloister.data.statistics import Value, grid_value
 from cloister.data.summaries import axis
-from cloister.privacy.errors import BadInput, BadSchema
+from cloister.learn.inputs import check_ends, check_fill
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 
 __all__ = [
     "Relation",
@@ -28,7 +29,6 @@ __all__ = [
 ]
 
 _MOST_CLASSES = 65
-_OURS = ("_cell", "_code", "_place")  # what statements call the columns that they compute
 _FARTHEST = 1e100  # as in questions: a small number in wider bounds would underflow, an error in PostgreSQL
 _TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
 
@@ -63,11 +63,20 @@ def read_relation(data: Any, table: str | None, columns: Sequence[str], *, unbou
     for one in relation.columns.values():
         if not (_usable(one) or (unbounded and is_number(one))):
             raise BadSchema(f"{one.name} has neither public bounds nor categories. Give them in the schema.")
-        if one.bounds is not None and is_number(one) and max(map(abs, ends_of(one))) > _FARTHEST:
-            raise BadSchema(f"{one.name} has bounds beyond {_FARTHEST:g}. Give it narrower ones in the schema.")
-        if one.name.lower().startswith(_OURS):  # here, not after the charge (`Relation.with_columns`)
-            raise BadSchema(f"no model learns from a column that is called {one.name:.60}. Give it another name.")
+        if one.bounds is not None and is_number(one):
+            _check_bounds(one)
     return relation
+
+
+def _check_bounds(column: Column) -> None:
+    if max(map(abs, ends_of(column))) > _FARTHEST:
+        raise BadSchema(f"{column.name} has bounds beyond {_FARTHEST:g}. Give it narrower ones in the schema.")
+    try:
+        check_ends(*ends_of(column))
+    except BadBounds:
+        raise BadSchema(
+            f"the bounds of {column.name} are too close together for their size. Give it wider ones in the schema."
+        ) from None
 
 
 def is_number(column: Column) -> bool:
@@ -97,7 +106,8 @@ def classes_of(relation: Relation, target: str, classes: Sequence[Any] | None) -
 
 
 def check_filled(column: Column, fill: float | None) -> None:
-    """Refuse a column in which numbers may be missing, unless what stands for them is public."""
+    """Refuse a column in which numbers may be missing, unless what stands for them is one public number."""
+    check_fill(fill)
     if column.nullable and is_number(column) and fill is None:
         raise BadInput(
             f"{column.name} may be NULL. Say nullable: false in the schema, which leaves such rows out, or give fill."

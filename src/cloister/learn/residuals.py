@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.learn.exact import on_grid
 from cloister.learn.frame import Floats
 
 __all__ = ["Hinge", "Logistic", "Residual", "Softmax", "root_weights", "sigmoid"]
@@ -109,8 +110,9 @@ def root_weights(margins: Floats) -> Floats:
 
 
 def _looked_up(table: Floats, margins: Floats) -> Floats:
-    place = np.rint((np.clip(margins, -_FAR, _FAR) + _FAR) * _FINE).astype(np.int64)
-    return np.asarray(table[place])
+    # Total: a margin that is no number, if weights ever are none, is looked up as the middle of the table.
+    place = on_grid(np.rint(margins * _FINE), _FAR * _FINE).astype(np.int64)
+    return np.asarray(table[place + _FAR * _FINE])
 
 
 def _grid() -> Floats:

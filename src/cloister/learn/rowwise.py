@@ -18,8 +18,9 @@ def weighted(rows: ArrayLike, weights: ArrayLike) -> NDArray[np.float64]:
     """
     table, factors = np.asarray(rows, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     total = np.zeros((len(table), *factors.shape[1:]))
-    for column, factor in zip(table.T, factors, strict=True):
-        total += np.multiply.outer(column, factor)
+    with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of one row
+        for column, factor in zip(table.T, factors, strict=True):
+            total += np.multiply.outer(column, factor)
     return total
 
 
@@ -31,6 +32,7 @@ def distances(rows: ArrayLike, points: ArrayLike) -> NDArray[np.float64]:
     """
     table, places = np.asarray(rows, dtype=np.float64), np.asarray(points, dtype=np.float64)
     total = np.zeros((len(table), len(places)))
-    for column, ends in zip(table.T, places.T, strict=True):
-        total += np.subtract.outer(column, ends) ** 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column, ends in zip(table.T, places.T, strict=True):
+            total += np.subtract.outer(column, ends) ** 2
     return np.sqrt(total)

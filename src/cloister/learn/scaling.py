@@ -13,11 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
-from cloister.learn.count_features import columns_of, read_features
+from cloister.learn.count_features import read_features
 from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.exact import on_grid
 from cloister.learn.fetched import fetch_numbers
 from cloister.learn.found import find_box, law, wants_bounds
-from cloister.learn.inputs import Box, is_dataset, read_box, read_rows
+from cloister.learn.inputs import (
+    Box,
+    complete_rows,
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_box,
+    read_table,
+)
 from cloister.learn.purse import Purse
 from cloister.learn.relation import read_relation, values_of
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
@@ -26,25 +35,11 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 from cloister.privacy.meter import Meter
 
-__all__ = ["MinMaxScaler", "OneHotEncoder", "StandardScaler", "checked_rows"]
+__all__ = ["MinMaxScaler", "OneHotEncoder", "StandardScaler"]
 
 Floats = NDArray[np.float64]
 _ONE, _EDGE = 2**15, 2**14
 _FINDING = Fraction(1, 10)
-
-
-def checked_rows(estimator: Any, given: Any, fill: float | None = None) -> Floats:
-    """Rows with as many features as the estimator was fitted for."""
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(estimator, "n_features_in_")
-    rows = read_rows(given, fill)
-    if rows.shape[1] != estimator.n_features_in_:
-        raise BadInput(
-            f"X has {rows.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
-        )
-    return rows
 
 
 class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -81,10 +76,12 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
             raise BadBounds("feature_range is (low, high).")
         if is_dataset(X):
             source = fetch_numbers(X, features, table, 0.0, find=False)
-            box, self.feature_names_in_ = source.box, np.array(source.names, dtype=object)
+            box = source.box
+            keep_features(self, len(source.names), source.names, dataset=True)
         else:
-            box = read_box(self.bounds, read_rows(X).shape[1])
-        self.n_features_in_ = len(box.low)
+            given = read_table(X)
+            box = read_box(self.bounds, given.width)
+            keep_features(self, given.width, given.names)
         self.data_min_, self.data_max_ = box.low, box.high
         self.scale_ = (high - low) / (box.high - box.low)
         self.min_ = low - box.low * self.scale_
@@ -92,12 +89,12 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # ty
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Scaled rows, as private as those that go in."""
-        rows = checked_rows(self, X)
+        rows = read_answers(self, X).numbers()
         return np.asarray(np.clip(rows, self.data_min_, self.data_max_) * self.scale_ + self.min_)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
         """Rows in the units of the data."""
-        return np.asarray((checked_rows(self, X) - self.min_) / self.scale_)
+        return np.asarray((read_answers(self, X).numbers() - self.min_) / self.scale_)
 
 
 class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
@@ -107,7 +104,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         spend: None takes the mean and deviation of a uniform law between the bounds and costs nothing; with a spend
             those of the rows are released.
         bounds: public (low, high) of all features, or (lows, highs); with a spend also "find".
-        fill: what stands for NaN; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Privacy: nothing without a spend: then no row is read in `fit`. Else the spend, for one row added or removed:
@@ -153,18 +150,18 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         find = wants_bounds(self.bounds) and self.spend is not None
         if is_dataset(X):
             source = fetch_numbers(X, features, table, self.fill, find=find)
-            self.feature_names_in_ = np.array(source.names, dtype=object)
             given = None if find else source.box
             steps = self._steps(source.numbers, len(source.names), given)
             paid = self._free(given) if self.spend is None else self._train_rows(steps, source)
+            keep_features(self, len(source.names), source.names, dataset=True)
         else:
-            rows = read_rows(X, self.fill)
-            given = None if find else read_box(self.bounds, rows.shape[1])
-            steps = self._steps(lambda: rows, rows.shape[1], given)
+            rows = read_table(X, self.fill)
+            given = None if find else read_box(self.bounds, rows.width)
+            steps = self._steps(rows.numbers, rows.width, given)
             paid = self._free(given) if self.spend is None else self._train(steps)
+            keep_features(self, rows.width, rows.names)
         self.mean_, self.var_ = paid
         self.scale_ = np.sqrt(self.var_)
-        self.n_features_in_ = len(self.mean_)
         return self
 
     def _free(self, box: Box | None) -> tuple[Floats, Floats]:
@@ -174,6 +171,8 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
     def _steps(
         self, look: Callable[[], Floats], features: int, given: Box | None
     ) -> Callable[[Meter, Purse], tuple[Floats, Floats]]:
+        look = complete_rows(look)
+
         def steps(meter: Meter, budget: Purse) -> tuple[Floats, Floats]:
             box = given
             if box is None:
@@ -185,11 +184,11 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Scaled rows, as private as those that go in."""
-        return np.asarray((checked_rows(self, X, self.fill) - self.mean_) / self.scale_)
+        return np.asarray((read_answers(self, X, self.fill).numbers() - self.mean_) / self.scale_)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
         """Rows in the units of the data."""
-        return np.asarray(checked_rows(self, X, self.fill) * self.scale_ + self.mean_)
+        return np.asarray(read_answers(self, X, self.fill).numbers() * self.scale_ + self.mean_)
 
 
 def _mean_and_variance(meter: Meter, budget: Purse, look: Callable[[], Floats], box: Box) -> tuple[Floats, Floats]:
@@ -197,7 +196,7 @@ def _mean_and_variance(meter: Meter, budget: Purse, look: Callable[[], Floats], 
     d, half = len(box.low), Fraction(1, 2)
 
     def cells() -> NDArray[np.int64]:
-        return np.trunc(np.clip(box.to_unit(look()) - 0.5, -0.5, 0.5) * _ONE).astype(np.int64)
+        return on_grid((box.to_unit(look()) - 0.5) * _ONE, _EDGE).astype(np.int64)
 
     def totals() -> NDArray[np.int64]:
         every = cells()
@@ -219,7 +218,8 @@ class OneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """One column for each public category, 1 where a row has it; a value that is not listed gives zeros.
 
     Args:
-        categories: one list of public values for each column, or a dict from column to values.
+        categories: one list of public values for each column, a dict from column to values, or a number k for values
+            0 … k-1 in every column.
 
     Privacy: costs nothing: no row is read in `fit`.
     """
@@ -247,39 +247,39 @@ class OneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if not columns:
                 raise BadInput("say which columns to encode: fit(ds, features=['ward']).")
             listed: Any = {name: values_of(column) for name, column in columns.items()}
+            keep_features(self, len(listed), list(listed), dataset=True)
             return self._take(list(listed), listed)
         if self.categories is None:
             raise BadSchema(
                 "the categories are public and must be given: categories=[['a', 'b'], ['x', 'y']]. Reading them off "
                 "data would tell which occur."
             )
-        return self._take(list(columns_of(X)), self.categories)
+        given = read_table(X, numbers=False)
+        self._take(list(given.names or range(given.width)), self.categories)
+        keep_features(self, given.width, given.names)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Cells may be words, numbers, or missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        return tags
 
     def _take(self, names: list[Any], categories: Any) -> Self:
         self._parts = read_features(names, categories, None, 1)
         self.categories_ = [np.asarray(one.values, dtype=object) for one in self._parts]
-        self.n_features_in_ = len(names)
         return self
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Indicators, as private as the rows that go in."""
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "categories_")
-        columns = list(columns_of(X).values())
-        if len(columns) != self.n_features_in_:
-            raise BadInput(
-                f"X has {len(columns)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        pairs = zip(self._parts, columns, strict=True)
+        pairs = zip(self._parts, read_answers(self, X, numbers=False).columns, strict=True)
         return np.column_stack([(one.codes(given)[:, None] == np.arange(one.size)) for one, given in pairs]).astype(
             np.float64
         )
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """The category of each row and column; None where there is none."""
-        given, found, start = read_rows(X), [], 0
+        given, found, start = read_table(X).numbers(), [], 0
         for listed in self.categories_:
             part = given[:, start : start + len(listed)]
             start += len(listed)

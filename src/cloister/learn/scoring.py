@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.candidates import model_of
-from cloister.learn.inputs import codes
+from cloister.learn.cells import numbers_in
+from cloister.learn.exact import on_grid
+from cloister.learn.inputs import as_column, codes
 from cloister.privacy.errors import BadBounds, BadInput
 
 __all__ = ["Scoring", "read_scoring"]
@@ -41,11 +43,18 @@ class Scoring:
 
         Privacy: a row adds at most `most`, and never takes any away.
         """
-        given = np.asarray(labels)
+        given = as_column(labels)
         if not len(given):
             return 0
-        each = np.nan_to_num(self.share(model, rows, given), nan=0.0)
-        return int(np.trunc(np.clip(each, 0.0, 1.0) * self.most).astype(np.int64).sum())
+        each = np.clip(self.share(model, rows, given), 0.0, 1.0)
+        return int(on_grid(each * self.most, self.most).astype(np.int64).sum())
+
+    def counted(self, model: Any, labels: Any) -> int:
+        """How many rows the score is of: those of no listed label, or without a target, are left out as in `fit`."""
+        given = as_column(labels)
+        if self.name == "neg_mean_squared_error":
+            return int((~np.isnan(numbers_in(given))).sum())
+        return int((codes(given, list(model.classes_)) >= 0).sum())
 
 
 def read_scoring(name: str | None, model: Any) -> Scoring:
@@ -68,7 +77,8 @@ def read_scoring(name: str | None, model: Any) -> Scoring:
 
 
 def _right(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
-    return np.asarray(np.asarray(model.predict(rows)) == labels, dtype=np.float64)
+    true, said = (codes(one, list(model.classes_)) for one in (labels, model.predict(rows)))
+    return np.asarray((true >= 0) & (true == said), dtype=np.float64)
 
 
 def _surprise(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
@@ -79,8 +89,9 @@ def _surprise(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
 
 def _nearness(width: float) -> Callable[[Any, Any, NDArray[Any]], Floats]:
     def share(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
-        away = (np.asarray(model.predict(rows), dtype=np.float64) - labels.astype(np.float64)) / width
-        return np.asarray(1 - np.minimum(away**2, 1.0))
+        with np.errstate(all="ignore"):  # a warning would tell of one row
+            away = (np.asarray(model.predict(rows), dtype=np.float64) - numbers_in(labels)) / width
+            return np.asarray(1 - np.minimum(away**2, 1.0))
 
     return share
 

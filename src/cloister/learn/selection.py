@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cloister.learn.candidates import Work, paying_parts, priced, read_candidates, rehearse, take
+from cloister.learn.inputs import as_column
 from cloister.learn.purse import Purse, purse
 from cloister.learn.scoring import Scoring, read_scoring
 from cloister.learn.shared import paying
@@ -105,10 +106,11 @@ def select(
     candidates, changes = read_candidates(models, grid)
     score = read_scoring(scoring, candidates[0])
     shares = _shares(purse(spend), len(candidates), refit)
-    for candidate in candidates:
-        rehearse(candidate, X, y, shares["trials"].split(len(candidates)))
     if len(y) != len(X):
         raise BadInput("y is one column, as long as X.")
+    y = as_column(y)
+    for candidate in candidates:
+        rehearse(candidate, X, y, shares["trials"].split(len(candidates)))
 
     def steps(meter: Meter, budget: Purse) -> tuple[int, Any]:
         coins = uniform(_HELD_BACK, (len(y),), meter.source)

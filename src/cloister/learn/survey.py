@@ -32,11 +32,13 @@ class Survey:
         rows: about how many there are; at least one, and no less than the noise could hide.
         middle: about their mean, in the frame.
         spread: about the root of their mean squared distance from it.
+        stretch: what each feature is multiplied by afterwards; `spread` is that of the stretched rows.
     """
 
     rows: float
     middle: Floats
     spread: float
+    stretch: Floats
 
 
 def survey(meter: Meter, budget: Purse, frame: Frame, look: Callable[[], Floats], rows: int | None) -> Survey:
@@ -65,7 +67,7 @@ def survey(meter: Meter, budget: Purse, frame: Frame, look: Callable[[], Floats]
     # The noise makes the mean longer, by its own variance.
     around = float(released[d + 1]) / count * frame.reach**2 - float(middle @ middle) + d * (noise / count) ** 2
     spread = math.sqrt(min(max(around, frame.reach**2 / 100), frame.reach**2))
-    return Survey(count, middle, spread)
+    return Survey(count, middle, spread, np.ones(d))
 
 
 def _totals(cells: Floats) -> Integers:

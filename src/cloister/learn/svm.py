@@ -33,7 +33,7 @@ class LinearSVC(LinearClassifier):
         method: "gradient" (the default), or "output", "objective", "input": the textbook's perturbations
             (learn/textbook.py), which need a `random_state`; no ledger takes them.
         rows: how many rows there are, if that is public; else it is released for a part of the spend.
-        fill: what stands for NaN; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
@@ -108,4 +108,5 @@ class LinearSVC(LinearClassifier):
         data = self._rows(rows, labels)
         model = learned_once(self, lambda lesson: classify(self.method, data, HingeRisk, lesson))
         self._keep(model, data.classes, data.frame)
+        self._keep_names(data)
         return self

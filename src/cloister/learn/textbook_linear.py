@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from cloister.learn.frame import Floats, Frame
-from cloister.learn.inputs import codes
+from cloister.learn.inputs import codes, complete
 from cloister.learn.least_squares import trimmed
 from cloister.learn.linear_classifier import LinearModel, PrivateRows
 from cloister.learn.moments import Moments
@@ -26,9 +26,10 @@ def classify(method: str, data: PrivateRows, risk: type[Logistic | Hinge], lesso
     if len(data.classes) > 2:
         raise BadInput("the textbook's perturbations are for two classes. Use another method.")
     if method == "input":
-        noisy, _ = noisy_cells(data.frame.rows(data.table), lesson.epsilon / 2, lesson)
         # Rows of no listed class too: how many there are of them must not show.
-        told, _ = noisy_codes(codes(data.labels, list(data.classes)), 2, lesson.epsilon / 2, lesson)
+        known, code = complete(data.raw(), codes(data.labels, list(data.classes)))
+        noisy, _ = noisy_cells(data.frame.rows(known), lesson.epsilon / 2, lesson)
+        told, _ = noisy_codes(code, 2, lesson.epsilon / 2, lesson)
         rows, labels = unit_rows(noisy, data.frame), np.where(told == 1, 1.0, -1.0)
         size = rows.shape[1]
         weights = least(rows[told < 2], risk(labels[told < 2]), float(size), np.zeros(size))

@@ -13,7 +13,6 @@ from sklearn.base import ClassifierMixin
 from cloister.learn.binned import BinnedEstimator, BinnedRows
 from cloister.learn.growth import Tree, grow
 from cloister.learn.inputs import is_dataset
-from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 
@@ -30,8 +29,6 @@ class TreeClassifier(ClassifierMixin, BinnedEstimator):  # type: ignore[misc]
     def _prepare(
         self, rows: Any, labels: Any, target: str | None, features: Sequence[str] | None, table: str | None
     ) -> BinnedRows:
-        if isinstance(self.max_depth, bool) or not isinstance(self.max_depth, int) or not 1 <= self.max_depth <= 12:
-            raise BadInput("max_depth is a whole number from 1 to 12.")
         if is_dataset(rows):
             return self._table_cells(rows, target, features, table, self.classes)
         return self._rows(rows, labels, self.classes)
@@ -66,7 +63,7 @@ class DecisionTreeClassifier(TreeClassifier):
         categories: a dict from feature to its public categories; others share one cell.
         classes: the public list of labels; rows with other labels are left out.
         max_depth: how many splits lie on the way to a leaf.
-        fill: what stands for NaN in numbers; without it NaN is refused.
+        fill: what stands for a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.candidates import Work, rehearse, take, total_spend
 from cloister.learn.found import law
+from cloister.learn.inputs import as_column
 from cloister.learn.purse import Purse, purse
 from cloister.learn.scoring import read_scoring
 from cloister.learn.shared import paying
@@ -62,6 +63,7 @@ def cross_val_score(
         raise BadInput("cv is the number of folds: a whole number from 2 to 100.")
     if len(y) != len(X):
         raise BadInput("y is one column, as long as X.")
+    y = as_column(y)
     fit, score = total_spend(model), read_scoring(scoring, model)
     scores = Purse(fit.part(_SCORES)) if score_spend is None else purse(score_spend)
     if scores.pure != fit.pure:
@@ -75,9 +77,11 @@ def cross_val_score(
             models = [_fitted(model, X, y, np.flatnonzero(fold != i)) for i in range(cv)]
 
         def look() -> NDArray[np.int64]:
-            places = [np.flatnonzero(fold == i) for i in range(cv)]
-            points = [score.points(one, take(X, at), take(y, at)) for one, at in zip(models, places, strict=True)]
-            return np.array([points, [len(at) * score.most for at in places]], dtype=np.int64)
+            held = [(one, np.flatnonzero(fold == i)) for i, one in enumerate(models)]
+            points = [score.points(one, take(X, at), take(y, at)) for one, at in held]
+            return np.array(
+                [points, [score.counted(one, take(y, at)) * score.most for one, at in held]], dtype=np.int64
+            )
 
         return np.asarray(meter.release(look, noise), dtype=np.float64)
 

@@ -1,0 +1,232 @@
+"""Read single cells: what is a category, what is a number, what is missing. Every value of every type has an answer.
+
+    category(cell)   a number as a float, a word as text, None for a missing cell
+    number(cell)     a float; NaN for a missing cell and for whatever is no number
+
+`Categories.codes` and `numbers_in` do the same for columns. They are vectorised, but the result for a cell depends on
+that cell alone, and not on the type of the column it stands in: pandas turns whole numbers into floats, and words into
+objects, as soon as one cell is missing, and then one row would change how all others are read. So 1, 1.0, True and "1"
+are one category, and whole numbers beyond 2^53 are read as the nearest float. (Not so in a dataset: there the schema
+decides the type of a column, and whole numbers of any length are exact.)
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadSchema
+
+__all__ = ["Categories", "category", "number", "numbers_in"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,307})(?:\.0+)?", re.ASCII)
+_EXACT = 2.0**53
+_BUILT_IN = frozenset({str, int, float, bool, type(None)})  # equal cells of these types are one category
+_READS_ALIKE = frozenset({str, int, float, bool, type(None), Decimal, np.float64})  # numpy converts as `number` does
+
+
+def category(cell: Any) -> str | float | None:
+    """The category of a cell: a float for a number, text for a word, None if it is missing.
+
+    Text that is a number as Python writes it is that number. Whole numbers beyond 2^53 stay text if they are text, so
+    that long codes can be told apart.
+
+    >>> [category(cell) for cell in (1, 1.0, True, "1", "1.0", "01", float("nan"), None)]
+    [1.0, 1.0, 1.0, 1.0, 1.0, '01', None, None]
+    """
+    try:
+        return _category(_bare(cell))
+    except Exception:  # a foreign type that fails to describe itself: no cell may make a fit fail
+        return None
+
+
+def _bare(cell: Any) -> Any:
+    """The value in an array without dimensions; every other cell as it is."""
+    return cell[()] if isinstance(cell, np.ndarray) and not cell.ndim and cell is not np.ma.masked else cell
+
+
+def _category(cell: Any) -> str | float | None:
+    if isinstance(cell, bytes):
+        cell = cell.decode("utf-8", "replace")
+    if isinstance(cell, str):
+        return _category_of_text(str(cell))
+    if hasattr(cell, "as_py"):  # a pyarrow scalar
+        return _category(cell.as_py())
+    if cell is None or _is_missing(cell):
+        return None
+    if isinstance(cell, np.datetime64 | np.timedelta64):
+        return _moment(str(cell)) if isinstance(cell, np.datetime64) else str(cell)
+    if isinstance(cell, date):  # datetime and pandas.Timestamp too
+        return _moment(cell.isoformat())
+    found = _real(cell)
+    return str(cell) if found is None and not isinstance(cell, complex | np.complexfloating) else found
+
+
+def _category_of_text(text: str) -> str | float:
+    if _WHOLE.fullmatch(text):
+        whole = text.partition(".")[0]
+        return float(whole) if abs(float(whole)) <= _EXACT else whole
+    if text in ("True", "False"):
+        return float(text == "True")
+    try:
+        found = float(text)
+    except ValueError:
+        return text
+    return found if math.isfinite(found) and repr(found) == text else text
+
+
+def _moment(text: str) -> str:
+    """ISO text of a date or time, the same whatever precision it was stored with."""
+    day, mark, time = text.partition("T")
+    if "." in time and "+" not in time and "-" not in time:
+        time = time.rstrip("0").rstrip(".")
+    if time and time.count(":") < 2:  # hours, or hours and minutes
+        time += ":00" * (2 - time.count(":"))
+    return day if time in ("", "00:00:00") else f"{day}{mark}{time}"
+
+
+def _is_missing(cell: Any) -> bool:
+    """Whether a cell is masked, NaN, NaT or pandas.NA: what does not equal itself."""
+    if cell is np.ma.masked:
+        return True
+    if isinstance(cell, Decimal):
+        return cell.is_nan()
+    if type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    same = cell == cell
+    return isinstance(same, bool | np.bool_) and not same
+
+
+def _real(cell: Any) -> float | None:
+    """A cell as a float; None if it is no real number. Beyond the range of floats it is an infinity.
+
+    A complex number without an imaginary part is its real part, so that a type that a column has does not matter.
+    """
+    if isinstance(cell, complex | np.complexfloating):
+        return float(cell.real) if cell.imag == 0 else None
+    if isinstance(cell, datetime | date | np.datetime64 | np.timedelta64):
+        return None
+    if not (hasattr(cell, "__float__") or hasattr(cell, "__index__")) or hasattr(cell, "__len__"):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
+
+
+def number(cell: Any) -> float:
+    """The number in a cell, or in its text; NaN if it is missing or no number.
+
+    >>> [number(cell) for cell in (2, "1.5", True, 10**400, "many", None)]
+    [2.0, 1.5, 1.0, inf, nan, nan]
+    """
+    try:
+        cell = _bare(cell)
+        if isinstance(cell, bytes | str):
+            return float(cell)
+        if hasattr(cell, "as_py"):
+            return number(cell.as_py())
+        if type(cell).__name__ in ("NAType", "NaTType"):
+            return math.nan
+        found = _real(cell)
+        return math.nan if found is None else found
+    except Exception:  # as in `category`
+        return math.nan
+
+
+def numbers_in(column: NDArray[Any]) -> Floats:
+    """A column of numbers, each cell as `number` reads it."""
+    kind = column.dtype.kind
+    if kind in "iufb":
+        with np.errstate(all="ignore"):
+            return np.ascontiguousarray(column, dtype=np.float64)
+    if kind == "c":
+        return np.where(column.imag == 0, column.real, np.nan).astype(np.float64)
+    if kind in "mMV":  # dates, times, records
+        return np.full(len(column), np.nan)
+    cells = column.tolist()
+    if set(map(type, cells)) <= _READS_ALIKE:
+        try:
+            return column.astype(object).astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    return np.array([number(cell) for cell in cells], dtype=np.float64)
+
+
+class Categories:
+    """A public list of categories, and the place of any cell in it.
+
+    Args:
+        listed: the categories; no two may be read alike.
+        what: they are the categories of, for the refusal.
+        exact: whether whole numbers beyond 2^53 are told apart: where a schema says that a column has whole numbers.
+    """
+
+    def __init__(self, listed: Sequence[Any], what: str = "a column", *, exact: bool = False) -> None:
+        self._exact = exact
+        self._places: dict[str | float | None, int] = {}
+        for place, value in enumerate(listed):
+            self._places.setdefault(self._key(value), place)
+        if len(self._places) < len(listed):
+            raise BadSchema(
+                f"the categories of {what:.60} must be a list of different values: 1, 1.0, True and '1' are read "
+                "alike, and so are whole numbers beyond 2^53 that differ in the last digits. Write long codes as words."
+            )
+        # A long code in words is also found by its rounded number, unless it shares that with another one.
+        rounded: dict[float, int] = {}
+        for key, place in self._places.items():
+            if isinstance(key, str) and _WHOLE.fullmatch(key):
+                rounded[float(key)] = -1 if float(key) in rounded else place
+        self._numbers = rounded | {key: place for key, place in self._places.items() if isinstance(key, float)}
+        self._keys = np.array(sorted(self._numbers), dtype=np.float64)
+        self._sorted = np.array([self._numbers[key] for key in self._keys.tolist()], dtype=np.int64)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether a number can be one of them."""
+        return bool(self._numbers)
+
+    def code(self, cell: Any) -> int:
+        """The place of a cell in the list; -1 if it is not in it."""
+        key = self._key(cell)
+        if isinstance(key, float):
+            return self._numbers.get(key, -1)
+        found = self._places.get(key)
+        if found is None and isinstance(key, str) and _WHOLE.fullmatch(key):
+            found = self._places.get(float(key))  # a long code in words, listed as a number
+        return -1 if found is None else found
+
+    def _key(self, cell: Any) -> str | float | None:
+        if self._exact and isinstance(cell, int | np.integer) and not -_EXACT <= cell <= _EXACT:
+            return str(int(cell))
+        return category(cell)
+
+    def codes(self, column: NDArray[Any]) -> Integers:
+        """The place of each cell."""
+        if column.dtype.kind in ("fb" if self._exact else "iufb"):
+            return self._codes_of_numbers(numbers_in(column))
+        # Iterating keeps the scalars of dates; other arrays are read faster as a list.
+        cells = list(column) if column.dtype.kind in "mM" else column.tolist()
+        kinds = set(map(type, cells))
+        # Cells that are equal are looked up once, but numbers of one type only: 2^53 + 2 is also a float, read apart.
+        if not kinds <= _BUILT_IN or len(kinds - {str, type(None)}) > 1:
+            return np.array([self.code(cell) for cell in cells], dtype=np.int64)
+        known = {cell: self.code(cell) for cell in dict.fromkeys(cells)}
+        return np.fromiter(map(known.__getitem__, cells), dtype=np.int64, count=len(cells))
+
+    def _codes_of_numbers(self, values: Floats) -> Integers:
+        missing = self._places.get(None, -1)
+        if not len(self._keys):
+            return np.where(np.isnan(values), missing, -1)
+        nearest = np.minimum(np.searchsorted(self._keys, values), len(self._keys) - 1)
+        found = np.where(self._keys[nearest] == values, self._sorted[nearest], -1)
+        return np.where(np.isnan(values), missing, found) if missing >= 0 else found
