@@ -6,6 +6,7 @@ An empty cell is a question that was skipped.
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,11 @@ def _object(line: str, place: str) -> Mapping[str, Any]:
 
 
 def envelopes(
-    questions: Sequence[Question], rows: Iterable[Mapping[str, Any]], level: object = None, source: Source | None = None
+    questions: Sequence[Question],
+    rows: Iterable[Mapping[str, Any]],
+    level: object = None,
+    source: Source | None = None,
+    skipped: Counter[str] | None = None,
 ) -> Iterator[bytes]:
     """What the devices of these people would send, by the thousand.
 
@@ -69,8 +74,10 @@ def envelopes(
         rows: one a person.
         level: for those who have not chosen one themselves.
         source: where random bits come from; the operating system's unless given.
+        skipped: where answers that are none are counted, by question, instead of stopping at the first of them.
 
-    Privacy: costs each person the sum of the levels of the questions they answer. A refused answer is not shown.
+    Privacy: costs each person the sum of the levels of the questions they answer. A refused answer is not shown; how
+        many were skipped is a fact about the true answers, for whoever may see those.
     """
     waiting: dict[tuple[str, Oracle], list[Any]] = {}
     levels: dict[tuple[str, object], Oracle] = {}
@@ -79,11 +86,15 @@ def envelopes(
             told = row.get(question.id)
             if told is None or told == "":
                 continue
+            value = question.value(told) if skipped is not None else _value(question, told, number)
+            if value is None and skipped is not None:
+                skipped[question.id] += 1
+                continue
             chosen = question.id, row.get(f"{question.id}.level") or level
             if chosen not in levels:
                 levels[chosen] = _mechanism(question, chosen[1], number)
             group = question.id, levels[chosen]
-            waiting.setdefault(group, []).append(_value(question, told, number))
+            waiting.setdefault(group, []).append(value)
             if len(waiting[group]) >= _PIECE:
                 yield from _sent(*group, waiting.pop(group), source)
     for group, values in waiting.items():

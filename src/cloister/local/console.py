@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cloister.local.advice import advise
+from cloister.local.advice import Advice, advise, advise_number
 from cloister.local.answers import read_rows, truth
 from cloister.local.choose import ChooseUpTo
 from cloister.local.collector.collection import Collection
 from cloister.local.finding import Finding
 from cloister.local.oracle import Floats, epsilon
-from cloister.local.oracles.piecewise import Piecewise
 from cloister.local.question import Question
 from cloister.privacy.errors import BadInput
 from cloister.privacy.number import show
@@ -35,29 +35,47 @@ def advised(
         raise BadInput(
             "say what the answers are, in one way: --yes-no, --choices ONE,TWO, --domain 100 or --between 17:90."
         )
+    losses = [epsilon(level) for level in levels]
     if between is not None:
-        return _number(name, between, levels, people)
+        return _shown(
+            name,
+            _one_grid([advise_number(between, loss, people, most_bits) for loss in losses], most_bits),
+            people,
+            None,
+        )
     names = ["no", "yes"] if yes_no else choices
     size = len(names) if names is not None else domain
     assert size is not None
-    losses = [epsilon(level) for level in levels]
     if up_to is None:
         found = [advise(size, loss, people, most_bits) for loss in losses]
     else:
         found = [ChooseUpTo(size, up_to).advise(loss, people, most_bits) for loss in losses]
+    return _shown(name, found, people, names)
+
+
+def _one_grid(found: Sequence[Advice], most_bits: int | None) -> list[Advice]:
+    """Advice for all levels of a number: the levels of a question take the same answers, so they have one mechanism.
+
+    It is the one whose error is nearest to the least at the level where it is farthest from it.
+    """
+    if len({type(one.best) for one in found}) == 1:
+        return list(found)
+    short = [[line for line in one.table if most_bits is None or line.bits <= most_bits] for one in found]
+    lines = [{line.label: line for line in one} for one in short]
+    shared = [label for label in lines[0] if all(label in one for one in lines)]
+    worst = {
+        label: max(own[label].mse / one.table[0].mse for own, one in zip(lines, found, strict=True)) for label in shared
+    }
+    if not shared:
+        raise BadInput(f"no mechanism answers at all of these levels in {most_bits} bits. Allow more.")
+    chosen = min(shared, key=lambda label: worst[label])
+    return [replace(one, best=own[chosen].mechanism) for own, one in zip(lines, found, strict=True)]
+
+
+def _shown(name: str, found: Sequence[Any], people: int, names: Sequence[str] | None) -> tuple[Question, str]:
+    """The question with what was advised at each level, and the tables that it was advised by."""
     tables = [f"epsilon {show(one.best.epsilon)}, {people:,} people\n{one}" for one in found]
     return Question(name, [one.best for one in found], names), "\n".join(tables)
-
-
-def _number(name: str, between: tuple[str, str], levels: Sequence[str], people: int) -> tuple[Question, str]:
-    """The mean of a number: the piecewise mechanism, which a browser can draw from."""
-    made = [Piecewise.for_loss(between, epsilon(level)) for level in levels]
-    lines = [
-        f"epsilon {show(one.epsilon)}, {people:,} people: piecewise, standard error of the mean at most "
-        f"{one.mse(people) ** 0.5:.3g}, {one.bits} bits"
-        for one in made
-    ]
-    return Question(name, made), "\n".join(lines)
 
 
 def same_questions(collection: Collection, asked: Sequence[Question]) -> Collection:

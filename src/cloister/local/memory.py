@@ -21,12 +21,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.envelope import check_question
 from cloister.local.oracle import Oracle, Reports, epsilon, read_loss
 from cloister.local.oracles.memoised import Memoised
 from cloister.privacy.errors import (
     AccountMismatch,
     BadInput,
-    BadName,
     CloisterError,
     LedgerBroken,
     NotPrivate,
@@ -48,7 +48,7 @@ _THREADS = threading.RLock()
 class Wallet:
     """What a person is ready to lose in a lifetime, to all collectors together, and the reports they gave.
 
-    Made with `Wallet.open`. A question is known by its name: the same name means the same fact about the person.
+    Made with `Wallet.open`. A question is known by its id: the same id means the same fact about the person.
 
     Privacy: for answers that do not change, all reports ever made through this wallet are together
         `cap`-locally private, whoever sees all of them: the losses of first answers add up as exact rationals, are
@@ -94,7 +94,7 @@ class Wallet:
         """One report, made or repeated.
 
         Args:
-            question: its name, the same every time it is asked.
+            question: its id, the same every time it is asked; as in an envelope.
             mechanism: how it is asked; a `Memoised` one repeats its permanent report freshly, any other word for word.
             value: the answer.
             source: where random bits come from; the operating system's unless given.
@@ -114,8 +114,7 @@ class Wallet:
         return self._answer(question, mechanism, value, source, anew=True)
 
     def _answer(self, question: str, mechanism: Oracle, value: Any, source: Source | None, *, anew: bool) -> Reports:
-        if not isinstance(question, str) or not 0 < len(question) <= 200:
-            raise BadName("a question is known by a name of 1 to 200 characters.")
+        check_question(question)  # before anything is charged: an envelope with another id is refused
         facts, told = mechanism.describe(), _told(mechanism, value)
         drawn_from = source or SYSTEM
         with _locked(self.path):

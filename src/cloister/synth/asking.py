@@ -1,15 +1,18 @@
 """Questions to a model: what it expects of columns that need not lie in one clique.
 
 asked = Asked(model)
-asked.marginal((0, 3))      # rows in each cell of the domain; what several questions share is computed once
+asked.marginal((0, 3))            # rows in each cell of the domain; what several questions share is computed once
+asked.at((0, 3), cells)           # in some cells only, of columns that have too many to list
+asked.weighed((0, 3), weights)    # one number: rows, each by what its cells weigh
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.synth.axes import Cells
 from cloister.synth.domain import Places
 from cloister.synth.marginals import Floats
 
@@ -43,13 +46,7 @@ class Asked:
 
     def joint(self, places: Places) -> Floats:
         """The probability of each cell of some columns, in rising order."""
-        tree, wanted = self.model.tree, frozenset(places)
-        home = tree.home(places, self.model.shape)
-        if home >= 0:
-            axes = tuple(i for i, place in enumerate(tree.cliques[home]) if place not in wanted)
-            return np.asarray(self.model.beliefs[home].sum(axis=axes))
-        roots = [i for i, parent in enumerate(tree.parents) if parent < 0 and wanted & self.below[i]]
-        found = [self._collect(root, wanted & self.below[root]) for root in roots]
+        found = self._parts(places)
         columns, table = found[0]
         for more, other in found[1:]:  # parts of the tree that share nothing are independent
             columns, table = (*columns, *more), np.multiply.outer(table, other)
@@ -57,11 +54,14 @@ class Asked:
 
     def cells(self, places: Places) -> int:
         """How large the largest table is that a question about these columns needs."""
-        tree, wanted = self.model.tree, frozenset(places)
-        if tree.home(places, self.model.shape) >= 0:
+        return max(self._size(places), self.part_cells(places))
+
+    def part_cells(self, places: Places) -> int:
+        """The same for `at` and `weighed`, which never put parts together that have nothing to do with each other."""
+        wanted = frozenset(places)
+        if self.model.tree.home(places, self.model.shape) >= 0:
             return self._size(wanted)
-        roots = [i for i, parent in enumerate(tree.parents) if parent < 0 and wanted & self.below[i]]
-        return max(self._size(wanted), *(self._largest(root, wanted & self.below[root]) for root in roots))
+        return max(self._largest(root, wanted & self.below[root]) for root in self._roots(wanted))
 
     def marginal(self, places: Places) -> Floats:
         """The rows that the model expects in each cell of some columns of the domain, in rising order."""
@@ -72,6 +72,37 @@ class Asked:
                 sides = [-1 if k == side else 1 for k in range(len(places))]
                 table = table.take(grain.cells, axis=side) * grain.shares.reshape(sides)
         return table
+
+    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+        """The rows that the model expects in some cells of the domain only; for each column, the cells."""
+        answer, where = np.full(len(cells[0]), self.model.total), dict(zip(places, cells, strict=True))
+        for columns, table in self._parts(places):
+            answer *= table[tuple(self.model.grains[place].cells[where[place]] for place in columns)]
+        for place, some in where.items():
+            answer *= self.model.grains[place].shares[some]
+        return answer
+
+    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+        """The rows that the model expects, each counted by the product of what its cells weigh."""
+        answer, given = self.model.total, dict(zip(places, weights, strict=True))
+        for columns, table in self._parts(places):
+            for place in reversed(columns):
+                grain = self.model.grains[place]
+                table = table @ np.bincount(grain.cells, grain.shares * given[place], minlength=grain.size)
+            answer *= float(table)
+        return answer
+
+    def _parts(self, places: Places) -> list[tuple[Places, Floats]]:
+        """Probabilities in the model's cells: a table for each part of the tree, and which columns it has."""
+        tree, wanted = self.model.tree, frozenset(places)
+        home = tree.home(places, self.model.shape)
+        if home >= 0:
+            axes = tuple(i for i, place in enumerate(tree.cliques[home]) if place not in wanted)
+            return [(tuple(sorted(wanted)), np.asarray(self.model.beliefs[home].sum(axis=axes)))]
+        return [self._collect(root, wanted & self.below[root]) for root in self._roots(wanted)]
+
+    def _roots(self, wanted: frozenset[int]) -> list[int]:
+        return [i for i, parent in enumerate(self.model.tree.parents) if parent < 0 and wanted & self.below[i]]
 
     def _size(self, places: Iterable[int]) -> int:
         return math.prod(self.model.shape[place] for place in places)
@@ -107,7 +138,10 @@ class Asked:
                 for p in (*columns, *(q for q in more if q not in columns))
                 if p in wanted or p in separator or p in later
             )
-            table = einsum(table, list(columns), other, list(more), list(kept), optimize=True)
+            # Axes by their place in this product: numpy knows 52 of them, and a table may have more columns.
+            axis = {place: i for i, place in enumerate(dict.fromkeys((*columns, *more)))}
+            sides = ([axis[place] for place in one] for one in (columns, more, kept))
+            table = einsum(table, next(sides), other, next(sides), next(sides), optimize=True)
             columns = kept
         if table.size <= _KEPT:
             self.known[i, wanted] = columns, table

@@ -137,8 +137,14 @@ class Axis:
         cells = np.searchsorted(np.array(self.ends[1:-1]), numbers, side="right")
         return np.where(known & ~np.isnan(numbers), cells, absent)
 
-    def draw(self, cells: Cells, generator: np.random.Generator) -> "pa.Array":
-        """A value of each cell: the value it stands for, or one that is spread evenly over its bin."""
+    def draw(self, cells: Cells, generator: np.random.Generator, wanted: Any = None) -> "pa.Array":
+        """A value of each cell: the value it stands for, or one that is spread evenly over its bin.
+
+        Args:
+            cells: of each row.
+            generator: any.
+            wanted: a condition as in `cells_of`, as a list of one: of a bin that it cuts, only what it names is drawn.
+        """
         import pyarrow as pa
 
         if self.pseudonym:
@@ -149,12 +155,23 @@ class Axis:
         if self.values is not None:
             return pa.array(self.values, kind).take(pa.array(np.where(absent, 0, inside), mask=absent))
         ends = np.array(self.ends)
-        low, high = ends[inside], ends[inside + 1]
+        low, high, top = ends[inside], ends[inside + 1], inside == self.known - 1
+        condition = None if wanted is None else wanted[0]
+        if isinstance(condition, dict):
+            least, most = self._range(condition)
+            # What ends before its bin does is not held by it any more.
+            low, top, high = np.maximum(low, least), top & (most > high), np.minimum(high, most)
         if self.type == "real":
-            return pa.array(np.minimum(low + (high - low) * generator.random(len(cells)), high), kind, mask=absent)
-        first, last = _whole(low, high, inside == self.known - 1)
-        steps = np.floor(first + (last - first + 1) * generator.random(len(cells)))
-        whole = np.minimum(steps, last).astype(np.int64)
+            spots = np.where(top, high, np.nextafter(high, low))
+            numbers = np.minimum(low + (high - low) * generator.random(len(cells)), spots)
+        else:
+            first, last = _whole(low, high, top)
+            numbers = np.minimum(np.floor(first + (last - first + 1) * generator.random(len(cells))), last)
+        if wanted is not None and not isinstance(condition, dict):  # values by name: one of those that are in the bin
+            numbers = _among(self._named(condition), numbers, inside, np.array(self.ends), generator)
+        if self.type == "real":
+            return pa.array(numbers, kind, mask=absent)
+        whole = numbers.astype(np.int64)
         if self.type == "date":
             return pa.array(whole.astype(np.int32), pa.int32(), mask=absent).cast(kind)
         return pa.array(whole, pa.int64(), mask=absent).cast(kind)
@@ -166,13 +183,7 @@ class Axis:
         """
         chosen = np.zeros(self.size, dtype=bool)
         if isinstance(wanted, dict):
-            if self.ends is None and not self.ordered:
-                raise BadBounds(f"{self.name} has no order. Name its values.")
-            unknown = set(wanted) - {"from", "below"}
-            if unknown or not wanted:
-                raise BadBounds(f"a range of {self.name} is written {{from: …, below: …}}, one of them or both.")
-            low = _place(self.type, wanted["from"]) if "from" in wanted else -math.inf
-            high = _place(self.type, wanted["below"]) if "below" in wanted else math.inf
+            low, high = self._range(wanted)
             if self.ends is not None:
                 ends = np.array(self.ends)
                 upper = ends[1:] > low
@@ -184,6 +195,44 @@ class Axis:
         for value in wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]:
             chosen[self._cell(value)] = True
         return chosen
+
+    def weights_of(self, wanted: Any) -> Floats:
+        """How much of each cell a condition names, from 0 to 1: of a bin that it cuts, a part by its width.
+
+        A single real number is no part of its bin: it has no width.
+        """
+        whole = self.cells_of(wanted).astype(np.float64)
+        if self.ends is None:
+            return whole
+        ends, top = np.array(self.ends), np.arange(self.known) == self.known - 1
+        part = np.zeros(self.known)
+        if not isinstance(wanted, dict):
+            values = np.unique(self._named(wanted))
+            if self.type != "real":
+                np.add.at(part, np.searchsorted(ends[1:-1], values[values == np.floor(values)], side="right"), 1.0)
+        elif self.type == "real":
+            low, high = self._range(wanted)
+            part = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0.0, None)
+        else:
+            low, high = self._range(wanted)
+            first, last = _whole(ends[:-1], ends[1:], top)
+            part = np.clip(np.minimum(last, np.ceil(high) - 1) - np.maximum(first, np.ceil(low)) + 1, 0.0, None)
+        whole[: self.known] = np.minimum(part / self.widths, 1.0)
+        return whole
+
+    def _range(self, wanted: Any) -> tuple[float, float]:
+        """The ends of a range: from the first, below the second."""
+        if self.ends is None and not self.ordered:
+            raise BadBounds(f"{self.name} has no order. Name its values.")
+        if set(wanted) - {"from", "below"} or not wanted:
+            raise BadBounds(f"a range of {self.name} is written {{from: …, below: …}}, one of them or both.")
+        low = _place(self.type, wanted["from"]) if "from" in wanted else -math.inf
+        return low, _place(self.type, wanted["below"]) if "below" in wanted else math.inf
+
+    def _named(self, wanted: Any) -> Floats:
+        """The values of a condition that is no range, on the line that bins lie on; without what is missing."""
+        listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+        return np.array(sorted(_place(self.type, value) for value in listed if value is not None))
 
     def number(self, value: Any) -> float:
         """A value on the line that bins lie on: a number as it is, days or microseconds since 1970."""
@@ -286,6 +335,15 @@ def _between(column: exp.Expression, cuts: Sequence[exp.Expression], first: int)
 def _whole(low: Floats, high: Floats, top: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """The first and the last whole step of bins: without the upper end, which only the topmost one holds."""
     return np.ceil(low), np.where(top, np.floor(high), np.ceil(high) - 1)
+
+
+def _among(values: Floats, numbers: Floats, cells: Cells, ends: Floats, generator: np.random.Generator) -> Floats:
+    """For each row one of the named values in its bin, all alike; the number it has where none is."""
+    home = np.searchsorted(ends[1:-1], values, side="right")
+    first, last = np.searchsorted(home, cells, side="left"), np.searchsorted(home, cells, side="right")
+    chosen = first + np.floor((last - first) * generator.random(len(cells))).astype(np.int64)
+    there = last > first
+    return np.where(there, values[np.where(there, chosen, 0)], numbers) if len(values) else numbers
 
 
 def _place(kind: str, value: Any) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cloister.data.schema import Column
 from cloister.privacy.errors import BadInput, BadSchema
-from cloister.synth.axes import Axis, Cells, read_axis
+from cloister.synth.axes import MOST_CELLS, Axis, Cells, read_axis
 from cloister.synth.cuts import PrivateCuts
 from cloister.synth.junction import junction_tree
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
     from cloister.data.relation import Relation
 
-__all__ = ["Domain", "Zero", "read_domain"]
+__all__ = ["Domain", "Zero", "most_rows", "read_domain"]
 
 Places = tuple[int, ...]
+_MOST_VALUES = 400_000_000  # of a table that is drawn at once
+_MOST_DECIDED = 4_000_000  # cells of columns that a rule or a dependency ties together
 
 
 @dataclass(frozen=True)
@@ -193,10 +195,40 @@ def read_domain(
     for left, right in determines:
         if any(domain.axis(one).pseudonym for one in (*left, right)):
             raise BadSchema(f"{right} and what decides it need public bounds or categories.")
+    _check_size(domain)
     if not domain.possible():  # here, not after the charge
         raise BadSchema(f"what {name} says under never leaves no row that can be. Take a rule back.")
     needed = [axis.name for axis in domain.axes if not axis.pseudonym]
     return domain, data.relation(name, needed)
+
+
+def most_rows(domain: Domain) -> int:
+    """How many rows are drawn at once, at most: a noisy number of rows may be any."""
+    return max(1, _MOST_VALUES // len(domain.axes))
+
+
+def _check_size(domain: Domain) -> None:
+    """Refuse what would need more memory than there is, before anything is charged: from public facts alone."""
+    for left, right in domain.determines:
+        cells = math.prod(domain.axis(one).size for one in (*left, right))
+        if cells > _MOST_DECIDED:
+            raise BadSchema(
+                f"what {', '.join(left)} decide of {right} is learnt from {cells:,} cells. At most {_MOST_DECIDED:,} "
+                "are allowed: give fewer bins or categories, or take the dependency back."
+            )
+    for axis in {name: domain.axis(name) for rule in domain.never for name in rule}.values():
+        if axis.size > MOST_CELLS:  # such a column is never made coarser, so that the rule holds
+            raise BadSchema(
+                f"never speaks of {axis.name}, which has {axis.size:,} cells; {MOST_CELLS:,} are the most for that. "
+                "Give fewer categories or bins, or take the rule back."
+            )
+    for rule in domain.never:
+        cells = math.prod(domain.axis(name).size for name in rule)
+        if cells > _MOST_DECIDED:
+            raise BadSchema(
+                f"a rule under never speaks of {cells:,} combinations of {', '.join(rule)}. At most {_MOST_DECIDED:,} "
+                "are allowed: give fewer bins, or split the rule."
+            )
 
 
 def _facts(column: Column, term: Any) -> Column:

@@ -7,10 +7,13 @@ only where it is surely smaller does it take the place of what the noise says.
 
 Rows are counted as the unit allows: where a person has more of them than `max_rows`, each counts less. What that takes
 away from the real table is in no error here; nothing was bought that would tell.
+
+What lies inside a bin was not measured either. A count whose condition ends inside one takes a part of the bin, by its
+width, and its error is larger by what that may be off: by all that the bin holds.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.privacy.errors import BadInput
 from cloister.privacy.unit import ROW, Unit
+from cloister.synth.asking import LARGEST
+from cloister.synth.axes import Axis
 from cloister.synth.domain import Domain, Places
 from cloister.synth.inference import total_of
 from cloister.synth.marginals import Floats, NoisyMarginal
@@ -27,8 +33,10 @@ if TYPE_CHECKING:
     from cloister.synth.run import Made
 
 __all__ = [
+    "Condition",
     "Expected",
     "Query",
+    "bounded",
     "expected_error",
     "least_told",
     "plain_condition",
@@ -37,6 +45,7 @@ __all__ = [
     "workload_errors",
 ]
 
+_MOST_CELLS = 4_000_000  # of a marginal that is listed
 _MOST_LISTED = 1000  # beside what the caller named
 _MEAN_SIZE = math.sqrt(2 / math.pi)  # of normal noise with standard deviation 1
 
@@ -59,18 +68,55 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """A condition on one column, as cells.
+
+    Attributes:
+        inside: how much of each cell meets it, from 0 to 1.
+        least: 1 where all of a cell does.
+        most: 1 where some of it does.
+    """
+
+    inside: Floats
+    least: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, axis: Axis, wanted: Any) -> "Condition":
+        """As `Axis.weights_of` reads it."""
+        inside = axis.weights_of(wanted)
+        return cls(inside, (inside >= 1).astype(np.float64), axis.cells_of(wanted).astype(np.float64))
+
+    def take(self, cells: NDArray[np.int64]) -> "Condition":
+        """The same for each of some rows, whose cells are given; a cell below 0 meets nothing."""
+        known = cells >= 0
+        return Condition(*(np.where(known, one[cells], 0.0) for one in (self.inside, self.least, self.most)))
+
+
+def bounded(weigh: Callable[[Sequence[Floats]], float], conditions: Sequence[Condition]) -> tuple[float, float]:
+    """A count under conditions, and how far it may be off because some of them end inside a bin.
+
+    Args:
+        weigh: rows, each counted by the product of what its cells weigh: of a model, or of a table.
+        conditions: one for each column.
+    """
+    inside, least, most = (weigh([getattr(one, name) for one in conditions]) for name in ("inside", "least", "most"))
+    return inside, max(most - inside, inside - least, 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """A count that the caller said matters.
 
     Attributes:
         where: its condition, as it was asked.
         places: the columns of the condition, in rising order.
-        chosen: for each of them which cells meet it.
+        conditions: on each of them.
     """
 
     where: Mapping[str, Any]
     places: Places
-    chosen: tuple[NDArray[np.bool_], ...]
+    conditions: tuple[Condition, ...]
 
 
 def expected_error(made: "Made", places: Places, rows: int | None) -> Expected:
@@ -82,9 +128,9 @@ def expected_error(made: "Made", places: Places, rows: int | None) -> Expected:
         rows: how many synthetic rows are asked; None for the model itself.
     """
     asked = made.model.asked()
-    counts = asked.marginal(places)
-    shares = counts / max(counts.sum(), 1e-12)
-    drawn = 0.0 if rows is None else _sampling(shares, rows)
+    cells = math.prod(len(made.model.grains[place].cells) for place in places)
+    counts = asked.marginal(places) if cells <= _MOST_CELLS and asked.cells(places) <= _MOST_CELLS else None
+    drawn = 0.0 if rows is None else _sampling(counts, cells, rows)
     error, source = _of_model(made, places, counts)
     if math.isnan(error):
         return Expected(math.nan, math.nan, "nothing")
@@ -94,30 +140,29 @@ def expected_error(made: "Made", places: Places, rows: int | None) -> Expected:
     return Expected(whole, whole, source)
 
 
-def query_error(made: "Made", places: Places, chosen: Sequence[NDArray[np.bool_]], rows: int | None) -> Expected:
+def query_error(made: "Made", places: Places, conditions: Sequence[Condition], rows: int | None) -> Expected:
     """A count under a condition as the model estimates it, and its expected error, both in rows of the real table.
 
     Args:
         made: the model and what it was made of.
         places: the columns of the condition, in rising order.
-        chosen: for each of them which cells meet it.
+        conditions: on each of them.
         rows: how many synthetic rows are asked; None for the model itself.
     """
-    total = made.model.total
-    counts = made.model.marginal(places)
-    for side, cells in enumerate(chosen):
-        counts = counts.compress(cells, axis=side)
-    count = float(counts.sum())
+    total, model = made.model.total, made.model.asked()
+    if model.part_cells(places) > LARGEST:
+        raise BadInput("these columns have too many values for a count over all of them. Ask about fewer columns.")
+    count, cut = bounded(lambda weights: model.weighed(places, weights), conditions)
     share = min(max(count / total, 0.0), 1.0)
     drawn = 0.0 if rows is None else _MEAN_SIZE * math.sqrt(share * (1 - share) / rows) * total
-    asked = _asked(made.measured, places, chosen)
+    asked = _asked(made.measured, places, conditions)
     around = expected_error(made, places, None)
     if asked is not None:
         # It was bought itself. The model is off by the noise of what was told, and by how far it is from that.
         error = abs(count - asked.value) + _MEAN_SIZE * asked.error
         if math.isnan(around.error) or error <= around.error * total:
             return Expected(count, math.hypot(error, drawn), "noise")
-    return Expected(count, math.hypot(around.error * total, drawn), around.known_from)
+    return Expected(count, math.hypot(around.error * total, drawn) + cut, around.known_from)
 
 
 def total_error(made: "Made") -> float:
@@ -182,15 +227,15 @@ def plain_condition(where: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _meaning(unit: Unit) -> str:
-    said = "half the L1 distance to the real table, as a share of the rows: no count over these columns is expected to "
-    said += "be further off"
+    said = "half the L1 distance to the real table, as a share of the rows, over whole bins: no count of whole bins of "
+    said += "these columns is expected to be further off, and one that ends inside a bin by what that bin holds more"
     if unit == ROW:
         return said
     return f"{said}; where one {unit.name} has more rows than may count, each counts less, which is in no error"
 
 
 def _told_query(made: "Made", one: Query, rows: int) -> dict[str, Any]:
-    found = query_error(made, one.places, one.chosen, rows)
+    found = query_error(made, one.places, one.conditions, rows)
     return {
         "query": plain_condition(one.where),
         "count": round(found.value, 1),
@@ -199,13 +244,13 @@ def _told_query(made: "Made", one: Query, rows: int) -> dict[str, Any]:
     }
 
 
-def _asked(measured: Sequence[NoisyMarginal], places: Places, chosen: Sequence[NDArray[np.bool_]]) -> Expected | None:
+def _asked(measured: Sequence[NoisyMarginal], places: Places, conditions: Sequence[Condition]) -> Expected | None:
     """What was measured of this very count: the mean of least variance, and its standard error."""
     found = []
     for one in measured:
         if one.places == places and len(one.merges) == len(places):
-            pairs = zip(one.merges, chosen, strict=True)
-            if all(merge is not None and np.array_equal(merge, cells) for merge, cells in pairs):
+            pairs = zip(one.merges, conditions, strict=True)
+            if all(merge is not None and np.array_equal(merge, cells.inside) for merge, cells in pairs):
                 cell = (1,) * len(places)
                 found.append((float(one.counts[cell]), float(np.broadcast_to(one.sigma, one.counts.shape)[cell])))
     if not found:
@@ -215,8 +260,8 @@ def _asked(measured: Sequence[NoisyMarginal], places: Places, chosen: Sequence[N
     return Expected(mean, 1 / math.sqrt(sum(worth)))
 
 
-def _of_model(made: "Made", places: Places, counts: Floats) -> tuple[float, Source]:
-    """The expected distance of the model itself, whose counts are given, and how it is known."""
+def _of_model(made: "Made", places: Places, counts: Floats | None) -> tuple[float, Source]:
+    """The expected distance of the model itself, whose counts are given unless there are too many, and its source."""
     by_noise = math.inf
     for one in made.measured:
         if set(places) <= set(one.places) and _keeps(one, places):
@@ -224,11 +269,13 @@ def _of_model(made: "Made", places: Places, counts: Floats) -> tuple[float, Sour
             seen = one.counts.sum(axis=tuple(i for i, place in enumerate(one.places) if place not in places))
             noise = _MEAN_SIZE * float(np.mean(one.sigma)) * math.sqrt(one.counts.size / seen.size) * seen.size
             # A model that is farther from what was told than noise is could not follow it.
-            apart = float(np.abs(counts - seen).sum())
+            apart = math.inf if counts is None else float(np.abs(counts - seen).sum())
             by_noise = min(by_noise, 0.5 * max(noise, apart) / made.model.total)
     if made.review is None:
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
     reviewed = _reviewed(made.review, places)
+    if math.isnan(reviewed):
+        return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
     if math.isinf(by_noise):
         return max(reviewed, least_told(made.review.margin)), "review"
     surely = reviewed + made.review.margin
@@ -247,12 +294,18 @@ def _keeps(one: Any, places: Sequence[int]) -> bool:
 
 def _reviewed(review: Any, places: Places) -> float:
     """The mean error of marginals of that many columns, more or less by how these columns did in pairs."""
-    ways = review.ways[min(len(places), len(review.ways)) - 1]
+    wanted = min(len(places), 3, len(review.columns))
+    if wanted > len(review.ways):  # so many columns had too many cells to be looked at
+        return math.nan
+    ways = review.ways[wanted - 1]
     usual = float(np.mean(review.columns))
     own = float(np.mean([review.columns[place] for place in places]))
     return float(ways * (own / usual if usual > review.column_margin and len(places) > 1 else 1.0))
 
 
-def _sampling(shares: Floats, rows: int) -> float:
+def _sampling(counts: Floats | None, cells: int, rows: int) -> float:
     """The expected half L1 distance of so many independent rows; systematic ones do better."""
-    return float(0.5 * _MEAN_SIZE * np.sqrt(shares * (1 - shares) / rows).sum())
+    if counts is None:  # at most what it is if all cells are alike (Cauchy and Schwarz)
+        return min(1.0, 0.5 * _MEAN_SIZE * math.sqrt(cells / rows))
+    shares = counts / max(counts.sum(), 1e-12)
+    return float(0.5 * _MEAN_SIZE * np.sqrt(np.clip(shares * (1 - shares), 0.0, None) / rows).sum())

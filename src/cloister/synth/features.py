@@ -25,7 +25,7 @@ from sqlglot import exp
 
 from cloister.data.literals import literal
 from cloister.data.relation import Relation
-from cloister.data.schema import Column
+from cloister.data.schema import Column, internal
 from cloister.data.statistics import Value
 from cloister.privacy.errors import BadInput
 from cloister.synth.axes import Axis
@@ -36,7 +36,7 @@ __all__ = ["ONE", "Feature", "Features", "check_features"]
 
 ONE = 1024  # what stands for one
 _MOST = 150
-_NAME = "_feature"
+_NAME = internal("feature")
 _RANKED = 0.9
 
 

@@ -10,6 +10,7 @@ ranks and take the cells that have these (a Gaussian copula), probabilities of c
 Privacy: post-processing of released means and covariances. Randomness comes from numpy; nobody is protected by it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
@@ -93,27 +94,52 @@ class GaussianModel:
 
     def cells(self, places: Places) -> int:
         """An answer is counted in rows: it needs no table but its own."""
-        return int(np.prod([self.shape[place] for place in places]))
+        return math.prod(self.shape[place] for place in places)
+
+    def part_cells(self, places: Places) -> int:
+        """Rows answer `at` and `weighed`."""
+        return _ASKED
 
     def marginal(self, places: Places) -> Floats:
         """The rows that it expects in each cell of some columns: shares of many rows that were drawn once."""
+        shape = [self.shape[place] for place in places]
+        sample = self._rows()
+        where = np.ravel_multi_index(tuple(sample[:, place] for place in places), shape)
+        counts = np.bincount(where, minlength=math.prod(shape)).reshape(shape)
+        return np.asarray(counts * (self.total / len(sample)))
+
+    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+        """The rows that it expects in some cells only: for each column the cell of each of them."""
+        shape, sample = [self.shape[place] for place in places], self._rows()
+        found, counts = np.unique(
+            np.ravel_multi_index(tuple(sample[:, place] for place in places), shape), return_counts=True
+        )
+        where = np.ravel_multi_index(tuple(cells), shape)
+        near = np.minimum(np.searchsorted(found, where), len(found) - 1)
+        return np.where(found[near] == where, counts[near], 0) * (self.total / len(sample))
+
+    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+        """The rows that it expects, each counted by the product of what its cells weigh."""
+        sample = self._rows()
+        each = np.ones(len(sample))
+        for place, weight in zip(places, weights, strict=True):
+            each *= weight[sample[:, place]]
+        return float(each.mean() * self.total)
+
+    def _rows(self) -> Cells:
+        """Many rows that were drawn once."""
         if self._sample is None:
             self._sample = self.draw(_ASKED, np.random.default_rng(20190))
-        shape = [self.shape[place] for place in places]
-        where = np.ravel_multi_index(tuple(self._sample[:, place] for place in places), shape)
-        counts = np.bincount(where, minlength=int(np.prod(shape))).reshape(shape)
-        return np.asarray(counts * (self.total / len(self._sample)))
+        return self._sample
 
-    def draw(
-        self, rows: int, generator: np.random.Generator, given: Mapping[int, NDArray[np.bool_]] | None = None
-    ) -> Cells:
+    def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
         """The cells of rows. What can never be, or is not asked for, is drawn again until it is right."""
         kept: list[Cells] = []
         found = drawn = 0
         for _ in range(_TRIES):
             some = self._drawn(max(2 * (rows - found), 64) if kept else rows, generator)
             drawn += len(some)
-            some = some[self._fitting(some, given)]
+            some = some[self._fitting(some, given, generator)]
             kept.append(some)
             found += len(some)
             if found >= rows:
@@ -127,20 +153,22 @@ class GaussianModel:
         every = np.concatenate(kept)
         return every[generator.integers(0, len(every), rows)]
 
-    def _fitting(self, cells: Cells, given: Mapping[int, NDArray[np.bool_]] | None) -> NDArray[np.bool_]:
+    def _fitting(
+        self, cells: Cells, given: Mapping[int, Floats] | None, generator: np.random.Generator
+    ) -> NDArray[np.bool_]:
         fits = np.ones(len(cells), dtype=bool)
         for zero in self.domain.zeros:
             fits &= zero.allowed[tuple(cells[:, place] for place in zero.places)]
-        for place, allowed in (given or {}).items():
-            fits &= allowed[cells[:, place]]
+        for place, weights in (given or {}).items():
+            fits &= generator.random(len(cells)) < weights[cells[:, place]]
         return fits
 
-    def _anywhere(self, generator: np.random.Generator, given: Mapping[int, NDArray[np.bool_]] | None) -> Cells:
+    def _anywhere(self, generator: np.random.Generator, given: Mapping[int, Floats] | None) -> Cells:
         """Rows that fit, from all there are, where the model has none: so that a released table is never lost."""
         if given:
             return np.zeros((0, len(self.shape)), dtype=np.int64)
         even = np.column_stack([generator.integers(0, size, _ASKED) for size in self.shape])
-        return even[self._fitting(even, None)]
+        return even[self._fitting(even, None, generator)]
 
     def _drawn(self, rows: int, generator: np.random.Generator) -> Cells:
         return self.drawn(rows, generator)[0]

@@ -19,15 +19,18 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadInput, BadSource, ReceiptRejected, SealBroken
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.privacy.unit import ROW, Unit
-from cloister.synth.axes import arrow_types
+from cloister.synth.axes import Axis, arrow_types
 from cloister.synth.cost import cost_text, stated_epsilon
-from cloister.synth.errors_expected import Expected, least_told, plain_condition
+from cloister.synth.errors_expected import Condition, Expected, bounded, least_told, plain_condition
+from cloister.synth.marginals import Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,29 +135,40 @@ class HandedTable:
         """About how many rows of the real table meet a condition, with the error to expect, in rows.
 
         Without a condition the error is the standard error of the noisy number of rows. Rows are counted as the unit
-        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much.
+        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much. Of
+        a bin that the condition cuts a part is counted, by its width, and how far that may be off is in the error.
 
         Args:
             where: {column: a value, a list of values, None for missing, or {"from": 65, "below": 80}}.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         total = float(self.side["estimated rows of the real table"])
         if not where:
             error = self.side.get("standard error of the estimated rows")
             return Expected(total, math.nan, "nothing") if error is None else Expected(total, float(error), "noise")
-        chosen: Any = pa.array([True] * len(self))
-        for name, wanted in where.items():
-            if name not in self._table.column_names:
-                raise BadInput(f"there is no column {name!r:.60} here.")
-            chosen = pc.and_(chosen, meets(self._table.column(name).combine_chunks(), wanted))
-        share = (pc.sum(chosen).as_py() or 0) / max(1, len(self))
+        count, cut = bounded(self._weighed, [self._condition(name, wanted) for name, wanted in where.items()])
+        scale = total / max(1, len(self))
         for one in self.side["expected error"].get("queries", ()):
             if one["query"] == plain_condition(where) and one["error"] is not None:
-                return Expected(share * total, float(one["error"]), one["known from"])
+                return Expected(count * scale, float(one["error"]), one["known from"])
         around = self.error(list(where))
-        return Expected(share * total, around.error * total, around.known_from)
+        return Expected(count * scale, around.error * total + cut * scale, around.known_from)
+
+    def _condition(self, name: str, wanted: Any) -> Condition:
+        """A condition on a column, for each row."""
+        if name not in self._table.column_names:
+            raise BadInput(f"there is no column {name!r:.60} here.")
+        column = self._table.column(name)
+        told: Mapping[str, Any] = next((one for one in self.side["columns"] if one["name"] == name), {})
+        if "bins end at" not in told:
+            met = np.asarray(meets(column.combine_chunks(), wanted).to_numpy(zero_copy_only=False), dtype=np.float64)
+            return Condition(met, met, met)
+        axis = Axis(name, told["type"], ends=tuple(map(float, told["bins end at"])), nullable=bool(told["nullable"]))
+        return Condition.of(axis, wanted).take(axis.place(column))
+
+    @staticmethod
+    def _weighed(weights: Sequence[Floats]) -> float:
+        """Rows, each counted by the product of what its cells weigh."""
+        return float(np.prod(weights, axis=0).sum())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
         """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""

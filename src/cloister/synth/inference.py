@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from cloister.synth.axes import Cells
@@ -89,9 +88,7 @@ class Model:
 
         return Asked(self)
 
-    def draw(
-        self, rows: int, generator: np.random.Generator, given: Mapping[int, NDArray[np.bool_]] | None = None
-    ) -> Cells:
+    def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
         """The cells of rows; see `sampling.draw`."""
         from cloister.synth.sampling import draw
 
@@ -105,8 +102,20 @@ class Asks(Protocol):
         """How large the largest table is that a question about these columns needs."""
         ...
 
+    def part_cells(self, places: Places) -> int:
+        """How large the largest table is that `at` and `weighed` need."""
+        ...
+
     def marginal(self, places: Places) -> Floats:
         """The rows that it expects in each cell of some columns of the domain, in rising order."""
+        ...
+
+    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+        """The rows that it expects in some cells of the domain only: for each column the cell of each of them."""
+        ...
+
+    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+        """The rows that it expects, each counted by the product of what its cells weigh."""
         ...
 
 
@@ -131,10 +140,8 @@ class AnyModel(Protocol):
         """The same, for many questions at once."""
         ...
 
-    def draw(
-        self, rows: int, generator: np.random.Generator, given: Mapping[int, NDArray[np.bool_]] | None = None
-    ) -> Cells:
-        """The cells of rows, one column for each modelled one; `given` allows some cells of some columns only."""
+    def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
+        """The cells of rows, one column for each modelled one; `given` weighs cells of some columns, from 0 to 1."""
         ...
 
 

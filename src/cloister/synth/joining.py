@@ -17,13 +17,13 @@ from sqlglot import exp
 
 from cloister.data.literals import literal
 from cloister.data.relation import Relation
-from cloister.data.schema import UNIT, Column
+from cloister.data.schema import UNIT, Column, internal
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.domain import Domain, read_domain
 
 __all__ = ["NUMBER", "read_two"]
 
-NUMBER = "_number_of_children"
+NUMBER = internal("number_of_children")
 
 
 def read_two(
@@ -113,12 +113,14 @@ def _parents(ds: Any, parent: str, child: str, plain: Domain) -> tuple[Relation,
     kids: Relation = ds.relation(child, [])
     most = kids.rows_each
     unit = exp.column(UNIT, quoted=True)
-    counts = exp.select(unit, exp.alias_(exp.Count(this=exp.Star()), "_n", quoted=True))
-    counts = counts.from_(_named(kids.rows, "_kids")).group_by(unit.copy())
-    found = exp.Coalesce(this=exp.column("_n", table="_counted", quoted=True), expressions=[literal(0)])
+    counts = exp.select(unit, exp.alias_(exp.Count(this=exp.Star()), internal("n"), quoted=True))
+    counts = counts.from_(_named(kids.rows, internal("kids"))).group_by(unit.copy())
+    found = exp.Coalesce(
+        this=exp.column(internal("n"), table=internal("counted"), quoted=True), expressions=[literal(0)]
+    )
     above = exp.GT(this=found, expression=literal(most))
     capped = exp.Case(ifs=[exp.If(this=above, true=literal(most))], default=found.copy())
-    return _beside(relation, _known(plain), counts, "_counted", {NUMBER: capped}, "LEFT"), most
+    return _beside(relation, _known(plain), counts, internal("counted"), {NUMBER: capped}, "LEFT"), most
 
 
 def _joined(ds: Any, parent: str, child: str, own: Domain, shared: Sequence[str]) -> Relation:
@@ -127,9 +129,9 @@ def _joined(ds: Any, parent: str, child: str, own: Domain, shared: Sequence[str]
     above: Relation = ds.relation(parent, list(shared))
     parents = above.rows.select(*(exp.column(one, quoted=True) for one in shared))
     taken: dict[str, exp.Expression] = {
-        f"{parent}.{one}": exp.column(one, table="_above", quoted=True) for one in shared
+        f"{parent}.{one}": exp.column(one, table=internal("above"), quoted=True) for one in shared
     }
-    return _beside(kids, _known(own), parents, "_above", taken, "INNER")
+    return _beside(kids, _known(own), parents, internal("above"), taken, "INNER")
 
 
 def _beside(
@@ -142,13 +144,13 @@ def _beside(
 ) -> Relation:
     """A relation joined by the unit with another query. The cap on a unit's rows is the relation's own."""
     here = relation.rows.select(*(exp.column(one, quoted=True) for one in columns))
-    unit = exp.column(UNIT, table="_here", quoted=True)
+    unit = exp.column(UNIT, table=internal("here"), quoted=True)
     shown = [exp.alias_(unit.copy(), UNIT, quoted=True)]
-    shown += [exp.alias_(exp.column(one, table="_here", quoted=True), one, quoted=True) for one in columns]
+    shown += [exp.alias_(exp.column(one, table=internal("here"), quoted=True), one, quoted=True) for one in columns]
     shown += [exp.alias_(sql, one, quoted=True) for one, sql in taken.items()]
     on = exp.EQ(this=unit, expression=exp.column(UNIT, table=name, quoted=True))
-    both = exp.select(*shown).from_(_named(here, "_here")).join(_named(other, name), on=on, join_type=how)
-    return replace(relation, rows=exp.select(exp.column(UNIT, quoted=True)).from_(_named(both, "_both")))
+    both = exp.select(*shown).from_(_named(here, internal("here"))).join(_named(other, name), on=on, join_type=how)
+    return replace(relation, rows=exp.select(exp.column(UNIT, quoted=True)).from_(_named(both, internal("both"))))
 
 
 def _named(query: exp.Query, name: str) -> exp.Subquery:

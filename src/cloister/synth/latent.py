@@ -33,6 +33,7 @@ from cloister.synth.settling import settle
 __all__ = ["Block", "LatentClasses", "blocks_of", "fit_classes"]
 
 _CLASSES, _STEPS, _PACE = 40, 1500, 0.05  # of each fit
+_AT_ONCE = 16_384  # cells that are looked up together
 _SLOPE, _SQUARE = 0.9, 0.999  # how much of what it knew of slopes, and of their squares, descent keeps in a step
 
 
@@ -111,29 +112,64 @@ class LatentClasses:
         sides = [self.shape[place] for place in places]
         return max(math.prod(sides), len(self.shares) * math.prod(sides) // max(sides))
 
+    def part_cells(self, places: Places) -> int:
+        """The same for `at` and `weighed`: for each class the cells of a block."""
+        wanted = frozenset(places)
+        sides = [[self.shape[place] for place in block.places if place in wanted] for block in self.blocks]
+        return len(self.shares) * max(math.prod(one) for one in sides)
+
+    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+        """The rows that it expects in some cells only: for each column the cell of each of them."""
+        where, found = dict(zip(places, cells, strict=True)), np.zeros(len(cells[0]))
+        tables = [(inside, block.table(chances, frozenset(inside))) for inside, block, chances in self._inside(places)]
+        for start in range(0, len(found), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            chance = np.ones((len(self.shares), len(found[some])))
+            for inside, table in tables:
+                sides = tuple(self.shape[place] for place in inside)
+                chance *= table[:, np.ravel_multi_index(tuple(where[place][some] for place in inside), sides)]
+            found[some] = self.total * (self.shares @ chance)
+        return found
+
+    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+        """The rows that it expects, each counted by the product of what its cells weigh."""
+        given, chance = dict(zip(places, weights, strict=True)), self.shares
+        for inside, block, chances in self._inside(places):
+            table = block.table(chances, frozenset(inside)).reshape(len(chance), *(self.shape[one] for one in inside))
+            for place in reversed(inside):
+                table = table @ given[place]
+            chance = chance * table
+        return float(self.total * chance.sum())
+
+    def _inside(self, places: Places) -> list[tuple[Places, Block, Floats]]:
+        """The blocks that hold some of these columns, and which."""
+        found = []
+        for block, chances in zip(self.blocks, self.chances, strict=True):
+            inside = tuple(place for place in block.places if place in places)
+            if inside:
+                found.append((inside, block, chances))
+        return found
+
     def marginal(self, places: Places) -> Floats:
         """The rows that it expects in each cell of some columns, in rising order."""
-        wanted, order, tables = frozenset(places), [], []
-        for block, chances in zip(self.blocks, self.chances, strict=True):
-            inside = [place for place in block.places if place in wanted]
-            if inside:
-                order += inside
-                tables.append(block.table(chances, wanted))
+        order: list[int] = []
+        tables = []
+        for inside, block, chances in self._inside(places):
+            order += inside
+            tables.append(block.table(chances, frozenset(inside)))
         left = self.shares[:, None] * self.total
         for table in tables[:-1]:
             left = (left[:, :, None] * table[:, None, :]).reshape(len(left), -1)
         joint = (left.T @ tables[-1]).reshape([self.shape[place] for place in order])
         return np.asarray(joint.transpose(np.argsort(order)))
 
-    def draw(
-        self, rows: int, generator: np.random.Generator, given: Mapping[int, NDArray[np.bool_]] | None = None
-    ) -> Cells:
+    def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
         """The cells of rows: a class for each, then block after block; in the end they settle.
 
         Args:
             rows: how many.
             generator: any: nobody is protected by it.
-            given: for some columns which cells are allowed.
+            given: for some columns how much of each cell is meant, from 0 to 1.
         """
         model = self._given(given) if given else self
         member = systematic(model.shares[None, :], np.zeros(rows, dtype=np.int64), generator)
@@ -147,22 +183,22 @@ class LatentClasses:
         settle(cells, model, generator)
         return cells
 
-    def _given(self, given: Mapping[int, NDArray[np.bool_]]) -> "LatentClasses":
+    def _given(self, given: Mapping[int, Floats]) -> "LatentClasses":
         """The model under the condition that some columns lie in some of their cells."""
         shares, narrowed = self.shares, []
         for block, chances in zip(self.blocks, self.chances, strict=True):
             at = np.unravel_index(block.cells, block.shape)
-            allowed = np.ones(len(block.cells), dtype=bool)
+            allowed = np.ones(len(block.cells))
             for place, cells in zip(block.places, at, strict=True):
                 if place in given:
-                    allowed &= given[place][cells]
+                    allowed *= given[place][cells]
             left = chances * allowed
             sums = left.sum(axis=1)
             shares = shares * sums
             narrowed.append(np.divide(left, sums[:, None], out=left, where=sums[:, None] > 0))
         if not shares.sum() > 0:
             raise BadInput("no row of the model meets this condition. Ask for a wider one.")
-        never = tuple(Zero((place,), cells) for place, cells in given.items())
+        never = tuple(Zero((place,), cells > 0) for place, cells in given.items())
         return replace(self, shares=shares / shares.sum(), chances=tuple(narrowed), zeros=(*self.zeros, *never))
 
 

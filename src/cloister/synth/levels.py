@@ -18,11 +18,13 @@ import numpy as np
 from cloister.synth.axes import Axis, Cells
 from cloister.synth.domain import Domain
 from cloister.synth.inference import Grain
-from cloister.synth.marginals import Floats, NoisyMarginal
+from cloister.synth.marginals import Floats, NoisyMarginal, merged_counts
 
-__all__ = ["grain_marginal", "grains_of", "ladder_of", "nonnegative", "smoothed"]
+__all__ = ["grain_marginal", "grains_of", "ladder_of", "most_grains", "nonnegative", "smoothed"]
 
 _GROUPS = (16, 8, 4, 2)
+_PAIR_CELLS = 8_000_000  # of all pairs of a tree together
+_SHIFTS = 1024  # at most, of columns with more cells
 _CUT = 2.0  # standard errors beyond which a difference is kept
 
 
@@ -49,11 +51,11 @@ def smoothed(axis: Axis, counts: Floats, sigma: float) -> Floats:
     length = 1 << (axis.known - 1).bit_length()
     padded = np.zeros(length)
     padded[: axis.known] = counts[: axis.known] / width
-    total = np.zeros(length)
-    for shift in range(length):
+    total, shifts = np.zeros(length), range(0, length, max(1, length // _SHIFTS))
+    for shift in shifts:
         total += np.roll(_haar(np.roll(padded, shift), _CUT * sigma), -shift)
     answer = counts.copy()
-    answer[: axis.known] = (total / length)[: axis.known] * width
+    answer[: axis.known] = (total / len(shifts))[: axis.known] * width
     return answer
 
 
@@ -73,17 +75,28 @@ def _haar(values: Floats, cut: float) -> Floats:
 def grains_of(domain: Domain, singles: Sequence[NoisyMarginal], total: float, least: float) -> tuple[Grain, ...]:
     """Cells that together hold at least `least` standard errors of rows, for each column.
 
-    Columns of which something never occurs are kept as they are, so that it never does.
+    Columns of which something never occurs are kept as they are, so that it never does. Of the others none has more
+    cells than leaves room for a pair of each (`most_grains`): there the lightest are taken together.
     """
     fixed = {place for zero in domain.zeros for place in zero.places}
-    grains = []
+    most, grains = most_grains(len(domain.shape)), []
     for place, (axis, single) in enumerate(zip(domain.modelled, singles, strict=True)):
         if place in fixed:
             grains.append(Grain.whole(axis.size))
             continue
         counts = nonnegative(smoothed(axis, single.counts, float(np.mean(single.sigma))), total)
-        grains.append(_grain(counts, _gathered(axis, counts, least * float(np.mean(single.sigma)))))
+        heavy = least * float(np.mean(single.sigma))
+        groups = _gathered(axis, counts, heavy)
+        while int(groups.max()) >= most:
+            heavy = max(2 * heavy, total / axis.size)
+            groups = _gathered(axis, counts, heavy)
+        grains.append(_grain(counts, groups))
     return tuple(grains)
+
+
+def most_grains(columns: int) -> int:
+    """How many cells a column of a model has at most, so that as many pairs as there are columns can be held."""
+    return max(16, math.isqrt(_PAIR_CELLS // max(columns - 1, 1)))
 
 
 def _gathered(axis: Axis, counts: Floats, least: float) -> Cells:
@@ -161,11 +174,6 @@ def _heaviest(held: Floats, most: int) -> Cells:
 
 def grain_marginal(one: NoisyMarginal, grains: Sequence[Grain]) -> NoisyMarginal:
     """A marginal that was measured in the domain's cells, in those of a model: sums, whose variances add."""
-    counts, spread = one.counts, np.full(one.counts.shape, float(one.sigma) ** 2)
-    for side, place in enumerate(one.places):
-        grain = grains[place]
-        if grain.size < len(grain.cells):
-            sums = (np.arange(grain.size)[:, None] == grain.cells).astype(np.float64)
-            counts = np.moveaxis(np.tensordot(sums, counts, (1, side)), 0, side)
-            spread = np.moveaxis(np.tensordot(sums, spread, (1, side)), 0, side)
-    return NoisyMarginal(one.places, counts, np.sqrt(spread), (), one.why)
+    merges = tuple(grains[place].cells for place in one.places)
+    spread = merged_counts(np.full(one.counts.shape, float(one.sigma) ** 2), merges)
+    return NoisyMarginal(one.places, merged_counts(one.counts, merges), np.sqrt(spread), (), one.why)

@@ -13,7 +13,7 @@ L1 distances to one marginal move by at most m.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -32,13 +32,15 @@ from cloister.synth.domain import Domain, Places
 if TYPE_CHECKING:
     from cloister.data.relation import Relation
 
-__all__ = ["Floats", "Merges", "NoisyMarginal", "Survey", "merged_counts"]
+__all__ = ["MOST_PLACES", "Counts", "Floats", "Merges", "NoisyMarginal", "Survey", "merged_counts"]
 
 Floats = NDArray[np.float64]
 # For each column which coarser cell holds each of its cells; None where cells stay as they are.
 Merges = tuple[Cells | None, ...]
 
+MOST_PLACES = 2**62  # cells of a marginal whose places are whole numbers of 64 bits
 _AT_ONCE = 24  # marginals in one statement: more make it long to plan
+_KEPT = 2**25  # cells with rows, of all marginals together, that are kept in memory
 _GRID = 64  # scores are counted in parts of a row, so that weights need not be whole
 
 
@@ -65,6 +67,37 @@ class NoisyMarginal:
         return self.merges[self.places.index(place)] if self.merges else None
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """True counts of a marginal, listed only where there are rows. As secret as the rows.
+
+    Attributes:
+        shape: cells of each column.
+        cells: the cells with rows, by their places in a table of that shape.
+        numbers: what rows count in each, in the survey's integers.
+    """
+
+    shape: tuple[int, ...]
+    cells: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    @property
+    def places(self) -> tuple[Cells, ...]:
+        """For each column the cell of each of the listed ones."""
+        return tuple(np.asarray(one) for one in np.unravel_index(self.cells, self.shape))
+
+    def table(self, merges: Merges = ()) -> NDArray[np.int64]:
+        """All cells, or what they are when some are taken together; summed exactly."""
+        shape, where = self.shape, self.cells
+        if any(merge is not None for merge in merges):
+            shape = merged_shape(self.shape, merges)
+            taken = [one if how is None else how[one] for one, how in zip(self.places, merges, strict=True)]
+            where = np.ravel_multi_index(tuple(taken), shape)
+        counts = np.zeros(math.prod(shape), dtype=self.numbers.dtype)
+        np.add.at(counts, where, self.numbers)
+        return counts.reshape(shape)
+
+
 @dataclass(slots=True)
 class Survey:
     """What a generator may do with private rows, inside one charge.
@@ -80,7 +113,7 @@ class Survey:
     relation: "Relation"
     meter: Meter
     purse: Purse
-    _exact: dict[Places, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+    _exact: dict[Places, Counts] = field(default_factory=dict, repr=False)
 
     @property
     def whole(self) -> int:
@@ -120,9 +153,8 @@ class Survey:
         noise = law(root_above(k * self.most**2), k * self.most, loss)
 
         def look() -> NDArray[np.int64]:
-            self.count(marginals)
-            parts = [merged_counts(self._exact[one], how) for one, how in zip(marginals, taken, strict=True)]
-            return np.concatenate([part.ravel() for part in parts])
+            found = zip(self.counted(marginals), taken, strict=True)
+            return np.concatenate([counts.table(how).ravel() for (_, counts), how in found])
 
         noisy = np.asarray(self.meter.release(look, noise), dtype=np.float64) / self.whole
         sigma = noise.standard_error / self.whole
@@ -156,23 +188,39 @@ class Survey:
 
     # Private: called inside a step, after the charge.
 
-    def exact(self, places: Places) -> Floats:
+    def exact(self, places: Places, merges: Merges = ()) -> Floats:
         """The true counts, in rows. As secret as the rows: only inside `measure` and `choose`."""
-        self.count([places])
-        return self._exact[places] / self.whole
+        [(_, counts)] = self.counted([places])
+        return counts.table(merges) / self.whole
 
     def count(self, marginals: Iterable[Places]) -> None:
         """Have the engine count marginals that are still missing."""
-        missing = [places for places in dict.fromkeys(marginals) if places not in self._exact]
-        keys: dict[int, GroupKey] = {
-            place: self.domain.modelled[place].key() for place in {p for m in missing for p in m}
-        }
-        for start in range(0, len(missing), _AT_ONCE):
-            some = missing[start : start + _AT_ONCE]
-            for places, counts in zip(
-                some, _counted(self.relation, [[keys[p] for p in one] for one in some]), strict=True
-            ):
-                self._exact[places] = counts.reshape([self.domain.shape[place] for place in places])
+        for _ in self.counted(marginals):
+            pass
+
+    def counted(self, marginals: Iterable[Places]) -> Iterator[tuple[Places, Counts]]:
+        """True counts of marginals, one after the other; as many as memory allows are kept for the next time."""
+        wanted = list(marginals)
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            missing = [places for places in dict.fromkeys(some) if places not in self._exact]
+            fresh = dict(zip(missing, self._counted(missing), strict=True)) if missing else {}
+            kept = sum(len(one.cells) for one in self._exact.values())
+            for places, counts in fresh.items():
+                kept += len(counts.cells)
+                if kept <= _KEPT:
+                    self._exact[places] = counts
+            yield from ((places, fresh[places] if places in fresh else self._exact[places]) for places in some)
+
+    def _counted(self, marginals: Sequence[Places]) -> list[Counts]:
+        places = sorted({place for one in marginals for place in one})
+        keys: list[GroupKey] = [self.domain.modelled[place].key() for place in places]
+        sets = [[places.index(place) for place in one] for one in marginals]
+        found = self.relation.sums(keys).run_occupied(self.relation.engine, sets)
+        return [
+            Counts(tuple(self.domain.shape[place] for place in one), cells, np.asarray(numbers, dtype=np.int64))
+            for one, (cells, numbers) in zip(marginals, found, strict=True)
+        ]
 
 
 def merged_shape(shape: Sequence[int], merges: Merges) -> tuple[int, ...]:
@@ -190,12 +238,3 @@ def merged_counts(counts: NDArray[Any], merges: Merges) -> NDArray[Any]:
             np.add.at(summed, merge, moved)
             counts = np.moveaxis(summed, 0, side)
     return counts
-
-
-def _counted(relation: "Relation", sets: Sequence[Sequence[GroupKey]]) -> list[NDArray[np.int64]]:
-    every = list({key.name: key for keys in sets for key in keys}.values())
-    if len(sets) == 1:
-        return [np.asarray(relation.sums(sets[0]).run(relation.engine)[0], dtype=np.int64)]
-    names = [key.name for key in every]
-    found = relation.sums(every).run_sets(relation.engine, [[names.index(key.name) for key in keys] for keys in sets])
-    return [np.asarray(counts, dtype=np.int64) for counts, *_ in found]

@@ -4,6 +4,7 @@ Privacy: no row can be read through it. It knows the columns of the real one, ha
     that is thrown away. How many rows it pretends to have is the caller's word.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -74,3 +75,13 @@ class _NoSums(Sums):
     def run_sets(self, engine: Any, sets: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
         """The same for each choice of keys."""
         return [replace(self, keys=tuple(self.keys[i] for i in one)).run(engine) for one in sets]
+
+    def run_occupied(self, engine: Any, sets: Sequence[Sequence[int]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """The groups that somebody is pretended to be in, for each choice of keys."""
+        return [self._occupied(math.prod(len(self.keys[i].values) for i in one)) for one in sets]
+
+    def _occupied(self, cells: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        total = self.pretended * self.unit_weight
+        if total >= cells:
+            return np.arange(cells), np.diff(np.arange(cells + 1) * total // cells)
+        return np.arange(self.pretended) * (cells // max(self.pretended, 1)), np.full(self.pretended, self.unit_weight)

@@ -134,13 +134,19 @@ class Resolution:
             found.append(None if int(coarser.max()) + 1 == len(take) else take)
         return tuple(found) if any(one is not None for one in found) else ()
 
-    def spread(self, table: Floats, places: Places) -> Floats:
-        """A table in the model's cells, in the finest ones."""
+    def at_level(self, table: Floats, places: Places, level: int) -> Floats:
+        """A table in the model's cells, in the groups of a level; finer groups follow the column's own counts."""
         for side, place in enumerate(places):
-            level = self.level[place]
-            if level > 0:
-                sides = [-1 if k == side else 1 for k in range(len(places))]
-                table = table.take(self.maps[place][level], axis=side) * self.inside[place][level].reshape(sides)
+            own = self.level[place]
+            if level < own:
+                finer, coarser = self.maps[place][level], self.maps[place][own]
+                take = np.zeros(self.size(place, level), dtype=np.int64)
+                take[finer] = coarser
+                part = np.bincount(finer, self.inside[place][own])
+                table = table.take(take, axis=side) * part.reshape([-1 if k == side else 1 for k in range(len(places))])
+            for step in range(own, level):
+                if table.shape[side] > self.size(place, step + 1):
+                    table = np.moveaxis(np.tensordot(self._step(place, step), table, (1, side)), 0, side)
         return table
 
     def coarsen(self, table: Floats, places: Places, level: int) -> Floats:

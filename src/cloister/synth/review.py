@@ -3,11 +3,14 @@
 Mean L1 distances over many marginals move by no more than one of them when a row is added, so they can be told almost
 exactly: three numbers for all marginals of one, two and three columns, and one for each column. They are what the error
 bars of a synthetic table come from.
+
+Distances are in the domain's cells. Where there are more of them than can be listed, they are computed from the cells
+that have rows: all others are as far off as the model expects rows there.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,15 +21,18 @@ from cloister.privacy.mechanisms import root_above
 from cloister.privacy.purse import law
 from cloister.synth.asking import LARGEST
 from cloister.synth.domain import Places
+from cloister.synth.marginals import MOST_PLACES
 
 if TYPE_CHECKING:
+    from cloister.synth.domain import Domain
     from cloister.synth.inference import AnyModel, Asks
-    from cloister.synth.marginals import Survey
+    from cloister.synth.marginals import Counts, Survey
 
 __all__ = ["Review", "review", "rising"]
 
 _GRID = 64  # distances are told in parts of a row
 _MOST_SETS = 600  # marginals that are looked at, for each number of columns
+_LISTED = 100_000  # cells of a marginal that are all looked at; of more, those with rows
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Review:
     """Half the mean L1 distance between model and table, as a share of the rows.
 
     Attributes:
-        ways: for marginals of one, two and three columns (as many as there are).
+        ways: for marginals of one, two and three columns; fewer where there are fewer, or all have too many cells.
         columns: for each column, over the pairs that it is in (itself alone, if there is one column).
         margin: of `ways`: how far the noise may have moved each, with 95 % confidence.
         column_margin: of `columns`.
@@ -53,22 +59,21 @@ def review(survey: "Survey", model: "AnyModel", loss: Loss) -> Review:
         m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each.
     """
     columns, asked = len(model.grains), model.asked()
-    sets = _answered(_looked_at(columns), asked)
-    numbers = min(3, columns) + columns
+    sets = [one for one in _looked_at(columns) if _answerable(one, asked, survey.domain)]
+    ways = max(map(len, sets))
+    numbers = ways + columns
     step = -(-survey.most * _GRID // survey.whole) + 1
     noise = law(root_above(numbers * step**2), numbers * step, loss)
 
     def look() -> NDArray[np.int64]:
-        survey.count(sets)
-        far = {one: float(np.abs(asked.marginal(one) - survey.exact(one)).sum()) for one in sets}
-        means = [np.mean([far[one] for one in sets if len(one) == k]) for k in range(1, min(3, columns) + 1)]
-        pairs = min(2, columns)
-        means += [np.mean([far[one] for one in sets if len(one) == pairs and i in one]) for i in range(columns)]
+        far = {one: _distance(asked, model.total, one, counts, survey.whole) for one, counts in survey.counted(sets)}
+        means = [np.mean([far[one] for one in sets if len(one) == k]) for k in range(1, ways + 1)]
+        for i in range(columns):  # a column of which no pair can be looked at stands for itself
+            means.append(np.mean([far[one] for one in sets if len(one) == 2 and i in one] or [far[i,]]))
         return np.asarray(np.floor(np.array(means) * _GRID), dtype=np.int64)
 
     told = np.asarray(survey.meter.release(look, noise), dtype=np.float64) / _GRID
     half = 0.5 / max(model.total, 1.0)
-    ways = min(3, columns)
     told[:ways] = rising(told[:ways])
     shares = np.clip(told * half, 0.0, 1.0)
     margin = float(noise.margin("0.95")) / _GRID * half
@@ -85,25 +90,31 @@ def rising(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _looked_at(columns: int) -> list[Places]:
-    """All marginals of one and two columns, and of three as many as time allows, spread evenly: a public choice."""
-    found: list[Places] = []
-    for k in range(1, min(3, columns) + 1):
-        every = list(combinations(range(columns), k))
-        if k == 3 and len(every) > _MOST_SETS:
-            every = _spread(every, _MOST_SETS)
-        found += every
-    return found
+    """Marginals of one, two and three columns, as many as time allows, spread evenly: a public choice."""
+    found: list[Places] = [(place,) for place in range(columns)]
+    if comb(columns, 2) <= _MOST_SETS:
+        found += combinations(range(columns), 2)
+    else:  # every column beside as many others
+        steps = max(1, _MOST_SETS // columns)
+        apart = [1 + k * (columns // 2 - 1) // steps for k in range(steps)]
+        found += dict.fromkeys(tuple(sorted((i, (i + step) % columns))) for step in apart for i in range(columns))
+    if comb(columns, 3) <= _MOST_SETS:
+        return [*found, *combinations(range(columns), 3)]
+    drawn, triples = np.random.default_rng(0), dict[Places, None]()
+    while len(triples) < _MOST_SETS:
+        triples[tuple(sorted(drawn.choice(columns, 3, replace=False).tolist()))] = None
+    return [*found, *triples]
 
 
-def _answered(sets: Sequence[Places], asked: "Asks") -> list[Places]:
-    """Without those of three columns whose answer needs a huge table, but for the smallest of them if all do.
-
-    The model is released: what is left out depends on nobody's row beyond that.
-    """
-    triples = [one for one in sets if len(one) == 3]
-    small = [one for one in triples if asked.cells(one) <= LARGEST] or sorted(triples, key=asked.cells)[:1]
-    return [*(one for one in sets if len(one) < 3), *small]
+def _answerable(places: Places, asked: "Asks", domain: "Domain") -> bool:
+    """Whether a marginal needs no huge table. The model is released: what is left out depends on nobody's row."""
+    return len(places) == 1 or (asked.part_cells(places) <= LARGEST and domain.cells(places) < MOST_PLACES)
 
 
-def _spread(every: Sequence[Places], most: int) -> list[Places]:
-    return [every[(i * len(every)) // most] for i in range(most)]
+def _distance(asked: "Asks", total: float, places: Places, counts: "Counts", whole: int) -> float:
+    """The L1 distance between model and table, in rows. Inside a step only."""
+    if prod(counts.shape) <= _LISTED and asked.cells(places) <= LARGEST:
+        return float(np.abs(asked.marginal(places) - counts.table() / whole).sum())
+    expected = asked.at(places, counts.places)
+    beside = max(total - float(expected.sum()), 0.0)  # rows that are expected where there are none
+    return float(np.abs(counts.numbers / whole - expected).sum()) + beside

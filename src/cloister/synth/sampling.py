@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
 from cloister.synth.axes import Cells
@@ -25,7 +24,7 @@ from cloister.synth.marginals import Floats
 from cloister.synth.settling import settle
 
 if TYPE_CHECKING:
-    from cloister.synth.inference import Model
+    from cloister.synth.inference import Grain, Model
 
 __all__ = ["conditioned", "draw", "systematic"]
 
@@ -37,7 +36,7 @@ def draw(
     model: "Model",
     rows: int,
     generator: np.random.Generator,
-    given: Mapping[int, NDArray[np.bool_]] | None = None,
+    given: Mapping[int, Floats] | None = None,
 ) -> Cells:
     """The cells of synthetic rows, one column for each modelled one.
 
@@ -45,7 +44,8 @@ def draw(
         model: a calibrated model.
         rows: how many.
         generator: any; see above.
-        given: for some columns which cells are allowed: rows come from the model under that condition.
+        given: for some columns how much of each cell is meant, from 0 to 1: rows come from the model under that
+            condition.
     """
     if given:
         model = conditioned(model, given)
@@ -62,15 +62,14 @@ def draw(
             filled.add(place)
     for place, grain in enumerate(model.grains):
         if grain.size < len(grain.cells):
-            inside = np.where(np.arange(grain.size)[:, None] == grain.cells, grain.shares, 0.0)
             others = [column for one, column in enumerate(cells.T) if one != place]
-            cells[:, place] = systematic(inside, cells[:, place], generator, others)
+            cells[:, place] = _within(grain, cells[:, place], generator, others)
     settle(cells, model, generator)
     return cells
 
 
-def conditioned(model: "Model", given: Mapping[int, NDArray[np.bool_]]) -> "Model":
-    """The model under the condition that some columns lie in some of their cells."""
+def conditioned(model: "Model", given: Mapping[int, Floats]) -> "Model":
+    """The model under the condition that some columns lie in some of their cells, or in parts of them."""
     from cloister.synth.inference import Model, propagate
 
     factors, grains = dict(model.factors), list(model.grains)
@@ -83,7 +82,7 @@ def conditioned(model: "Model", given: Mapping[int, NDArray[np.bool_]]) -> "Mode
         grains[place] = replace(old, shares=old.shares * cells / np.where(allowed, inside, 1.0)[old.cells])
         factors[(place,)] = factors.get((place,), 0.0) + np.log(np.where(allowed, inside, 1.0))
         zeros.append(Zero((place,), allowed))
-    chances = [model.marginal((place,))[allowed].sum() for place, allowed in given.items()]
+    chances = [model.asked().weighed((place,), [weights]) for place, weights in given.items()]
     narrowed = Model(model.shape, model.tree, factors, tuple(zeros), model.total, tuple(grains))
     with np.errstate(invalid="ignore", divide="ignore"):  # of a condition that nothing meets; refused below
         narrowed.beliefs = propagate(narrowed)
@@ -122,18 +121,7 @@ def systematic(table: Floats, group: Cells, generator: np.random.Generator, othe
         generator: of the order of rows that are alike, and of where each group starts.
         others: columns of the rows; rows that are alike in those with the most to tell are spread over the values.
     """
-    rows = len(group)
-    telling = sorted(others, key=lambda column: -int(np.bincount(column).max(initial=0)))[-_ALIKE:]
-    order = np.lexsort([generator.random(rows), *telling, group])
-    sizes = np.bincount(group, minlength=len(table))
-    starts = np.cumsum(sizes) - sizes
-    sorted_group = group[order]
-    # Steps of the golden ratio put neighbours far apart; in their order rows share the line from 0 to 1 evenly.
-    first = generator.random(len(table))[sorted_group]
-    place = np.lexsort([((np.arange(rows) - starts[sorted_group]) * _GOLDEN + first) % 1, sorted_group])
-    rank = np.empty(rows, dtype=np.int64)
-    rank[place] = np.arange(rows) - starts[sorted_group]
-    spot = (rank + generator.random(len(table))[sorted_group]) / sizes[sorted_group]
+    order, sorted_group, spot = _spots(group, len(table), generator, others)
     sums = table.sum(axis=1, keepdims=True)
     shares = np.divide(table, sums, out=np.full_like(table, 1.0 / table.shape[1]), where=sums > 0)
     bounds = np.cumsum(shares, axis=1)
@@ -145,6 +133,48 @@ def systematic(table: Floats, group: Cells, generator: np.random.Generator, othe
     # Rounding at the very edge of a cell must not bring about what never occurs.
     never = shares[sorted_group, found] <= 0
     found[never] = shares.argmax(axis=1)[sorted_group[never]]
-    chosen = np.empty(rows, dtype=np.int64)
+    chosen = np.empty(len(group), dtype=np.int64)
     chosen[order] = found
     return chosen
+
+
+def _within(grain: "Grain", group: Cells, generator: np.random.Generator, others: Sequence[Cells]) -> Cells:
+    """The same from a model's cell to one of the column's cells that it holds, by their shares.
+
+    A column of many values would fill a table of all cells and groups with zeros: here each group lists its own.
+    """
+    order, sorted_group, spot = _spots(group, grain.size, generator, others)
+    listed = np.argsort(grain.cells, kind="stable")
+    shares, members = grain.shares[listed], grain.cells[listed]
+    ends = np.cumsum(np.bincount(members, minlength=grain.size))
+    below = np.concatenate([[0.0], np.cumsum(shares)])
+    first = np.concatenate([[0], ends[:-1]])
+    # Within each group from 0 to 1, whatever rounding made of the sums before it.
+    start, whole = below[first], below[ends] - below[first]
+    held = np.clip((below[1:] - start[members]) / np.where(whole > 0, whole, 1.0)[members], 0.0, 1.0)
+    found = np.searchsorted(held + members, spot + sorted_group, side="right")
+    found = np.clip(found, first[sorted_group], ends[sorted_group] - 1)
+    heaviest = np.lexsort([-shares, members])[first]
+    never = shares[found] <= 0
+    found[never] = heaviest[sorted_group[never]]
+    chosen = np.empty(len(group), dtype=np.int64)
+    chosen[order] = listed[found]
+    return chosen
+
+
+def _spots(
+    group: Cells, groups: int, generator: np.random.Generator, others: Sequence[Cells]
+) -> tuple[Cells, Cells, Floats]:
+    """The order of rows by group, the group of each, and where each lies on its group's line from 0 to 1."""
+    rows = len(group)
+    telling = sorted(others, key=lambda column: -int(np.bincount(column).max(initial=0)))[-_ALIKE:]
+    order = np.lexsort([generator.random(rows), *telling, group])
+    sizes = np.bincount(group, minlength=groups)
+    starts = np.cumsum(sizes) - sizes
+    sorted_group = group[order]
+    # Steps of the golden ratio put neighbours far apart; in their order rows share the line from 0 to 1 evenly.
+    first = generator.random(groups)[sorted_group]
+    place = np.lexsort([((np.arange(rows) - starts[sorted_group]) * _GOLDEN + first) % 1, sorted_group])
+    rank = np.empty(rows, dtype=np.int64)
+    rank[place] = np.arange(rows) - starts[sorted_group]
+    return order, sorted_group, (rank + generator.random(groups)[sorted_group]) / sizes[sorted_group]

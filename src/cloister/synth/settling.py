@@ -1,5 +1,9 @@
 """Rows that were drawn, settled: values change places until triples of columns come as often as the model expects.
 
+A set of more than three columns that a model has a factor of was measured as such: what it holds beyond its triples (a
+parity, say) is counted beside them, or exchanges that suit the triples would undo it. If such sets are too large for
+that, or one clique holds all columns and rows were drawn from it as they should be, rows stay as they were drawn.
+
     settle(cells, model, generator)
 
 Two rows exchange their values of one column whenever that brings the counts of all triples closer to what the model
@@ -20,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.synth.axes import Cells
-from cloister.synth.domain import Zero
+from cloister.synth.domain import Places, Zero
 
 if TYPE_CHECKING:
     from cloister.synth.inference import Model
@@ -37,11 +41,11 @@ _PAIRS, _AT_ONCE = 2_048, 200  # pairs that exchange at the same time: at most s
 
 @dataclass(frozen=True, slots=True)
 class _Triples:
-    """Marginals of three columns, one after the other in flat arrays.
+    """Marginals of three columns, or of more that were measured together, one after the other in flat arrays.
 
     Attributes:
-        places: the columns of each.
-        strides: how far apart in the arrays neighbours of each column lie.
+        places: the columns of each, filled up to the same number.
+        strides: how far apart in the arrays neighbours of each column lie; 0 for what only fills up.
         starts: where each begins.
         gap: rows that a cell has above those that it should.
         worth: of a squared gap in the cell.
@@ -55,15 +59,18 @@ class _Triples:
 
     def with_column(self, place: int) -> "_Triples":
         """Those that hold a column, in which it comes first."""
-        here = np.flatnonzero((self.places == place).any(axis=1))
-        order = np.argsort(self.places[here] != place, axis=1, kind="stable")
+        own = (self.places == place) & (self.strides > 0)
+        here = np.flatnonzero(own.any(axis=1))
+        order = np.argsort(~own[here], axis=1, kind="stable")
         places, strides = (np.take_along_axis(each[here], order, axis=1) for each in (self.places, self.strides))
         return _Triples(places, strides, self.starts[here], self.gap, self.worth)
 
     def others(self, rows: Cells) -> NDArray[np.int64]:
         """Where each row lies in each marginal, but for the first column."""
-        both = rows[:, self.places[:, 1]] * self.strides[:, 1] + rows[:, self.places[:, 2]] * self.strides[:, 2]
-        return np.asarray(both + self.starts)
+        found = np.broadcast_to(self.starts, (len(rows), len(self.starts))).copy()
+        for side in range(1, self.places.shape[1]):
+            found += rows[:, self.places[:, side]] * self.strides[:, side]
+        return found
 
     def cost(self, cells: NDArray[np.int64], step: int) -> NDArray[np.float32]:
         """What it costs to put one row more (or less) into each cell."""
@@ -77,7 +84,7 @@ def settle(cells: Cells, model: "Model | LatentClasses", generator: np.random.Ge
         return
     rows, columns = cells.shape
     pairs = max(1, min(_PAIRS, rows // _AT_ONCE))  # more would all fill the same gap
-    taken = min(rows, max(2 * pairs, _WORK // (3 * len(triples.places))))
+    taken = min(rows, max(2 * pairs, _WORK // triples.places.size))
     for _ in range(_PASSES):
         for place in range(columns):
             some = triples.with_column(place)
@@ -94,20 +101,31 @@ def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
     shape, rows = [len(grain.cells) for grain in model.grains], len(cells)
     if rows < 2 or comb(len(shape), 3) > _MOST_SETS:
         return None
-    asked = model.asked()
-    sets = [places for places in combinations(range(len(shape)), 3) if asked.cells(places) <= _LARGEST]
+    asked, more = model.asked(), _measured_together(model)
+    if any(len(places) == len(shape) or asked.cells(places) > _LARGEST for places in more):
+        return None
+    sets = [*(places for places in combinations(range(len(shape)), 3) if asked.cells(places) <= _LARGEST), *more]
     sizes = [prod(shape[place] for place in places) for places in sets]
     if not sets or sum(sizes) > _MOST_CELLS:
         return None
-    strides = [(shape[b] * shape[c], shape[c], 1) for _, b, c in sets]
+    steps = [tuple(prod(shape[place] for place in places[i + 1 :]) for i in range(len(places))) for places in sets]
     starts = np.cumsum([0, *sizes[:-1]])
     gap, worth = (np.empty(sum(sizes), dtype=np.float32) for _ in range(2))
-    for places, step, start, size in zip(sets, strides, starts, sizes, strict=True):
+    for places, step, start, size in zip(sets, steps, starts, sizes, strict=True):
         expected = asked.marginal(places).ravel() * (rows / model.total)
         found = np.bincount(cells[:, places] @ np.array(step), minlength=size)
         gap[start : start + size] = found - expected
         worth[start : start + size] = 1 / (1 + expected)
-    return _Triples(np.array(sets), np.array(strides), starts, gap, worth)
+    columns, strides = (np.zeros((len(sets), max(map(len, sets))), dtype=np.int64) for _ in range(2))
+    for i, (one, step) in enumerate(zip(sets, steps, strict=True)):
+        columns[i, : len(one)], strides[i, : len(one)] = one, step
+    return _Triples(columns, strides, starts, gap, worth)
+
+
+def _measured_together(model: "Model | LatentClasses") -> list[Places]:
+    """Sets of more than three columns that the model has a factor of; none that lies in another."""
+    factors = {places for places in getattr(model, "factors", ()) if len(places) > 3}
+    return sorted(one for one in factors if not any(set(one) < set(other) for other in factors))
 
 
 def _exchange(

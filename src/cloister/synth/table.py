@@ -22,11 +22,19 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import Number
 from cloister.privacy.release import Release
-from cloister.synth.axes import Cells
+from cloister.synth.axes import Axis, Cells
 from cloister.synth.cost import cost_text, written_epsilon
 from cloister.synth.dependencies import Decided
-from cloister.synth.domain import Domain
-from cloister.synth.errors_expected import Expected, expected_error, query_error, total_error, workload_errors
+from cloister.synth.domain import Domain, most_rows
+from cloister.synth.errors_expected import (
+    Condition,
+    Expected,
+    expected_error,
+    query_error,
+    total_error,
+    workload_errors,
+)
+from cloister.synth.marginals import Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +76,7 @@ class SyntheticTable(Release):
         generator: np.random.Generator,
     ) -> "SyntheticTable":
         """Draw the rows of a new table from a released model: as many as given, or as the noisy total says."""
-        size = max(1, round(made.model.total)) if rows is None else rows
+        size = min(max(1, round(made.model.total)), most_rows(domain)) if rows is None else rows
         kept = tuple(one.settled(generator) for one in decided)
         value = decoded(domain, kept, made.model.draw(size, generator), generator)
         told = {**told_by(release), "value": value}
@@ -102,29 +110,31 @@ class SyntheticTable(Release):
 
         Args:
             rows: how many.
-            given: a condition on some modelled columns: a value, a list of values, or {"from": 65, "below": 80}; bins
-                count if any of them is meant. Rows come from the model under that condition.
+            given: a condition on some modelled columns: a value, a list of values, or {"from": 65, "below": 80}. Rows
+                come from the model under that condition, and every one of them meets it. Of a bin that the condition
+                cuts it takes a part by its width: inside a bin the model knows nothing more.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise BadInput("rows is a whole number of at least 1.")
-        allowed = {self._place(name): self.domain.axis(name).cells_of(wanted) for name, wanted in (given or {}).items()}
-        cells = self.made.model.draw(rows, self.generator, allowed)
-        return decoded(self.domain, self.decided, cells, self.generator)
+        weights = {self._place(name): _likely(self.domain.axis(name), wanted) for name, wanted in (given or {}).items()}
+        cells = self.made.model.draw(rows, self.generator, weights)
+        return decoded(self.domain, self.decided, cells, self.generator, given)
 
     def count(self, where: Mapping[str, Any] | None = None) -> Expected:
         """How many rows of the real table meet a condition, as the model estimates it, with its error in rows.
 
         Without a condition the error is the standard error of the noisy number of rows. Rows are counted as the unit
-        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much.
+        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much. Of
+        a bin that the condition cuts a part is counted, by its width, and how far that may be off is in the error.
 
         Args:
             where: as `given` in `sample`.
         """
-        chosen = {self._place(name): self.domain.axis(name).cells_of(wanted) for name, wanted in (where or {}).items()}
-        if not chosen:
+        conditions = {self._place(name): (self.domain.axis(name), wanted) for name, wanted in (where or {}).items()}
+        if not conditions:
             return Expected(self.made.model.total, total_error(self.made))
-        places = tuple(sorted(chosen))
-        return query_error(self.made, places, [chosen[place] for place in places], None)
+        places = tuple(sorted(conditions))
+        return query_error(self.made, places, [Condition.of(*conditions[place]) for place in places], None)
 
     def error(self, columns: Sequence[str]) -> Expected:
         """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
@@ -146,6 +156,7 @@ class SyntheticTable(Release):
             "neighbours": str(self.loss.relation),
             "columns": [
                 {"name": axis.name, "type": axis.type, "cells": axis.size, "pseudonym": axis.pseudonym}
+                | ({} if axis.ends is None else {"bins end at": list(axis.ends), "nullable": axis.nullable})
                 for axis in self.domain.axes
             ],
             "never": [{name: _plain(wanted) for name, wanted in rule.items()} for rule in self.domain.never],
@@ -207,8 +218,17 @@ class SyntheticTable(Release):
         return f"{Release.__str__(self)}\n  measured  {many} marginal{'' if many == 1 else 's'}"
 
 
-def decoded(domain: Domain, decided: Sequence[Decided], cells: Cells, generator: np.random.Generator) -> "pa.Table":
-    """Cells of modelled columns as rows of the table: what they decide is filled in, names are fresh."""
+def decoded(
+    domain: Domain,
+    decided: Sequence[Decided],
+    cells: Cells,
+    generator: np.random.Generator,
+    given: Mapping[str, Any] | None = None,
+) -> "pa.Table":
+    """Cells of modelled columns as rows of the table: what they decide is filled in, names are fresh.
+
+    Values lie where `given` names them, also inside a bin.
+    """
     import pyarrow as pa
 
     follows = {one.axis.name: one for one in decided}
@@ -219,8 +239,17 @@ def decoded(domain: Domain, decided: Sequence[Decided], cells: Cells, generator:
         elif axis.pseudonym:
             columns[axis.name] = axis.draw(np.zeros(len(cells), dtype=np.int64), generator)
         else:
-            columns[axis.name] = axis.draw(cells[:, domain.places[axis.name]], generator)
+            wanted = [given[axis.name]] if given and axis.name in given else None
+            columns[axis.name] = axis.draw(cells[:, domain.places[axis.name]], generator, wanted)
     return pa.table(columns)
+
+
+def _likely(axis: Axis, wanted: Any) -> Floats:
+    """How likely each cell is under a condition, beside the others; single real numbers have no width to go by."""
+    weights = axis.weights_of(wanted)
+    if axis.type == "real" and not weights.any() and not isinstance(wanted, Mapping):
+        weights = axis.cells_of(wanted).astype(np.float64)
+    return weights / max(float(weights.max()), 1e-300)
 
 
 def told_by(release: Release) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from cloister.synth.marginals import Floats
 __all__ = ["MOST_CELLS", "allowed_cells", "check_cells", "whole_model"]
 
 MOST_CELLS = 1_000_000
+_MOST_COLUMNS = 50
 
 
 def check_cells(
@@ -28,6 +29,8 @@ def check_cells(
     """Refuse a domain whose cross product is too large. From public facts alone; nothing is charged or read."""
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     cells = math.prod(domain.shape)
+    if len(domain.shape) > _MOST_COLUMNS:  # of one value each, or there would be too many cells
+        raise BadInput(f"{method} takes at most {_MOST_COLUMNS} columns. Name fewer, or use synth.mst or synth.aim.")
     if cells > most:
         sides = " × ".join(f"{size} {axis.name}" for size, axis in zip(domain.shape, domain.modelled, strict=True))
         raise BadInput(

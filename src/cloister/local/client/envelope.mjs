@@ -2,7 +2,7 @@
 
 import { Refusal, check } from "./exact.mjs";
 import { open } from "./mechanism.mjs";
-import { systemSource } from "./random.mjs";
+import { isSecret, systemSource } from "./random.mjs";
 
 const VERSION = 1;
 const ID_BYTES = 16;
@@ -32,14 +32,20 @@ export function base64url(bytes) {
   return text;
 }
 
+/** The id of a question, if it is one. */
+export function checkQuestion(id) {
+  check(typeof id === "string" && QUESTION.test(id), "a question's id has up to 64 letters, digits, dots, dashes and underscores.");
+  return id;
+}
+
 /** A report and a random id, ready to be sent. The id is new for every report, so that it links nothing. */
-export function seal(question, mechanism, report, source = systemSource, secret = source.private === true) {
-  check(typeof question === "string" && QUESTION.test(question), "a question's id has up to 64 letters, digits, dots, dashes and underscores.");
+export function seal(question, mechanism, report, source = systemSource, secret = isSecret(source)) {
+  checkQuestion(question);
   return canonical({
     id: base64url(source.bytes(ID_BYTES)),
     level: mechanism.level,
     mechanism: mechanism.description,
-    private: secret && source.private === true,
+    private: secret && isSecret(source),
     question,
     report: base64url(report),
     version: VERSION,
@@ -52,8 +58,9 @@ export function seal(question, mechanism, report, source = systemSource, secret 
  */
 export function answer(question, level, value, source = systemSource) {
   const mechanism = mechanismAt(question, level);
+  const id = checkQuestion(question.id);
   const report = mechanism.perturb(value, source);
-  return seal(question.id, mechanism, report, source);
+  return seal(id, mechanism, report, source);
 }
 
 /** The mechanism of a question's level, doubted like every description. */

@@ -22,22 +22,23 @@ export function open(description) {
   check(description !== null && typeof description === "object" && !Array.isArray(description), "a description is a JSON object.");
   const told = Object.freeze({ ...description });
   check(typeof told.mechanism === "string" && Object.hasOwn(KNOWN, told.mechanism), "this client does not know the mechanism.");
-  const { keys, inner, read } = KNOWN[told.mechanism];
+  const { keys, inner, read } = { inner: false, ...KNOWN[told.mechanism] };
   const named = Object.keys(told).filter((name) => !(inner && name.startsWith("inner.")));
   check(
     named.sort().join() === [...ALWAYS, ...keys].sort().join(),
     "the description has other fields than its mechanism.",
   );
   const epsilon = epsilonOf(told.loss);
-  const made = read(told, open);
+  // All of its own: whatever else runs on the page may have given every object more.
+  const made = { logs: [], more: {}, accept: (value) => choice(value, made.domain), ...read(told, open) };
   check(made.bits === told.bits && widthOf(made.bits) === told.width, "the description states another length of report.");
   // The logarithm of what Laplace noise tells is itself a fraction, compared as it is.
   const doubted = [
     ...made.ratios.map(([n, d]) => within(n, d, epsilon)),
-    ...(made.logs ?? []).map(([n, d]) => n * epsilon.d <= epsilon.n * d),
+    ...made.logs.map(([n, d]) => n * epsilon.d <= epsilon.n * d),
   ];
   check(doubted.every(Boolean), "these reports would tell more than the level says, so nothing is sent.");
-  const accept = made.accept ?? ((value) => choice(value, made.domain));
+  const { accept } = made;
   return Object.freeze({
     description: told,
     name: told.mechanism,

@@ -32,3 +32,6 @@ export class ScriptedSource {
     return this.given.slice(this.used - count, this.used);
   }
 }
+
+/** Whether a source says of itself that it is secret; what every object says, since a page made it so, is no word of it. */
+export const isSecret = (source) => Object.hasOwn(source, "private") && source.private === true;

@@ -45,24 +45,37 @@ function one(told) {
   };
 }
 
+const largest = (some) => some.reduce((one, other) => (one > other ? one : other));
+const least = (some) => some.reduce((one, other) => (one < other ? one : other));
+
 /** One word says which chosen option is the first that shows; then coins for all options. See sets.py. */
 function bits(told) {
   const domain = whole(told.domain, "domain", 2, LARGEST);
   const most = whole(told.most, "most", 1, Math.min(domain, 1024));
   const [p, q] = [probability(told.p, "p"), probability(told.q, "q")];
-  const [rest, size] = [q.d - q.n, BigInt(Math.min(most, domain - 1))];
-  const ends = [];
+  const rest = q.d - q.n;
+  const [ends, words] = [[], []];
   let [weight, scale, total] = [threshold(p), 1n, 0n];
   for (let place = 0; place < most; place += 1) {
+    words.push(weight / scale);
     total += weight / scale;
     ends.push(total);
     [weight, scale] = [weight * rest, scale * q.d];
   }
-  check(threshold(p) > threshold(q) && total < WORD, "a chosen option must be likelier than any other, and not sure to show.");
-  const missed = WORD - ends[Number(size) - 1];
-  const ratios = [[threshold(p) * q.d * rest ** size, q.n * q.d ** size * missed]];
-  // Who may choose all options: no 1 at all, from nobody's choice against everybody's.
-  if (most === domain) ratios.push([WORD * rest ** BigInt(domain), q.d ** BigInt(domain) * (WORD - total)]);
+  check(
+    threshold(p) > threshold(q) && total < WORD && words.every((many) => many > 0n),
+    "a chosen option must be likelier than any other, able to show, and not sure to.",
+  );
+  // How much likelier than coins that fell for nobody: if the first chosen 1 is number j, and if none of c is 1. Words
+  // are rounded down one by one, so each is looked at; all are multiplied by the same number. See sets.py.
+  const [over, under] = [[1n], [1n]];
+  for (let place = 0; place < most; place += 1) {
+    over.push(over[place] * q.d);
+    under.push(under[place] * rest);
+  }
+  const shown = words.map((many, j) => many * over[j + 1] * under[most - j]);
+  const unseen = [0n, ...ends].map((end, c) => (WORD - end) * q.n * over[c] * under[most - c]);
+  const ratios = [[...shown, ...unseen.slice(0, domain)], unseen].map((some) => [largest(some), least(some)]);
   return {
     domain,
     bits: domain,

@@ -3,13 +3,15 @@
 // It lives on the respondent's own device (localStorage, or anything with getItem and setItem) and holds their answers: it
 // must know whether an answer changed. Two tabs at once: call it inside navigator.locks.request.
 
-import { canonical, mechanismAt, seal } from "./envelope.mjs";
+import { canonical, checkQuestion, mechanismAt, seal } from "./envelope.mjs";
 import { Refusal, check, epsilonOf, fraction, ratio } from "./exact.mjs";
-import { systemSource } from "./random.mjs";
+import { isSecret, systemSource } from "./random.mjs";
 
 const VERSION = 1;
 const show = ({ n, d }) => (d === 1n ? `${n}` : `${n}/${d}`);
 const hex = (bytes) => Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");
+// Fields of its own only: whatever else runs on the page may have given every object more.
+const own = (object, name, otherwise) => (Object.hasOwn(object, name) ? object[name] : otherwise);
 const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (two) => Number.parseInt(two, 16));
 
 export class Wallet {
@@ -48,21 +50,23 @@ export class Wallet {
 
   #answer(question, level, value, source, anew) {
     const mechanism = mechanismAt(question, level);
+    const id = checkQuestion(question.id); // before anything is charged: an envelope with another id is refused
     const facts = canonical({ mechanism: mechanism.description, value: mechanism.accept(value) });
     const state = this.#read();
-    const memos = Object.hasOwn(state.memos, question.id) ? state.memos[question.id] : [];
+    const memos = own(state.memos, id, []);
     let memo = memos.find((one) => one.facts === facts);
     if (memo === undefined) {
       check(anew || memos.length === 0, "this was answered before, with another answer or at another level; a second answer costs again.");
-      this.#charge(state, question.id, mechanism.lifetime ?? mechanism.level);
-      const kept = (mechanism.remember ?? mechanism.perturb)(value, source);
-      memo = { facts, report: hex(kept), private: source.private === true };
-      state.memos[question.id] = [...memos, memo];
+      this.#charge(state, id, own(mechanism, "lifetime", mechanism.level));
+      const kept = own(mechanism, "remember", mechanism.perturb)(value, source);
+      memo = { facts, report: hex(kept), private: isSecret(source) };
+      state.memos[id] = [...memos, memo];
       this.#write(state);
     }
     const kept = unhex(memo.report);
-    if (!mechanism.again) return seal(question.id, mechanism, kept, source, memo.private);
-    return seal(question.id, mechanism, mechanism.again(kept, source), source, memo.private && source.private === true);
+    const again = own(mechanism, "again", null);
+    if (again === null) return seal(id, mechanism, kept, source, memo.private);
+    return seal(id, mechanism, again(kept, source), source, memo.private && isSecret(source));
   }
 
   /** Written down before anything is drawn: a crash leaves the charge standing. */
@@ -108,6 +112,7 @@ function rest(state) {
 }
 
 function areMemos(kept) {
-  const isMemo = (one) => typeof one.facts === "string" && typeof one.private === "boolean" && /^([0-9a-f]{2})*$/.test(one.report);
+  const isMemo = (one) =>
+    typeof own(one, "facts") === "string" && typeof own(one, "private") === "boolean" && /^([0-9a-f]{2})*$/.test(own(one, "report"));
   return Array.isArray(kept) && kept.every(isMemo);
 }

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import ClassVar, Self
 
 import numpy as np
@@ -171,8 +171,9 @@ class SetBits(Oracle):
         read_loss(self.loss, self.name)
         for field in ("p", "q"):
             object.__setattr__(self, field, exactly(getattr(self, field), field))
-        if self.p <= self.q or self.thresholds[-1] >= WORD:
-            raise BadProbability("a chosen option must be likelier than any other, and not sure to show.")
+        ends = (0, *self.thresholds)
+        if self.p <= self.q or ends[-1] >= WORD or any(low == high for low, high in pairwise(ends)):
+            raise BadProbability("a chosen option must be likelier than any other, able to show, and not sure to.")
         self._certify()
 
     @classmethod
@@ -191,11 +192,12 @@ class SetBits(Oracle):
 
         Its probability is p (1-q)^j rounded down, so options differ by less than most·2^-64 in their own p.
         """
-        ends, weight, total = [], self.p * WORD, 0
-        for _ in range(self.most):
-            total += math.floor(weight)
+        top, rest, digits = threshold(self.p), *self._tails
+        ends, total = [], 0
+        for place in range(self.most):
+            total += top >> digits * place
             ends.append(total)
-            weight *= 1 - self.q
+            top *= rest
         return tuple(ends)
 
     @property
@@ -239,15 +241,28 @@ class SetBits(Oracle):
         return float(self.variance(np.array([self.most / self.domain]), people)[0])
 
     def largest_ratio(self) -> Fraction:
-        """A report whose chosen bit is 1 against a set, as large as can be, all of whose bits are 0 in it.
+        """The largest ratio of any report's probabilities under two sets.
 
-        Who may choose all options, and did, shows no 1 at all more rarely than who chose none: the other extreme.
+        Beside coins that fell for nobody, a report is likelier by shown[j] if its first chosen 1 is number j, and by
+        unseen[c] if none of c chosen options is 1. Words are rounded down one by one, so each of these is looked at: in
+        exact integers, all multiplied by the same number. A report with a 1 leaves no room for a set of all options.
         """
-        ends, size = self.thresholds, min(self.most, self.domain - 1)
-        shown = self.p / self.q * (1 - self.q) ** size / (1 - Fraction(ends[size - 1], WORD))
-        if self.most < self.domain:
-            return shown
-        return max(shown, (1 - self.q) ** self.domain / (1 - Fraction(ends[-1], WORD)))
+        rest, digits = self._tails
+        powers = [1]
+        for _ in range(self.most):
+            powers.append(powers[-1] * rest)
+        coin, ends = int(self.q * (1 << digits)), (0, *self.thresholds)
+        shown = [ends[j + 1] - ends[j] << digits * (j + 1) for j in range(self.most)]
+        shown = [words * powers[self.most - j] for j, words in enumerate(shown)]
+        unseen = [((WORD - ends[c]) * coin << digits * c) * powers[self.most - c] for c in range(self.most + 1)]
+        beside = [*shown, *unseen[: self.domain]]
+        return max(Fraction(max(some), min(some)) for some in (beside, unseen))
+
+    @property
+    def _tails(self) -> tuple[int, int]:
+        """How likely the coin of an option is 0, as a whole number of 2^-digits, and the digits."""
+        digits = self.q.denominator.bit_length() - 1
+        return (1 << digits) - int(self.q * (1 << digits)), digits
 
 
 def _best_coin(most: int, amount: float) -> Fraction:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
-from math import pi, prod, sqrt
+from math import comb, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from cloister.synth.domain import Domain, Places, read_domain
 from cloister.synth.inference import Model, fit, total_of
 from cloister.synth.junction import tree_cells, tree_cliques
 from cloister.synth.levels import grain_marginal
-from cloister.synth.marginals import Floats, NoisyMarginal, Survey, merged_counts
+from cloister.synth.marginals import MOST_PLACES, Counts, Floats, NoisyMarginal, Survey
 from cloister.synth.resolution import Resolution
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
@@ -42,8 +42,10 @@ _ROUND_STEPS, _LAST_STEPS = 100, 500
 _ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
 _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
+_MOST_TRIPLES = 500_000  # that can be a workload by themselves; of more columns, all pairs are
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
 _CELLS, _MOST_LIGHT, _CLOSER = 66.0, 3.0, 0.4  # columns of few cells: more rounds and closer fits, as both are cheap
+_KEPT = 40_000  # true counts of larger tables are put together again when they are needed again
 _LEAST = 3.0  # standard errors that a cell must hold to be kept apart
 
 
@@ -65,8 +67,8 @@ def aim(
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
-        workload: the marginals that matter, as column names, with a weight each if they matter unequally; all of three
-            columns unless given.
+        workload: the marginals that matter, as column names, with a weight each if they matter unequally; unless given
+            all of three columns, or of two where there are more than 144.
         most_cells: how large the tables of the model may become together: memory and time grow with it.
         rounds: how many measurements are planned at first; fewer are made if they show little.
 
@@ -81,6 +83,7 @@ def aim(
     def steps(survey: Survey, tell: Progress) -> Made:
         generator = np.random.default_rng(int.from_bytes(survey.meter.source.bytes(32), "little"))
         weights, named = _weights(survey.domain, workload), _named(survey.domain, workload or ())
+        weights = {places: weight for places, weight in weights.items() if survey.domain.cells(places) < MOST_PLACES}
         return _Run(survey, weights, list(named), most_cells, rounds, tell, generator).made()
 
     return synthesise(
@@ -101,15 +104,20 @@ def aim(
 def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
     """The candidates: everything inside the workload of two columns or more, with what it is worth."""
     columns = len(domain.shape)
-    every = combinations(range(columns), min(3, columns))
+    every = combinations(range(columns), min(3 if comb(columns, 3) <= _MOST_TRIPLES else 2, columns))
     asked = dict.fromkeys(every, 1.0) if workload is None else _named(domain, workload)
     found: dict[Places, float] = {}
     for places in asked:
         for size in range(2, len(places) + 1):
             for part in combinations(places, size):
                 found.setdefault(part, 0.0)
+    # A part is worth what each marginal of the workload shares of its columns: for each column, all that hold it.
+    held = [0.0] * columns
+    for places, weight in asked.items():
+        for place in places:
+            held[place] += weight
     for part in found:
-        found[part] = sum(weight * len(set(part) & set(places)) for places, weight in asked.items())
+        found[part] = sum(held[place] for place in part)
     top = max(found.values(), default=1.0)
     return {part: weight / top for part, weight in found.items()}
 
@@ -150,7 +158,7 @@ class _Run:
     singles: list[NoisyMarginal] = field(default_factory=list)
     measured: list[tuple[NoisyMarginal, _Candidate]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    true: dict[Places, Floats] = field(default_factory=dict)
+    true: dict[tuple[Places, int], Floats] = field(default_factory=dict)
 
     def made(self) -> Made:
         """Measure, choose, fit; then the review."""
@@ -226,9 +234,8 @@ class _Run:
             candidates = [one for one in self._candidates(spent + share) if asked.cells(one.places) <= LARGEST]
             if not candidates:  # most_cells is too small for any pair
                 break
-            expected = {places: asked.joint(places) for places in dict.fromkeys(one.places for one in candidates)}
-            chosen = candidates[self._choose(candidates, expected, model.total, sigma, step.part(_CHOICE))]
-            before = self._at(expected[chosen.places], chosen) * model.total
+            chosen = candidates[self._choose(candidates, asked, sigma, step.part(_CHOICE))]
+            before = self._at(asked.joint(chosen.places), chosen) * model.total
             self._measure(chosen, step.part(1 - _CHOICE))
             self.resolution.refine(chosen.places, chosen.level, model.factors)
             model = self._fit(model, _ROUND_STEPS, _ROUND_ENOUGH / self._light**_CLOSER)
@@ -281,44 +288,43 @@ class _Run:
     def _choose(
         self,
         candidates: Sequence[_Candidate],
-        expected: Mapping[Places, Floats],
-        total: float,
+        asked: Asked,
         sigma: float,
         loss: Loss,
     ) -> int:
         """The candidate that shows most beyond its noise, by the exponential mechanism."""
+        levels: dict[Places, list[tuple[int, _Candidate]]] = {}  # finest first
+        for number, one in enumerate(candidates):
+            levels.setdefault(one.places, []).append((number, one))
 
         def scores(inside: Survey) -> Floats:
-            inside.count(one.places for one in candidates)
-            answer, last, gap, level = np.zeros(len(candidates)), None, np.zeros(()), 0
-            for number, one in enumerate(candidates):
-                if one.places != last:
-                    last, level = one.places, 0
-                    gap = (
-                        self._true(inside, one.places)
-                        - self.resolution.spread(expected[one.places], one.places) * total
-                    )
-                while level < one.level:
-                    gap = self.resolution.coarsen(gap, one.places, level)
-                    level += 1
-                noise = sqrt(2 / pi) * sigma * one.cells
-                answer[number] = self.weights[one.places] * (float(np.abs(gap).sum()) - noise)
+            answer = np.zeros(len(candidates))
+            for places, counts in inside.counted(levels):
+                level = levels[places][0][1].level
+                gap = self._true(places, level, counts, inside.whole)
+                gap = gap - self.resolution.at_level(asked.joint(places), places, level) * asked.model.total
+                for number, one in levels[places]:
+                    while level < one.level:
+                        gap = self.resolution.coarsen(gap, places, level)
+                        level += 1
+                    noise = sqrt(2 / pi) * sigma * one.cells
+                    answer[number] = self.weights[places] * (float(np.abs(gap).sum()) - noise)
             return answer
 
         return self.survey.choose(scores, loss)
 
-    def _true(self, inside: Survey, places: Places) -> Floats:
-        """True counts in the finest cells of the model. Inside a step only."""
-        if places not in self.true:
-            self.true[places] = merged_counts(inside.exact(places), self.resolution.merges(places, 0))
-        return self.true[places]
+    def _true(self, places: Places, level: int, counts: Counts, whole: int) -> Floats:
+        """True counts at a level of resolution. Inside a step only."""
+        known = self.true.get((places, level))
+        if known is None:
+            known = counts.table(self.resolution.merges(places, level)) / whole
+            if known.size <= _KEPT:
+                self.true[places, level] = known
+        return known
 
     def _at(self, joint: Floats, one: _Candidate) -> Floats:
         """A table in the model's cells at the level of a candidate."""
-        table = self.resolution.spread(joint, one.places)
-        for level in range(one.level):
-            table = self.resolution.coarsen(table, one.places, level)
-        return table
+        return self.resolution.at_level(joint, one.places, one.level)
 
 
 def _sigma(survey: Survey, loss: Loss) -> float:

@@ -51,15 +51,7 @@ class Histogram(SyntheticTable):
         first, last = axis.number(low), axis.number(high)
         if not first < last:
             raise BadBounds("a range is low <= value < high, so low lies below high.")
-        inside = np.zeros(axis.size)
-        if axis.values is not None:
-            inside[: axis.known] = [first <= value < last for value in axis.values]
-        else:
-            ends = np.array(axis.ends)
-            if axis.type != "real":  # whole numbers: the last bin reaches one step beyond its end
-                ends[-1] += 1
-            covered = np.minimum(ends[1:], last) - np.maximum(ends[:-1], first)
-            inside[: axis.known] = np.clip(covered / np.diff(ends), 0.0, 1.0)
+        inside = axis.weights_of({"from": low, "below": high})
         error = self.standard_error * math.sqrt(float((inside**2).sum()))
         return Expected(float((self.counts * inside).sum()), error, "noise")
 

@@ -11,6 +11,7 @@ of a pair hold less than their noise, and a generator that chooses (`aim`) does 
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from cloister.synth.table import SyntheticTable
 __all__ = ["mixture"]
 
 _SINGLE, _REVIEW = Fraction(1, 10), Fraction(1, 100)
+_MOST_PAIR = 8_000_000
 _MOST_CELLS = 4_000  # of all columns together: time and memory grow with its square
 
 
@@ -77,6 +79,12 @@ def _check(domain: Any) -> None:
         raise BadInput(
             f"mixture is for columns of few values: these have {cells:,} cells together, and {_MOST_CELLS:,} are the "
             "most. Give fewer bins or columns, or use synth.aim."
+        )
+    largest = sorted((prod(block.shape) for block in blocks_of(domain)), reverse=True)[:2]
+    if prod(largest) > _MOST_PAIR:  # columns that a rule ties together are counted with what never occurs
+        raise BadInput(
+            f"mixture counts columns that a rule ties together as one: the largest two have {prod(largest):,} cells; "
+            f"{_MOST_PAIR:,} are the most. Give fewer bins or columns, or use synth.aim."
         )
 
 

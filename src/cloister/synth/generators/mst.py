@@ -96,23 +96,23 @@ def choose_tree(survey: Survey, model: Model, loss: Loss, tell: Progress) -> lis
     """The pairs of a spanning tree, each chosen by the exponential mechanism.
 
     Privacy: the loss, in d - 1 equal parts. The score of a pair is the L1 distance between its true counts and those
-        of a released model, which moves by at most m rows with a unit of m rows.
+        of a released model, in the model's cells, which moves by at most m rows with a unit of m rows.
     """
     columns = len(survey.domain.shape)
     pairs: list[Places] = list(combinations(range(columns), 2))
     part_of = list(range(columns))
     asked = Asked(model)
-    expected = {pair: asked.marginal(pair) for pair in pairs}
+    grains: list[Merges] = [tuple(model.grains[place].cells for place in pair) for pair in pairs]
     gaps: dict[Places, float] = {}
     tree: list[Places] = []
     for done in range(columns - 1):
         open_pairs = [pair for pair in pairs if part_of[pair[0]] != part_of[pair[1]]]
 
         def scores(inside: Survey, listed: list[Places] = open_pairs) -> list[float]:
-            inside.count(pairs)
-            for pair in listed:
-                if pair not in gaps:
-                    gaps[pair] = float(np.abs(inside.exact(pair) - expected[pair]).sum())
+            if not gaps:
+                for (pair, counts), merges in zip(inside.counted(pairs), grains, strict=True):
+                    far = counts.table(merges) / inside.whole - asked.joint(pair) * model.total
+                    gaps[pair] = float(np.abs(far).sum())
             return [gaps[pair] for pair in listed]
 
         chosen = open_pairs[survey.choose(scores, loss.split(columns - 1))]

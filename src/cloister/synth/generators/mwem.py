@@ -23,7 +23,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.purse import law
 from cloister.synth.domain import Domain, Places
-from cloister.synth.errors_expected import Query
+from cloister.synth.errors_expected import Condition, Query
 from cloister.synth.marginals import Floats, Merges, NoisyMarginal, Survey, merged_counts, merged_shape
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
@@ -84,7 +84,9 @@ def mwem(
         raise BadInput("rounds is a whole number of at least 1.")
 
     def steps(survey: Survey, tell: Progress) -> Made:
-        budget, questions = survey.purse, _questions(survey.domain, workload)
+        # Bins that were bought may all be met by a condition that some equal ones are not: its count is then that of
+        # all rows, which is an answer. A refusal here would come after the charge.
+        budget, questions = survey.purse, _questions(survey.domain, workload, bought=True)
         nobody_apart: Merges = (np.zeros(survey.domain.shape[0], dtype=np.int64),)
         measured = survey.measure([(0,)], budget.part(_TOTAL), [nobody_apart], why="the number of rows")
         total = max(1.0, float(measured[0].counts.sum()))
@@ -122,7 +124,7 @@ def mwem(
     )
 
 
-def _questions(domain: Domain, workload: Workload | None) -> list[_Question]:
+def _questions(domain: Domain, workload: Workload | None, bought: bool = False) -> list[_Question]:
     if workload is None:
         sets = [places for k in (1, 2) for places in combinations(range(len(domain.shape)), k)]
         return [_Question(places, (), " and ".join(domain.words(places))) for places in sets]
@@ -136,11 +138,12 @@ def _questions(domain: Domain, workload: Workload | None) -> list[_Question]:
         if not isinstance(one, Mapping):
             found.append(_Question(places, (), " and ".join(domain.words(places))))
             continue
-        chosen = tuple(domain.modelled[place].cells_of(one[domain.modelled[place].name]) for place in places)
-        if any(cells.all() or not cells.any() for cells in chosen):
+        axes = [domain.modelled[place] for place in places]
+        conditions = tuple(Condition.of(axis, one[axis.name]) for axis in axes)
+        if not bought and any(cells.most.all() or not cells.most.any() for cells in conditions):
             raise BadInput("a count needs a condition that some cells meet and others do not.")
-        merges = tuple(cells.astype(np.int64) for cells in chosen)
-        found.append(_Question(places, merges, str(dict(one)), Query(one, places, chosen)))
+        merges = tuple(cells.most.astype(np.int64) for cells in conditions)
+        found.append(_Question(places, merges, str(dict(one)), Query(one, places, conditions)))
     if not found:
         raise BadInput("a workload has at least one question.")
     return found
@@ -153,10 +156,10 @@ def _worst(survey: Survey, weights: Floats, questions: Sequence[_Question], loss
     noise = [sqrt(2 / pi) * sigma * one.size for one in expected]
 
     def scores(inside: Survey) -> list[float]:
-        inside.count([one.places for one in questions])
+        counted = inside.counted([one.places for one in questions])
         return [
-            float(np.abs(one.of(inside.exact(one.places)) - there).sum()) - much
-            for one, there, much in zip(questions, expected, noise, strict=True)
+            float(np.abs(counts.table(one.merges) / inside.whole - there).sum()) - much
+            for one, (_, counts), there, much in zip(questions, counted, expected, noise, strict=True)
         ]
 
     return questions[survey.choose(scores, loss)]

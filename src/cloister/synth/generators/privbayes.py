@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from math import prod
+from math import comb, prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.purse import law
+from cloister.synth.asking import LARGEST, Asked
 from cloister.synth.domain import Places
 from cloister.synth.inference import Model, fit
 from cloister.synth.junction import tree_cells, tree_cliques
@@ -35,7 +36,7 @@ from cloister.synth.table import SyntheticTable
 __all__ = ["privbayes"]
 
 _SINGLE, _CHOOSE, _REVIEW = Fraction(2, 10), Fraction(2, 10), Fraction(1, 50)
-_MOST_CANDIDATES = 300
+_MOST_CANDIDATES, _LOOKED_AT, _MOST_SETS = 300, 600, 50_000
 _STEPS, _LAST_STEPS = 100, 1000
 
 
@@ -129,16 +130,18 @@ class _Network:
 
     def grow(self, choice: Loss, measurement: Loss) -> str:
         """Take one more column in."""
-        candidates = self._candidates()
         asked = self.model.asked()
-        expected = {
-            one: _product(asked.marginal(one.parents), asked.marginal((one.column,)), one, self.model.total)
-            for one in candidates
-        }
+        candidates = self._candidates(asked)
+
+        def expected(one: _Candidate) -> Floats:
+            return _product(asked.marginal(one.parents), asked.marginal((one.column,)), one, self.model.total)
 
         def scores(inside: Survey) -> list[float]:
-            inside.count([one.places for one in candidates])
-            return [float(np.abs(inside.exact(one.places) - expected[one]).sum()) for one in candidates]
+            counted = inside.counted([one.places for one in candidates])
+            return [
+                float(np.abs(counts.table() / inside.whole - expected(one)).sum())
+                for one, (_, counts) in zip(candidates, counted, strict=True)
+            ]
 
         chosen = candidates[self.survey.choose(scores, choice)]
         words = self.survey.domain.words
@@ -156,25 +159,48 @@ class _Network:
         domain = self.survey.domain
         return fit(domain.shape, self.measured, zeros=domain.zeros, start=self.model, steps=steps)
 
-    def _candidates(self) -> list[_Candidate]:
+    def _candidates(self, asked: Asked) -> list[_Candidate]:
         """Columns that are out, each with every set of parents that is not too large; public and released facts."""
         shape = self.survey.domain.shape
         present = [*(one.places for one in self.measured), *(zero.places for zero in self.survey.domain.zeros)]
-        found = []
-        for column in (place for place in range(len(shape)) if place not in self.inside):
-            own: list[_Candidate] = []
-            for size in range(min(self.degree, len(self.inside)), 0, -1):
-                for parents in combinations(sorted(self.inside), size):
-                    one = _Candidate(column, parents)
-                    fits = prod(shape[place] for place in one.places) <= self.heaviest
-                    if fits and tree_cells(tree_cliques(shape, [*present, one.places]), shape) <= self.most_cells:
-                        own.append(one)
-            if not own:  # nothing is light enough: the parent with fewest cells
-                own = [_Candidate(column, (min(self.inside, key=lambda place: shape[place]),))]
-            found += own
-        if len(found) > _MOST_CANDIDATES:  # spread evenly over the list, whatever the data say
-            found = [found[(i * len(found)) // _MOST_CANDIDATES] for i in range(_MOST_CANDIDATES)]
-        return found
+        found: list[_Candidate] = []
+        outside = [place for place in range(len(shape)) if place not in self.inside]
+        looked_at = max(_LOOKED_AT // len(outside), 1)  # the time that this takes is bounded, whatever the columns
+        for column in outside:
+            sets = [
+                _Candidate(column, parents)
+                for size in range(min(self.degree, len(self.inside)), 0, -1)
+                for parents in _some(sorted(self.inside), size, looked_at)
+            ]
+            light = [one for one in sets if prod(shape[place] for place in one.places) <= self.heaviest]
+            own = [
+                one
+                for one in _spread(light, looked_at)
+                if tree_cells(tree_cliques(shape, [*present, one.places]), shape) <= self.most_cells
+                and asked.cells(one.parents) <= LARGEST
+            ]
+            found += own or [self._lightest(column, present)]
+        return _spread(found, _MOST_CANDIDATES)
+
+    def _lightest(self, column: int, present: Sequence[Places]) -> _Candidate:
+        """Where nothing is light enough: the parent with fewest cells, or none if even that is too large."""
+        shape = self.survey.domain.shape
+        one = _Candidate(column, (min(self.inside, key=lambda place: shape[place]),))
+        small = tree_cells(tree_cliques(shape, [*present, one.places]), shape) <= max(self.most_cells, LARGEST)
+        return one if small else _Candidate(column, ())
+
+
+def _some(columns: Sequence[int], size: int, most: int) -> list[Places]:
+    """All sets of so many columns, or some of them: a public choice that depends on nothing else."""
+    if comb(len(columns), size) <= _MOST_SETS:
+        return list(combinations(columns, size))
+    drawn = np.random.default_rng(len(columns))
+    return [tuple(sorted(drawn.choice(columns, size, replace=False).tolist())) for _ in range(most)]
+
+
+def _spread(listed: Sequence[_Candidate], most: int) -> list[_Candidate]:
+    """As many as that, spread evenly over the list, whatever the data say."""
+    return list(listed) if len(listed) <= most else [listed[(i * len(listed)) // most] for i in range(most)]
 
 
 def _product(parents: Floats, column: Floats, one: _Candidate, total: float) -> Floats:

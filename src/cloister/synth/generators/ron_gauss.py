@@ -23,6 +23,7 @@ from sqlglot import exp
 
 from cloister.data.literals import literal
 from cloister.data.relation import Relation
+from cloister.data.schema import internal
 from cloister.data.statistics import GroupKey, Value
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
@@ -186,8 +187,8 @@ def _second(
         _added([exp.Mul(this=features.column(i), expression=literal(int(w))) for i, w in zip(chosen, one, strict=True)])
         for one in turned.T
     ]
-    seen = rows.with_columns({f"_turned{j}": side for j, side in enumerate(sides)})
-    turned_columns = [exp.column(f"_turned{j}", quoted=True) for j in range(p)]
+    seen = rows.with_columns({internal(f"turned{j}"): side for j, side in enumerate(sides)})
+    turned_columns = [exp.column(internal(f"turned{j}"), quoted=True) for j in range(p)]
     pairs = list(combinations_with_replacement(range(p), 2))
     values = [
         Value(exp.Mul(this=turned_columns[i].copy(), expression=turned_columns[j].copy()), -longest, longest)

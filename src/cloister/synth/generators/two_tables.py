@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
@@ -38,7 +37,7 @@ from cloister.synth.domain import Domain
 from cloister.synth.generators.mst import tree_steps
 from cloister.synth.handed import side_path
 from cloister.synth.joining import NUMBER, read_two
-from cloister.synth.marginals import Survey
+from cloister.synth.marginals import Floats, Survey
 from cloister.synth.run import Made, Progress
 from cloister.synth.table import SyntheticTable, decoded
 
@@ -279,8 +278,8 @@ def _alike(
 ) -> Cells:
     """Children of parents that are alike; of fewer likenesses where the model has no such children."""
     for kept in range(len(near), -1, -1):
-        given: dict[int, NDArray[np.bool_]] = {
-            place: np.arange(domain.shape[place]) == cell
+        given: dict[int, Floats] = {
+            place: (np.arange(domain.shape[place]) == cell).astype(np.float64)
             for place, cell in zip(near[:kept], kind[:kept].tolist(), strict=True)
         }
         try:

@@ -3,7 +3,7 @@
     rows.py            real, held-back and synthetic rows, read alike through the schema
     figure.py          a number with its interval
     score.py           everything below, as one Score: the owner's view
-      marginal_error.py, shapes.py, dependence.py, ranges.py     what the tables say
+      marginal_error.py, shapes.py, numbers.py, dependence.py, ranges.py     what the tables say
       learning.py, propensity.py                                 what models make of them
       copies.py, nearness.py, closeness.py, membership.py, singling_out.py     attacks
       attacking.py     whom they are tried on, always with the whole synthetic table

@@ -16,6 +16,11 @@ class Limits:
         advantage: of guesses who was in the table: 2 · right - 1.
         singling_out: the share of rules that may single out beyond chance.
         usefulness: the least part of what lies between columns: 1 is as in fresh rows, 0 is as independent columns.
+        ks: of a number: by how much the share of rows up to some value may be off, beyond chance.
+        wasserstein: of a number: how far values may have to move on average, beyond chance, in mean absolute deviations
+            of the real ones.
+        correlation: by how much a correlation of two numbers may be off, beyond chance.
+        told_apart: how well models may tell the tables apart: 0 is not beyond chance, 1 is every row for sure.
     """
 
     copies: float = 0.001
@@ -23,6 +28,10 @@ class Limits:
     advantage: float = 0.1
     singling_out: float = 0.05
     usefulness: float = 0.5
+    ks: float = 0.2
+    wasserstein: float = 0.5
+    correlation: float = 0.4
+    told_apart: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Choice:
         return self.release.loss
 
     def __str__(self) -> str:
-        lines = [] if self.release.private else ["NOT PRIVATE: the choice came from a seeded source"]
+        lines = [] if self.release.private else ["NOT PRIVATE: the choice, or a table, came from a seeded source"]
         lines.append(f"table {self.index + 1} of {self.candidates}")
         lines.append(f"  its mean error exceeds the best one's by at most {self.short_by:.2g} (95 %)")
         return "\n".join([*lines, f"  cost      {self.loss}", f"  protects  {self.release.unit}"])
@@ -58,15 +58,17 @@ def choose(
     table: str | None = None,
     bins: Any = 32,
     most_pairs: int = 200,
+    released: bool = False,
     random_state: Any = None,
 ) -> Choice:
     """Choose the table whose two-way marginals are about the closest to the real ones.
 
     Args:
         data: the Cloister dataset that they were made from; its account pays.
-        tables: synthetic tables that were released (each has its own price), or their rows as Arrow or frames.
+        tables: synthetic tables that were released (each has its own price), or their rows as Arrow or frames with
+            `released`.
         spend: what the choice may cost; all of it is charged, before anything is read.
-        columns, table, bins, most_pairs, random_state: as for `publishable_score`.
+        columns, table, bins, most_pairs, released, random_state: as for `publishable_score`.
 
     Privacy: the spend, for the dataset's unit, add/remove neighbours, beside what the tables cost. Three tenths buy the
         number of rows. The score of a table is minus the sum over p pairs of columns of Σ|N - T|, T its counts scaled
@@ -77,7 +79,7 @@ def choose(
     """
     if len(tables) < 2:
         raise BadCandidates("a choice is among at least two tables. Give those that were made, in a list.")
-    compared = compare_with(data, tables, columns, table, bins)
+    compared = compare_with(data, tables, columns, table, bins, released)
     names = [axis.name for axis in compared.domain.modelled]
     pairs = some_pairs(len(names), most_pairs)
     asked = f"choose among {len(tables)} synthetic tables of {compared.domain.table} {names!r} {most_pairs} pairs"

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["dangers"]
 
-_UNLIKELY = 1e-3
+# A table that knows nobody is stopped by chance once in a thousand, by all four attacks together: each has a quarter.
+_UNLIKELY = 1e-3 / 4
+_SURE = 3.4808  # standard errors that a normal number exceeds with that chance
 _REFUTED = 1e-4
 
 
@@ -92,7 +94,8 @@ def _claimed(claim: Loss, unit: Unit, guessed: Membership) -> Check:
 def _within(figure: Figure, limit: float, tried: int) -> bool | None:
     """Whether a number is surely not far beyond its limit; None if too few rows were tried to tell."""
     low, high = figure.low or 0.0, figure.high or 0.0
-    if low > limit:
+    error = (high - low) / (2 * 1.959964)
+    if low > limit and figure.value > _SURE * error:  # chance alone gives 0
         return False
     unsure = high - low > 2 * max(limit, 1e-9) and high > limit
     return None if unsure or tried < FEWEST else True

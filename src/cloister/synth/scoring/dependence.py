@@ -51,6 +51,12 @@ class Map:
         i, j = np.unravel_index(int(np.nanargmax(off)), off.shape)
         return self.names[i], self.names[j], float(self.difference[i, j])
 
+    def strongest(self, count: int) -> list[tuple[str, str, float, float]]:
+        """The pairs that hang together most in the real rows: their names, what is real, what is synthetic."""
+        size = np.abs(np.triu(np.nan_to_num(self.real), 1))
+        pairs = sorted(np.argwhere(size > 0).tolist(), key=lambda pair: -size[pair[0], pair[1]])[:count]
+        return [(self.names[i], self.names[j], float(self.real[i, j]), float(self.synthetic[i, j])) for i, j in pairs]
+
     def off_by(self, more: float) -> list[tuple[str, str, float, float]]:
         """The pairs that are off by more than that, the worst first: their names, what is real, what is synthetic."""
         off = np.abs(np.triu(np.nan_to_num(self.difference), 1))

@@ -28,7 +28,7 @@ __all__ = [
 
 Drawn = tuple[str, str]
 MOST_COLUMNS = 24  # that are drawn
-_MOST_WORDS, _FEW_PLACES = 8, 3
+_MOST_WORDS, _FEW_PLACES, _MOST_PAIRS = 8, 3, 5
 _FRAMES = {"bootstrap": "real rows drawn again", "independent": "independent columns"}
 _SHAPE = {"real": "real", "synthetic": "made"}
 
@@ -212,6 +212,8 @@ def maps_charts(score: "Score") -> Iterator[tuple[str, str, list[Drawn]]]:
         fresh = "" if found.fresh is None else f"; for fresh real rows that is {found.fresh:.3f}"
         size = f"{found.mean:.3f} {unit}" if unit == "bits" else f"{found.mean:.3f}"
         sentence = f"Real and synthetic differ by {size} on average over pairs of columns{fresh}."
+        listed = [f"{a} and {b} {real:.2f}, here {made:.2f}" for a, b, real, made in found.strongest(_MOST_PAIRS)]
+        sentence += f" The strongest in the real rows: {'; '.join(listed)}." if listed else ""
         yield heading, sentence, _three(found, " bits" if unit == "bits" else "")
 
 

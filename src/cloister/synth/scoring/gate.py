@@ -22,6 +22,7 @@ def gate(
     table: str | None = None,
     columns: Sequence[str] | None = None,
     bins: Any = 32,
+    quantiles: int = 20,
     most_rows: int = 50_000,
     seed: int = 0,
     progress: Progress | None = None,
@@ -29,7 +30,7 @@ def gate(
     """Score a table, attack it, and say whether it may be handed on, with reasons.
 
     Args:
-        real, synthetic, schema, target, table, columns, bins, most_rows, seed, progress: as for `score`.
+        real, synthetic, schema, target, table, columns, bins, quantiles, most_rows, seed, progress: as for `score`.
         holdout: rows of the same population that the generator did not see.
         limits: what is acceptable; `Limits()` unless given.
 
@@ -51,8 +52,8 @@ def gate(
         table=table,
         columns=columns,
         bins=bins,
+        quantiles=quantiles,
         most_rows=most_rows,
-        models=target is not None,
         seed=seed,
         progress=progress,
     )

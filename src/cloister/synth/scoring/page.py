@@ -18,6 +18,7 @@ from cloister.synth.scoring.figures import (
     ranges_chart,
 )
 from cloister.synth.scoring.learning import Learning
+from cloister.synth.scoring.numbers import SHARES, worst_first
 from cloister.synth.scoring.uses import kept_words
 from cloister.synth.scoring.verdict import Verdict, judge
 from cloister.version import __version__
@@ -56,6 +57,10 @@ svg { display: block; max-width: 100%; height: auto; } figcaption { margin-top: 
 .key .other::before { background: var(--other); }
 ul.checks { list-style: none; padding: 0; } ul.checks li { padding: .35rem 0; border-bottom: 1px solid var(--line); }
 .word { display: inline-block; min-width: 3.4rem; font-weight: 700; }
+.scroll { overflow-x: auto; } table.numbers { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.numbers th, .numbers td { padding: .15rem .7rem; text-align: right; white-space: nowrap; }
+.numbers tbody { border-top: 1px solid var(--line); } .numbers th:first-child { text-align: left; }
+.numbers .synthetic { color: var(--made); } .numbers .real { color: var(--soft); }
 dl { margin: 0; } dt { float: left; clear: left; width: 9rem; color: var(--soft); } dd { margin: 0 0 .4rem 9rem; }
 @media (max-width: 30rem) { dt { float: none; } dd { margin-left: 0; } }
 """
@@ -87,6 +92,7 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
     yield f'<div class="tiles">{"".join(_tiles(score))}</div>'
     yield "<h2>What was checked</h2>"
     yield f'<ul class="checks">{"".join(_checks(verdict))}</ul>'
+    yield from _quantiles(score)
     yield '<h2>Is it useful?</h2><div class="charts">'
     yield from (_figure(*one) for one in _useful(score))
     yield "</div><h2>Column by column</h2>"
@@ -111,6 +117,29 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
         yield "</dl>"
     yield "</main>"
     yield f'<footer class="soft"><p>{escape(_small_print(score))}</p></footer>'
+
+
+def _quantiles(score: "Score") -> Iterator[str]:
+    """A table of quantiles, real above synthetic."""
+    shown = worst_first(score.numbers, MOST_COLUMNS)
+    if not shown:
+        return
+    yield "<h2>Numbers, real and synthetic</h2>"
+    yield (
+        '<p class="soft">So many of the rows are at most the value below, in the real and in the synthetic table; the '
+        "number that is farthest off first.</p>"
+    )
+    head = "".join(f'<th scope="col">{percent(share, 0)}</th>' for share in SHARES)
+    first = f'<thead><tr><th scope="col">number</th><th></th>{head}</tr></thead>'
+    yield f'<div class="scroll"><table class="numbers">{first}'
+    for one in shown:
+        name = f'<th scope="rowgroup" rowspan="2">{escape(one.name)}</th>'
+        rows = [
+            f'<td class="{kind}">{kind}</td>{"".join(f"<td>{escape(value)}</td>" for value in values)}'
+            for kind, values in one.table
+        ]
+        yield f"<tbody><tr>{name}{rows[0]}</tr><tr>{rows[1]}</tr></tbody>"
+    yield "</table></div>"
 
 
 def _when(score: "Score") -> str:

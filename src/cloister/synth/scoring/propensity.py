@@ -35,12 +35,24 @@ class Propensity:
         value: pMSE.
         expected: what it would be if there were no difference.
         spread: the standard deviation of that.
+        most: what it would be if every row were told apart for sure: c (1 - c).
     """
 
     model: str
     value: float
     expected: float
     spread: float
+    most: float
+
+    @property
+    def told_apart(self) -> float:
+        """Where pMSE lies between what chance does, 0, and what telling every row apart would do, 1.
+
+        Unlike the ratio it does not grow with the number of rows.
+        """
+        return (
+            max(0.0, (self.value - self.expected) / (self.most - self.expected)) if self.most > self.expected else 0.0
+        )
 
     @property
     def ratio(self) -> float:
@@ -50,7 +62,7 @@ class Propensity:
     def to_json(self) -> dict[str, Any]:
         """For a file."""
         told = {name: getattr(self, name) for name in ("model", "value", "expected", "spread")}
-        return {**told, "ratio": self.ratio if np.isfinite(self.ratio) else None}
+        return {**told, "told apart": self.told_apart, "ratio": self.ratio if np.isfinite(self.ratio) else None}
 
 
 def propensity(real: Rows, synthetic: Rows, random: np.random.Generator) -> tuple[Propensity, ...]:
@@ -74,7 +86,7 @@ def _by_regression(real: Rows, synthetic: Rows, made: NDArray[np.int64]) -> Prop
             warnings.simplefilter("ignore")
             model = LogisticRegression(C=1e6, solver="newton-cholesky", max_iter=50).fit(x, made)
         value = _pmse(model.predict_proba(x)[:, 1], c)
-    return Propensity("logistic regression", value, k * unit, float(np.sqrt(2 * k)) * unit)
+    return Propensity("logistic regression", value, k * unit, float(np.sqrt(2 * k)) * unit, c * (1 - c))
 
 
 def _by_tree(real: Rows, synthetic: Rows, made: NDArray[np.int64], random: np.random.Generator) -> Propensity:
@@ -88,7 +100,7 @@ def _by_tree(real: Rows, synthetic: Rows, made: NDArray[np.int64], random: np.ra
         return _pmse(tree.fit(x, labels).predict_proba(x)[:, 1], c)
 
     null = np.array([fitted(random.permutation(made)) for _ in range(_SHUFFLES)])
-    return Propensity("decision tree", fitted(made), float(null.mean()), float(null.std(ddof=1)))
+    return Propensity("decision tree", fitted(made), float(null.mean()), float(null.std(ddof=1)), c * (1 - c))
 
 
 def _pmse(likely: Floats, c: float) -> float:

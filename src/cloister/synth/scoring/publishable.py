@@ -66,7 +66,9 @@ class PublishableScore:
         }
 
     def __str__(self) -> str:
-        lines = [] if self.release.private else ["NOT PRIVATE: the noise came from a seeded source"]
+        lines = (
+            [] if self.release.private else ["NOT PRIVATE: the noise, or the table itself, came from a seeded source"]
+        )
         lines.append("error of marginals (half L1), with noise; 95 % intervals")
         lines.append(f"  {'one-way, mean':<32}{self.one_way.text(4)}")
         if self.two_way is not None:
@@ -84,19 +86,25 @@ def publishable_score(
     table: str | None = None,
     bins: Any = 32,
     most_pairs: int = 200,
+    released: bool = False,
     random_state: Any = None,
 ) -> PublishableScore:
     """Buy the errors of a synthetic table.
 
     Args:
         data: the Cloister dataset that it was made from; its account pays.
-        synthetic: the table, or its rows as Arrow or a frame.
+        synthetic: the table as a generator returned it or `read_table` read it; or its rows as Arrow or a frame.
         spend: what all of it may cost; all of it is charged, before anything is read.
         columns, table, bins: as for a generator; those that the tables share unless given.
         most_pairs: the most two-way marginals; if there are more, a fixed public choice.
+        released: your word that rows without a receipt were released before, or do not depend on the dataset.
         random_state: a seed, for teaching and tests; the release is then marked `not private`.
 
-    Privacy: the spend, for the dataset's unit, add/remove neighbours. Three tenths buy the number of rows n. Then, with
+    Raises:
+        NotPrivate: the table is a copy, a bootstrap or another `NotPrivateTable`; or nothing says that it was released.
+
+    Privacy: the spend, for the dataset's unit, add/remove neighbours, provided the table was released before: the
+        release is private only if the table is too. Three tenths buy the number of rows n. Then, with
         synthetic counts T scaled to that n, four tenths buy the distances Σ|N - T| of all k columns at once, and the
         rest the sum of the distances of all pairs, one number. Adding or removing a unit, whose rows count at most m
         together, changes the counts N of a marginal by at most m in L1; T is fixed; so by the triangle inequality each
@@ -104,7 +112,7 @@ def publishable_score(
         2·n·p the mean over pairs moves by m/(2n) only. Counts are made in the engine and stay whole numbers until there
         is noise on them. Audited in tests/unit/test_synth_publishable.py.
     """
-    compared = compare_with(data, [synthetic], columns, table, bins)
+    compared = compare_with(data, [synthetic], columns, table, bins, released)
     names = [axis.name for axis in compared.domain.modelled]
     asked = f"score {compared.domain.table} synthetic {names!r} {most_pairs} pairs"
     paid = pay(data, spend, "the score", asked, random_state)

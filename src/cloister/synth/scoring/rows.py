@@ -70,6 +70,17 @@ class Side:
         """How many codes there are, missing included."""
         return self.axis.size
 
+    def numbers(self, points: Floats) -> Floats:
+        """Places between the bounds as numbers, days or microseconds; whole where the column's values are."""
+        low, high = (self.axis.number(end) for end in self.column.bounds or (0, 1))
+        found = low + points * (high - low)
+        return found if self.column.type == "real" else np.rint(found)
+
+    def value(self, point: float) -> Any:
+        """A place between the bounds as a value of an ordered column."""
+        number = float(self.numbers(np.array([point]))[0])
+        return float(f"{number:.6g}") if self.column.type == "real" else self.axis.value(number)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:

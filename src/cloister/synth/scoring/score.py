@@ -31,6 +31,7 @@ from cloister.synth.scoring.learning import Learning, learning, target_place
 from cloister.synth.scoring.making import told_making
 from cloister.synth.scoring.marginal_error import MarginalErrors, frames, marginal_errors
 from cloister.synth.scoring.membership import Membership
+from cloister.synth.scoring.numbers import NumberDistance, number_distances, with_quantile_cuts
 from cloister.synth.scoring.propensity import Propensity, propensity
 from cloister.synth.scoring.ranges import RangeErrors, range_errors
 from cloister.synth.scoring.rows import columns_of, only_table, read_rows, sides_of, usable
@@ -62,7 +63,8 @@ class Score:
         ranges: errors of range queries.
         propensity: whether models can tell the tables apart; empty without scikit-learn.
         learning: what models learn; None without a target.
-        shapes: each column by itself.
+        shapes: each column by itself, in public bins.
+        numbers: quantiles and distances of each number, date and moment, value by value.
         copies: exact copies.
         closeness, membership, singling_out: attacks, against held-back rows; None without them.
         attacked: how many real rows, and as many held-back ones, were attacked by distance and for membership.
@@ -90,6 +92,7 @@ class Score:
     propensity: tuple[Propensity, ...]
     learning: Learning | None
     shapes: tuple[Shape, ...]
+    numbers: tuple[NumberDistance, ...]
     copies: Copies
     closeness: Closeness | None
     membership: Membership | None
@@ -139,6 +142,7 @@ class Score:
             "kept": self.kept,
             "marginals": [one.to_json() for one in self.marginals],
             "shapes": [one.to_json() for one in self.shapes],
+            "numbers": [one.to_json() for one in self.numbers],
             "propensity": [one.to_json() for one in self.propensity],
             **{name: _json(getattr(self, name)) for name in (*parts, *attacks)},
             "rows attacked": self.attacked,
@@ -176,6 +180,7 @@ def score(
     table: str | None = None,
     columns: Sequence[str] | None = None,
     bins: Any = 32,
+    quantiles: int = 20,
     marginals: int = 500,
     boxes: int = 1000,
     rules: int = 1000,
@@ -194,7 +199,10 @@ def score(
         target: a column that models are to predict.
         table: of the schema; the only private one unless given.
         columns: to score; all of the synthetic table with public values or bounds unless given.
-        bins: into which numbers are cut for marginals, information and ranges; as for a generator.
+        bins: into which numbers are cut for one-way marginals, information and ranges; as for a generator.
+        quantiles: of the real rows, where numbers are cut for marginals and ranges as well: bins do not see what lies
+            inside them, and a skewed number lies in one of equal bins. Two- and three-way marginals are cut there
+            alone. 1 leaves the bins as they are.
         marginals: the most two- and three-way marginals each; if there are more, so many are chosen at random.
         boxes: range queries.
         rules: to single people out with.
@@ -209,8 +217,8 @@ def score(
     Privacy: reads real rows and adds no noise. What comes out is the owner's and must not be published.
     """
     say = progress or (lambda _share, _text: None)
-    if marginals < 1 or boxes < 2 or rules < 2 or most_rows < 2:
-        raise BadInput("a score needs at least one marginal, two boxes, two rules and two rows.")
+    if marginals < 1 or boxes < 2 or rules < 2 or most_rows < 2 or quantiles < 1:
+        raise BadInput("a score needs at least one marginal and quantile, two boxes, two rules and two rows.")
     facts = schema if isinstance(schema, Schema) else Schema.load(schema)
     known = only_table(facts, table)
     there = columns_of(synthetic, known) if columns is None else tuple(known.columns)
@@ -225,16 +233,20 @@ def score(
             "a table to be scored has no rows that fit the schema. Check that the columns are the right ones."
         )
     random = np.random.default_rng(seed)
-    framed = frames(seen, len(made), random) | ({} if kept is None else {"fresh": kept})
+    every = [seen, made, *([] if kept is None else [kept])]
+    finest, together = (with_quantile_cuts(seen, every, quantiles, bins=kind) for kind in (True, False))
     errors = []
     for way in range(1, min(3, len(sides)) + 1):
         say(0.03 + 0.05 * way, f"comparing {way}-way marginals")
-        errors.append(marginal_errors(seen, made, framed, way, max(marginals, len(sides) if way == 1 else 1), random))
+        first, second, *held = finest if way == 1 else together
+        framed = frames(first, len(made), random) | dict(zip(["fresh"], held, strict=False))
+        most = max(marginals, len(sides) if way == 1 else 1)
+        errors.append(marginal_errors(first, second, framed, way, most, random))
     say(0.25, "comparing what hangs together")
     few_seen, few_made = seen.at_most(most_rows, random), made.at_most(most_rows, random)
     few_kept = None if kept is None else kept.at_most(most_rows, random)
     correlations, information = correlation_map(seen, made, kept), information_map(seen, made, kept)
-    ranges = range_errors(seen, made, kept, boxes, random)
+    ranges = range_errors(finest[0], finest[1], finest[2] if kept is not None else None, boxes, random)
     say(0.35, "telling the tables apart")
     # Models solve for as many unknowns as there are features: wide tables teach on fewer rows.
     taught = max(5_000, int(4e9 / sum(side.size for side in sides) ** 2))
@@ -265,6 +277,7 @@ def score(
         told_apart,
         learned,
         shapes(seen, made),
+        number_distances(seen, made, seen.take(random.integers(len(seen), size=len(made)))),
         copies,
         attacks.closeness,
         attacks.membership,

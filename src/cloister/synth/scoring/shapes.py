@@ -1,7 +1,9 @@
 """Each column by itself: the shares of its values or bins, real and synthetic."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,8 @@ import numpy as np
 from cloister.synth.scoring.rows import Rows, Side
 
 __all__ = ["Shape", "label", "shapes"]
+
+_DAY = 86_400_000_000  # microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,18 @@ def label(side: Side, code: int) -> str:
     if side.column.type == "date":
         return str(np.datetime64(int(np.ceil(value[0])), "D"))
     if side.column.type == "timestamp":
-        return str(np.datetime64(int(value[0]), "us").astype("datetime64[m]"))
+        return _moment(int(value[0]), side.axis.ends or value)
     if side.column.type == "integer":
         return f"{math.ceil(value[0]):,}"
     return f"{value[0]:,.6g}"
+
+
+def _moment(start: int, ends: Sequence[float]) -> str:
+    """When a bin begins: as much of it as tells it from the others, so that labels stand beside each other."""
+    moment, span = np.datetime64(start, "us"), ends[-1] - ends[0]
+    if min(high - low for low, high in pairwise(ends)) >= _DAY:
+        return str(moment.astype("datetime64[D]"))
+    words = str(moment.astype("datetime64[m]")).replace("T", " ")
+    if span < _DAY:
+        return str(moment.astype("datetime64[s]"))[11:]
+    return words[5:] if span < 300 * _DAY else words

@@ -7,9 +7,11 @@ alone: only what goes beyond counts. After Giomi, Boenisch, Wehmeyer & Tasnádi 
 Chance comes from held-back rows, which the synthetic table does not know. If it does not know the real ones either, who
 was held back is a shuffle: of the t people in both that a rule fits, the number among the real ones is hypergeometric.
 So every row of both is used, however many were held back: a rule off a copied row would miss its owner in a sample.
+Many rules fit the same few people, so they hit or miss together: how likely so many hits are is found by shuffling who
+was held back, never by adding rules up as if each were tried on people of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,8 @@ __all__ = ["Rule", "SinglingOut", "attack_singling_out", "fits"]
 Rule = tuple[tuple[int, str, float], ...]
 """Conditions on columns: (column, "=", "<=" or ">=", point)."""
 _WAYS = (3, 4, 5)
+_SHUFFLES, _AT_ONCE, _ENOUGH = 9_999, 303, 30
+_NEVER = 1e-9  # rules that fit so many people hit by chance hardly ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class SinglingOut:
         real: the share of rules that fit exactly one real row (Clopper and Pearson's interval).
         fresh: the share that would if the synthetic table knew nobody, and between what that lies in 19 of 20 cases.
         held_back: the share of all people, real and held back, who were held back.
-        chance: how likely so many rules that fit one real row are, if the synthetic table knows nobody.
+        chance: how likely so many rules that fit one real row are, if the synthetic table knows nobody: the share of up
+            to 9,999 shuffles that have as many, this one included.
         example: the first rule that fits one real row, in words.
     """
 
@@ -69,17 +74,19 @@ def attack_singling_out(
     rules = half + list(_of_one_row(synthetic, most - len(half), random))
     if not rules:
         return None
-    fitting = np.array([[int(fits(one, rule).sum()) for one in (real, holdout)] for rule in rules])
-    hits = fitting[:, 0] == 1
-    likely = _chances(fitting.sum(axis=1), len(real), len(holdout))
-    spread = 1.96 * float(np.sqrt((likely * (1 - likely)).sum())) / len(rules)
+    both = (real, 0), (holdout, len(real))
+    people = [np.concatenate([np.flatnonzero(fits(one, rule)) + start for one, start in both]) for rule in rules]
+    hits = np.array([int((one < len(real)).sum()) == 1 for one in people])
+    likely = _chances(np.array([len(one) for one in people]), len(real), len(holdout))
+    shuffled, chance = _shuffled(people, likely, int(hits.sum()), len(real), len(holdout), random)
+    spread = 1.96 * float(shuffled.std()) / len(rules)
     expected = float(likely.mean())
     return SinglingOut(
         len(rules),
         share(int(hits.sum()), len(rules)),
         Figure(expected, max(0.0, expected - spread), min(1.0, expected + spread)),
         len(holdout) / (len(real) + len(holdout)),
-        _at_least(int(hits.sum()), likely),
+        chance,
         _words(real, rules[int(hits.argmax())]) if hits.any() else "",
     )
 
@@ -91,12 +98,29 @@ def _chances(fitting: Integers, real: int, holdout: int) -> Floats:
     return np.asarray(hypergeom.pmf(1, real + holdout, fitting, real))
 
 
-def _at_least(count: int, likely: Floats) -> float:
-    """The chance of so many hits or more, each as likely as given."""
-    sums = np.ones(1)
-    for one in likely[likely > 0]:
-        sums = np.convolve(sums, (1 - one, one))
-    return min(1.0, float(sums[count:].sum()))
+def _shuffled(
+    people: Sequence[Integers], likely: Floats, hits: int, real: int, holdout: int, random: np.random.Generator
+) -> tuple[Integers, float]:
+    """How many rules hit in each shuffle of who was held back, and how likely at least so many hits are.
+
+    Shuffling stops early where many of them have as many hits (Besag & Clifford 1991): then it is no rare event.
+    """
+    from scipy.sparse import csr_array
+
+    possible = [one for one, chance in zip(people, likely, strict=True) if chance > _NEVER]
+    if not possible:
+        return np.zeros(1, dtype=np.int64), 1.0
+    everybody, place = np.unique(np.concatenate(possible), return_inverse=True)
+    starts = np.cumsum([0, *(len(one) for one in possible)])
+    fitting = csr_array((np.ones(len(place), dtype=np.int32), place, starts), shape=(len(possible), len(everybody)))
+    found: list[Any] = []
+    while sum(map(len, found)) < _SHUFFLES and sum(int((one >= hits).sum()) for one in found) < _ENOUGH:
+        # How many of those who are fitted at all are real, and which of them: all that a shuffle of everybody decides.
+        counts = random.hypergeometric(len(everybody), real + holdout - len(everybody), real, size=_AT_ONCE)
+        ranks = random.random((len(everybody), _AT_ONCE)).argsort(axis=0).argsort(axis=0)
+        found.append(((fitting @ (ranks < counts).astype(np.int32)) == 1).sum(axis=0))
+    every = np.concatenate(found)
+    return every, float((1 + (every >= hits).sum()) / (1 + len(every)))
 
 
 def fits(rows: Rows, rule: Rule) -> NDArray[np.bool_]:
@@ -153,9 +177,5 @@ def _words(rows: Rows, rule: Rule) -> str:
         if not side.ordered:
             parts.append(f"{side.name} is {side.labels[int(point)]}")
             continue
-        low, high = side.column.bounds or (0, 1)
-        value: Any = low + (high - low) * point  # type: ignore[operator]
-        if isinstance(value, float):
-            value = round(value) if side.column.type == "integer" else float(f"{value:.6g}")
-        parts.append(f"{side.name} {sign} {value}")
+        parts.append(f"{side.name} {sign} {side.value(point)}")
     return " and ".join(parts)

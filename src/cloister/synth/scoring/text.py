@@ -5,6 +5,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from cloister.synth.scoring.figure import percent
+from cloister.synth.scoring.numbers import SHARES, worst_first
 
 if TYPE_CHECKING:
     from cloister.synth.scoring.score import Score
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["told", "wrapped"]
 
 _WIDTH = 80
+_MOST_NUMBERS = 12
 
 
 def wrapped(text: str, before: str) -> list[str]:
@@ -35,7 +37,7 @@ def told(score: "Score") -> str:
     lines += [
         line for one in verdict.checks if one.about == "note" for line in wrapped(f"{one.name}: {one.reason}", "")
     ]
-    return "\n".join([*lines, "", *_useful(score), "", *_private(score)])
+    return "\n".join([*lines, "", *_useful(score), "", *_quantiles(score), *_private(score)])
 
 
 def _useful(score: "Score") -> Iterator[str]:
@@ -56,11 +58,27 @@ def _useful(score: "Score") -> Iterator[str]:
         if found is not None and found.mean is not None:
             yield f"{f'  {name}':<38}{found.mean:.4f}{_fresh(found.fresh)}"
     yield f"{'  range queries, mean error':<38}{score.ranges.mean.text(4)}{_fresh(score.ranges.fresh)}"
+    far = worst_first(score.numbers, 1)
+    if far:
+        yield f"{'  KS distance of numbers, worst':<38}{far[0].ks:.4f} ({far[0].name:.28})"
     for model in score.propensity:
         size = f"{model.ratio:.2f}" if model.ratio < 100 else f"{model.ratio:.3g}"
         yield f"{f'  told apart by {model.model}':<38}pMSE {size} times that of chance"
     if score.learning is not None:
         yield from _learned(score)
+
+
+def _quantiles(score: "Score") -> Iterator[str]:
+    shown = worst_first(score.numbers, _MOST_NUMBERS)
+    if not shown:
+        return
+    head = "".join(f"{percent(share, 0):>12}" for share in SHARES)
+    yield f"{'QUANTILES':<20}{head}"
+    for one in shown:
+        for kind, values in one.table:
+            name = f"  {one.name:.17}" if kind == "real" else "    synthetic"
+            yield f"{name:<20}{''.join(f'{value:>12}' for value in values)}"
+    yield ""
 
 
 def _learned(score: "Score") -> Iterator[str]:

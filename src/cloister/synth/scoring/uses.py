@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cloister.synth.scoring.check import Check, Limits
 from cloister.synth.scoring.figure import percent
+from cloister.synth.scoring.numbers import SHARES
 
 if TYPE_CHECKING:
     from cloister.synth.scoring.score import Score
@@ -39,6 +40,10 @@ def uses(score: "Score", limits: Limits) -> Iterator[Check]:
         f"columns by themselves are off by {alone.mean.value:.3f} on average, a bootstrap by "
         f"{alone.frames['bootstrap']:.3f} (limit: 0.1 more).",
     )
+    yield from _numbers(score, limits)
+    yield from _correlations(score, limits.correlation)
+    if score.propensity:
+        yield _told_apart(score, limits.told_apart)
     if score.invalid:
         yield Check(
             "valid rows",
@@ -48,13 +53,78 @@ def uses(score: "Score", limits: Limits) -> Iterator[Check]:
         )
 
 
+def _numbers(score: "Score", limits: Limits) -> Iterator[Check]:
+    """Whether each number is distributed as in the real rows, value by value; the one that is farthest off is told."""
+    known = [one for one in score.numbers if one.real]
+    if not known:
+        return
+    steps = [(one.ks - one.ks_margin - limits.ks, one) for one in known]
+    beyond, worst = max(steps, key=lambda step: step[0])
+    far = sum(step[0] > 0 for step in steps)
+    middle = SHARES.index(0.5)
+    yield Check(
+        "KS distance",
+        "usefulness",
+        beyond <= 0,
+        f"of {worst.name}, the share of rows up to {worst.at} is off by {percent(worst.ks)}, the most of {len(known)} "
+        f"numbers; its median is {worst.synthetic[middle]}, in the real rows {worst.real[middle]} "
+        f"(limit: {percent(limits.ks + worst.ks_margin)}, chance included)"
+        f"{f'; {far} numbers are beyond it' if far > 1 else ''}.",
+    )
+    moved = [(one.wasserstein - one.wasserstein_margin - limits.wasserstein, one) for one in known if one.wasserstein]
+    if moved:
+        beyond, worst = max(moved, key=lambda step: step[0])
+        yield Check(
+            "Wasserstein distance",
+            "usefulness",
+            beyond <= 0,
+            f"values of {worst.name} have to move by {worst.wasserstein:.2f} mean deviations on average to be the real "
+            f"ones, the most of all numbers (limit: {limits.wasserstein + worst.wasserstein_margin:.2f}, chance "
+            "included).",
+        )
+
+
+def _told_apart(score: "Score", limit: float) -> Check:
+    worst = max(score.propensity, key=lambda one: one.told_apart)
+    return Check(
+        "propensity",
+        "usefulness",
+        worst.told_apart <= limit,
+        f"a {worst.model} tells synthetic rows from real ones at {percent(worst.told_apart, 0)} of the way from chance "
+        f"to certainty (pMSE {worst.value:.3f}, chance {worst.expected:.3f}; limit: {percent(limit, 0)}).",
+    )
+
+
+def _correlations(score: "Score", limit: float) -> Iterator[Check]:
+    found = score.correlations
+    off = [] if found is None else found.off_by(0.0)
+    if not off:
+        return
+    one, other, there, here = off[0]
+    beyond = limit + _by_chance(score)
+    yield Check(
+        "correlations",
+        "usefulness",
+        abs(here - there) <= beyond,
+        f"{one} and {other} have {there:.2f} in the real rows and {here:.2f} here, the farthest off "
+        f"(limit: {beyond:.2f} apart, chance included).",
+    )
+
+
+def _by_chance(score: "Score") -> float:
+    """Three standard errors of the difference of two correlations, at most."""
+    real, made, _ = score.rows.values()
+    return 3 * math.sqrt(1 / real + 1 / made)
+
+
 def notes(score: "Score") -> Iterator[Check]:
     """What a reader should know and what no limit is for."""
+    if not score.propensity:
+        yield Check("propensity", "note", None, "no model was asked to tell the tables apart: it needs scikit-learn.")
     found = score.correlations
     if found is None or found.worst is None:
         return
-    real, made, _ = score.rows.values()
-    far = max(_FAR, 3 * math.sqrt(1 / real + 1 / made))  # three standard errors of a correlation, at most
+    far = max(_FAR, _by_chance(score))
     off = found.off_by(far)
     if off:
         one, other, there, here = off[0]

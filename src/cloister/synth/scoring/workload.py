@@ -7,6 +7,9 @@ Sensitivity. If one unit comes or goes, N changes by at most m in L1: m is what 
 triangle inequality |Σ|N - T| - Σ|N' - T|| <= Σ|N - N'| <= m. So a distance moves by at most m, the sum of k distances
 by at most k·m, and the vector of k distances by k·m in L1 and √k·m in L2. As the mean of k distances over twice the
 number of rows, that is m/(2n): the error of a table of 30,000 rows moves by 1/60,000.
+
+T must not depend on the rows unpaid: for a copy of the rows it does, and no noise on the distance makes up for that. So
+a table is taken only if it was released (`Compared.private`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,16 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.data.schema import Table
-from cloister.privacy.errors import BadInput, BadSchema
+from cloister.privacy.errors import BadInput, BadSchema, Broken, NotPrivate
 from cloister.privacy.meter import Meter, measure_steps
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.purse import Purse, law, purse
 from cloister.privacy.release import Release
 from cloister.synth.domain import Domain, read_domain
+from cloister.synth.handed import HandedTable
 from cloister.synth.marginals import Survey
+from cloister.synth.negatives import NotPrivateTable
 from cloister.synth.scoring.figure import Figure
 from cloister.synth.scoring.marginal_error import choose_columns
 from cloister.synth.scoring.rows import source_of, view_of
+from cloister.synth.table import SyntheticTable
 
 __all__ = ["Compared", "Paid", "buy_rows", "carry_out", "compare_with", "pay", "some_pairs"]
 
@@ -43,11 +49,13 @@ class Compared:
         domain: the public cells.
         relation: the real rows, in their engine. None of them was read.
         cells: of each synthetic table: rows × modelled columns.
+        private: whether each table was released privately; False if one was made with a seed.
     """
 
     domain: Domain
     relation: Any
     cells: tuple[NDArray[np.int64], ...]
+    private: bool = True
 
     def distance(self, survey: Survey, table: int, places: Places, rows: int) -> int:
         """Σ|N - T| of one marginal, in parts of a row. Reads rows: call it inside a step.
@@ -56,12 +64,17 @@ class Compared:
         """
         shape = [self.domain.shape[place] for place in places]
         joint = np.ravel_multi_index(tuple(self.cells[table][:, place] for place in places), shape)
-        counts = np.bincount(joint, minlength=int(np.prod(shape)))
+        found, counts = np.unique(joint, return_counts=True)
         whole = rows * survey.whole
         wide: Any = np.int64 if 4 * len(joint) * whole < 2**63 else object
         scaled = (2 * counts.astype(wide) * whole + len(joint)) // (2 * len(joint))  # rounded, in whole numbers
-        exact = np.rint(survey.exact(places).ravel() * survey.whole).astype(np.int64)  # parts of a row: exact doubles
-        return int(np.abs(exact - scaled.astype(np.int64)).sum())
+        [(_, exact)] = survey.counted([places])
+        # Only cells that either has: of large domains there are too many to list.
+        cells, where = np.unique(np.concatenate([exact.cells, found]), return_inverse=True)
+        far = np.zeros(len(cells), dtype=np.int64)
+        np.add.at(far, where[: len(exact.cells)], exact.numbers)
+        np.subtract.at(far, where[len(exact.cells) :], scaled.astype(np.int64))
+        return int(np.abs(far).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +88,19 @@ class Paid:
 
 
 def compare_with(
-    data: Any, tables: Sequence[Any], columns: Sequence[str] | None, table: str | None, bins: Any
+    data: Any, tables: Sequence[Any], columns: Sequence[str] | None, table: str | None, bins: Any, released: bool
 ) -> Compared:
-    """Read synthetic tables as cells of a dataset's domain. No private row is read."""
+    """Read synthetic tables as cells of a dataset's domain. No private row is read.
+
+    Args:
+        released: the caller's word that tables without a receipt were released before, or do not depend on the rows.
+
+    Raises:
+        NotPrivate: a table is known to protect nobody, or nothing says that it was released.
+    """
     if not (hasattr(data, "tables") and hasattr(data, "account") and hasattr(data, "relation")):
         raise BadInput("this is paid for by a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    private = [_was_released(one, data, released) for one in tables]
     given = [source_of(one) for one in tables]
     if not given or not all(hasattr(one, "column_names") or hasattr(one, "columns") for one in given):
         raise BadInput("give synthetic tables as such, as Arrow tables or as frames. Read files first.")
@@ -95,7 +116,34 @@ def compare_with(
         cells.append(placed[(placed >= 0).all(axis=1)])
         if not len(cells[-1]):
             raise BadSchema("a synthetic table has no row whose values the schema knows. Check its columns.")
-    return Compared(domain, relation, tuple(cells))
+    return Compared(domain, relation, tuple(cells), all(private))
+
+
+def _was_released(table: Any, data: Any, released: bool) -> bool:
+    """Whether a table is private, or refuse: a score or a choice must not vouch for rows that nobody paid for."""
+    if isinstance(table, NotPrivateTable):
+        raise NotPrivate(
+            f"this table was made by {table.method} and protects nobody; a score with a receipt would vouch for it. "
+            "Compare it in the owner's view: synth.score."
+        )
+    if isinstance(table, SyntheticTable):
+        return table.private
+    if isinstance(table, HandedTable) and not released:
+        try:
+            table.verify(data.account.book.key.public)
+        except Broken as error:
+            raise NotPrivate(
+                f"the table's receipt does not hold under the key of this dataset's ledger ({error}). If it was "
+                "released by another ledger, verify it with that key and pass released=True."
+            ) from None
+    if isinstance(table, HandedTable):
+        return table.side.get("private") is True
+    if not released:
+        raise NotPrivate(
+            "nothing says that these rows were released: a score of raw rows tells about them. Give a SyntheticTable, "
+            "read_table(path) with its receipt, or pass released=True if they were released before."
+        )
+    return True
 
 
 def _names(table: Any) -> list[str]:
@@ -136,6 +184,7 @@ def carry_out(paid: Paid, compared: Compared, steps: Callable[[Survey], T]) -> t
         unit=data.tables.schema.unit,
         data_version=data.version,
         source=paid.source,
+        private=compared.private,
     )
     return value, Release(
         value=value,
@@ -143,7 +192,7 @@ def carry_out(paid: Paid, compared: Compared, steps: Callable[[Survey], T]) -> t
         unit=data.tables.schema.unit,
         mechanism=receipt.body["mechanism"],
         parameters={},
-        private=paid.source.private,
+        private=paid.source.private and compared.private,
         receipt=receipt,
     )
 
