@@ -210,7 +210,7 @@ class RemoteDataset:
     def schema(self) -> Schema:
         """What is public, as far as one may see it."""
         if self._schema is None:
-            self._schema = Schema.load(self.client.get(f"{self._path}/schema")["schema"])
+            self._schema = Schema.parse(self.client.get(f"{self._path}/schema")["schema"], max_bytes=None)
         return self._schema
 
     def plan(

@@ -45,7 +45,8 @@ class Database:
         self.url = url
         sqlite = url.startswith("sqlite")
         options: dict[str, Any] = {"connect_args": {"timeout": 30}} if sqlite else {"pool_pre_ping": True}
-        self.engine = sa.create_engine(url, pool_size=20, max_overflow=20, **options)
+        # Parameters are answers, addresses and hashes: an error must not quote them.
+        self.engine = sa.create_engine(url, pool_size=20, max_overflow=20, hide_parameters=True, **options)
         if sqlite:
             sa.event.listen(self.engine, "connect", _prepare_sqlite)
             sa.event.listen(self.engine, "begin", _begin_sqlite)

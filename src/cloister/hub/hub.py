@@ -3,13 +3,14 @@
 Everything else is a function that is handed a Hub.
 """
 
+import stat
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cloister.hub.database import Database
 from cloister.hub.settings import Settings
-from cloister.privacy.errors import NotNow
+from cloister.privacy.errors import NotNow, StoreFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.signing import SigningKey
 
@@ -34,6 +35,7 @@ class Hub:
         from cloister.hub.store.keys import MasterKey
 
         settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _tighten(settings.folder)
         if (settings.folder / "signing.key").exists():
             raise NotNow(f"there is a hub in {settings.folder} already. Use `cloister hub serve`, or another folder.")
         hub = cls(settings)
@@ -51,6 +53,7 @@ class Hub:
         hub = cls(settings)
         if not hub.signing_key_file.exists():
             raise NotNow(f"there is no hub in {settings.folder}. Make one with `cloister hub init`.")
+        _tighten(settings.folder)
         hub.database.migrate()
         return hub
 
@@ -99,3 +102,15 @@ class Hub:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _tighten(folder: Path) -> None:
+    """Let nobody else into the hub's folder: addresses, hashes of passwords, questions and answers lie in it."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        try:
+            folder.chmod(mode & 0o700)
+        except OSError:
+            raise StoreFailed(
+                f"others can look into {folder}, and its mode cannot be changed. Run chmod 700 on it."
+            ) from None

@@ -70,7 +70,15 @@ class Person(Base):
     totp_pending: Mapped[bytes | None] = mapped_column(LargeBinary)  # sealed; shown, not yet confirmed by a code
     active: Mapped[bool] = mapped_column(default=True)
     created: Mapped[float] = mapped_column(default=now)
+    # When the address was verified: by an invitation for it, or by a link that was sent to it. None: it is a claim.
+    verified: Mapped[float | None]
+    verify_asked: Mapped[float | None]  # since when an e-mail with such a link waits to be sent; None: none does
     organisation: Mapped[Organisation | None] = relationship(lazy="joined")
+
+    @property
+    def verified_email(self) -> str:
+        """The address that policies may believe, in lower case; empty while it is only a claim."""
+        return self.email.lower() if self.verified is not None else ""
 
 
 class Session(Base):
@@ -101,11 +109,11 @@ class Token(Base):
 
 
 class OneTimeLink(Base):
-    """An invitation or a password reset. Only the SHA-256 of its secret is kept; it works once."""
+    """An invitation, a password reset or a verification of an address. It works once; only a SHA-256 is kept."""
 
     __tablename__ = "links"
     id: Mapped[str] = mapped_column(String(64), primary_key=True)  # SHA-256
-    purpose: Mapped[str] = mapped_column(String(20))  # invitation, reset
+    purpose: Mapped[str] = mapped_column(String(20))  # invitation, reset, verify
     person_id: Mapped[int | None] = mapped_column(ForeignKey("people.id"))  # whose password
     detail: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of an invitation: email, organisation, roles
     made_by: Mapped[int | None] = mapped_column(ForeignKey("people.id"))
@@ -210,7 +218,10 @@ class Job(Base):
     stage: Mapped[str] = mapped_column(_NAME, default="")
     problem: Mapped[str] = mapped_column(Text, default="")  # public: depends on the request only
     owner_detail: Mapped[str] = mapped_column(Text, default="")  # sealed by the dataset's key
-    result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))  # none: not kept any more
+    # None: not kept any more. It may have megabytes: loaded only where it is asked for (see work/known.py, find_job).
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
+    size: Mapped[int | None] = mapped_column(BigInteger)  # of the result, in bytes
+    digest: Mapped[str | None] = mapped_column(String(64))  # SHA-256 of the result without its label
     loss: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what it cost the dataset
     receipt: Mapped[str | None] = mapped_column(Text)
     cancel: Mapped[bool] = mapped_column(default=False)
@@ -392,6 +403,8 @@ class Submission(Base):
     wave: Mapped[int] = mapped_column(primary_key=True)
     id: Mapped[str] = mapped_column(String(64), primary_key=True)  # SHA-256 of the ballot, or of the reports
     reports: Mapped[str] = mapped_column(Text)  # canonical JSON: {question: [level, report in base64url]}
+    # With which batch it was first shown to the collector; None: it waits until enough others are new with it.
+    batch: Mapped[int | None]
     __table_args__ = ({"sqlite_with_rowid": False},)
 
 

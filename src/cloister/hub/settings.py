@@ -1,14 +1,17 @@
 """What can be set, by environment variables alone. docs/hub-settings.md is generated from this file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
+from urllib.parse import urlsplit
 
 from cloister.privacy.errors import BadName
 
 __all__ = ["Settings"]
+
+_Place = TypeVar("_Place")
 
 
 def _setting(default: Any, meaning: str) -> Any:
@@ -27,6 +30,7 @@ class Settings:
     master_key_file: str = _setting("", "a file with that key; master.key in the folder, made by `cloister hub init`")
     name: str = _setting("Cloister", "what the pages call this hub")
     address: str = _setting("http://127.0.0.1:8400", "how browsers reach the hub; https makes cookies secure")
+    hosts: str = _setting("", "further names under which browsers reach the hub, with commas; others are refused")
     host: str = _setting("127.0.0.1", "which address to listen on")
     port: int = _setting(8400, "which port to listen on")
     web_processes: int = _setting(2, "how many processes serve pages")
@@ -38,11 +42,28 @@ class Settings:
     lock_minutes: int = _setting(15, "for how long it is locked")
     requests_per_minute: int = _setting(600, "how many requests one person or address may make a minute")
     answers_per_minute: int = _setting(600, "how many survey answers one address may send a minute; none is kept")
+    survey_batch: int = _setting(20, "how many new survey answers are shown at once, at least; fewer are held back")
     upload_gb: int = _setting(10, "how large an upload may be, in GB")
     job_memory: str = _setting("2GB", "how much memory an engine may use for one job")
     job_seconds: int = _setting(600, "how long a job may take")
-    connect_hosts: str = _setting("", "which hosts owners may connect to, with commas; none unless named")
-    connect_folders: str = _setting("", "which folders owners may connect, with commas; none unless named")
+    prepare_seconds: int = _setting(3600, "how long sealing the tables of a new version may take")
+    schema_kb: int = _setting(200, "how long a schema may be, in KB of YAML")
+    connect_hosts: str = _setting(
+        "",
+        "which hosts the owners of an organisation may connect to: `organisation=host:port`, several with commas (with "
+        "semicolons if a name has a comma); none unless named",
+    )
+    connect_folders: str = _setting(
+        "",
+        "which folders the owners of an organisation may connect: `organisation=/path`, several in the same way, each "
+        "by its real path (not a link); none unless named",
+    )
+    result_cells: int = _setting(100_000, "how many cells the answer to one question may have")
+    result_mb: int = _setting(64, "how large one result may be, in MB")
+    results_mb: int = _setting(1000, "how many MB of results are kept for one person")
+    plan_processes: int = _setting(2, "how many processes make plans, for each process that serves pages")
+    plan_memory: str = _setting("1GB", "how much memory making one plan may take")
+    plan_seconds: int = _setting(30, "how long making one plan may take")
     country: str = _setting("", "where this hub stands, as two letters; policies may ask for it")
     trusted_proxies: str = _setting("", "addresses of proxies whose X-Forwarded-For is believed, with commas")
     mail_folder: str = _setting("", "write e-mails as files into this folder")
@@ -50,6 +71,19 @@ class Settings:
     mail_from: str = _setting("cloister@localhost", "the sender of e-mails")
     metrics_token: str = _setting("", "who shows it as a bearer token may read /metrics; nobody unless set")
     log_level: str = _setting("info", "debug, info, warning or error")
+
+    def __post_init__(self) -> None:
+        """Refuse lists of connections that do not say whose they are."""
+        self._listed("connect_hosts", _host_and_port)
+        folders = self._listed("connect_folders", _absolute)
+        for number, (owner, path) in enumerate(folders):
+            for other, second in folders[:number]:
+                if owner != other and (path.is_relative_to(second) or second.is_relative_to(path)):
+                    # A folder asks for no password: whoever may connect the outer one would read the inner one too.
+                    raise BadName(
+                        f"CLOISTER_CONNECT_FOLDERS gives {path} to {owner:.60} and {second} to {other:.60}, and one is "
+                        "in the other. Give each organisation a folder of its own."
+                    )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **changes: Any) -> "Settings":
@@ -80,10 +114,58 @@ class Settings:
         """Where the ledger's newest head is kept."""
         return Path(self.head_file) if self.head_file else self.folder / "head"
 
+    def hosts_of(self, organisation: str) -> list[str]:
+        """The hosts that the owners of an organisation may connect to, each as host:port."""
+        return [place for owner, place in self._listed("connect_hosts", _host_and_port) if owner == organisation]
+
+    def folders_of(self, organisation: str) -> list[Path]:
+        """The folders that the owners of an organisation may connect.
+
+        One that is a link, or lies behind one, is none of them: whoever may write beside it could make it another's.
+        """
+        mine = [path for owner, path in self._listed("connect_folders", _absolute) if owner == organisation]
+        return [path for path in mine if path.resolve() == path]
+
+    def _listed(self, name: str, read: Callable[[str], _Place | None]) -> list[tuple[str, _Place]]:
+        """The entries of a list as (organisation, place)."""
+        text: str = getattr(self, name)
+        entries = [one.strip() for one in text.split(";" if ";" in text else ",")]
+        found = []
+        for entry in filter(None, entries):
+            owner, _, place = (part.strip() for part in entry.partition("="))
+            where = read(place)
+            if not owner or where is None:
+                form = "organisation=host:port" if read is _host_and_port else "organisation=/absolute/path"
+                raise BadName(
+                    f"CLOISTER_{name.upper()}: the entry {entry!r:.80} must be {form}, with the organisation's name as "
+                    "the hub has it: only its owners may connect there."
+                )
+            found.append((owner, where))
+        return found
+
+    @property
+    def exposed(self) -> bool:
+        """Whether passwords and cookies travel in clear to others: plain http, and not to this machine alone."""
+        return not self.secure and self.host not in ("127.0.0.1", "::1", "localhost")
+
     @property
     def secure(self) -> bool:
         """Whether browsers reach us over TLS."""
         return self.address.startswith("https://")
+
+
+def _host_and_port(text: str) -> str | None:
+    """A host and a port as host:port, an IPv6 address without its brackets; None if one is missing."""
+    try:
+        parts = urlsplit(f"//{text}")
+        whole = not (parts.path or parts.query or parts.fragment or parts.username is not None)
+        return f"{parts.hostname.rstrip('.')}:{parts.port}" if whole and parts.hostname and parts.port else None
+    except ValueError:
+        return None
+
+
+def _absolute(text: str) -> Path | None:
+    return Path(os.path.normpath(text)) if text.startswith("/") else None
 
 
 def _read(name: str, text: str, kind: Any) -> Any:

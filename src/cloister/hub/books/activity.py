@@ -276,6 +276,6 @@ def _schema(session: Session, dataset: Dataset) -> str:
 @lru_cache(maxsize=5000)
 def _asked(kind: str, parameters: str, schema: str) -> frozenset[str]:
     try:
-        return frozenset(kind_of(kind).tables(Schema.load(schema), json.loads(parameters)))
+        return frozenset(kind_of(kind).tables(Schema.parse(schema, max_bytes=None), json.loads(parameters)))
     except CloisterError:
         return frozenset()  # asked under an older schema, or a kind that is gone

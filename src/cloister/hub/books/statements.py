@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from cloister.hub.books.charges import Charged, charges_of
 from cloister.hub.models import Dataset, Job, Person, Spent
@@ -112,7 +112,7 @@ class Mine:
 def for_owner(hub: "Hub", session: Session, dataset: Dataset) -> Statement:
     """Everything that was spent of a dataset. For its owner and for auditors: it names people, no answers."""
     charged = [one for one in charges_of(hub).of(dataset.name) if one.state != "void"]
-    jobs = _Jobs(session, sa.select(Job).where(Job.dataset_id == dataset.id))
+    jobs = _Jobs(session, sa.select(Job).where(Job.dataset_id == dataset.id).options(defer(Job.plan)))
     balance = _balance(hub, dataset.name)
     lines = [jobs.line(one) for one in charged]
     cap = balance.rules.cap if balance else Loss.from_json(dataset.budget)
@@ -142,7 +142,8 @@ def for_user(hub: "Hub", session: Session, person: Person) -> list[Mine]:
     wanted = sa.select(Dataset).join(Spent, Spent.dataset_id == Dataset.id).where(Spent.person_id == person.id)
     found = []
     for dataset in session.scalars(wanted.distinct().order_by(Dataset.name)):
-        jobs = _Jobs(session, sa.select(Job).where(Job.dataset_id == dataset.id, Job.person_id == person.id))
+        own_jobs = sa.select(Job).where(Job.dataset_id == dataset.id, Job.person_id == person.id)
+        jobs = _Jobs(session, own_jobs.options(defer(Job.plan)))
         key = f"{dataset.name}@{analyst(person.id)}"
         lines = [jobs.line(one) for one in charges_of(hub).of(key) if one.state != "void"]
         own, whole = _balance(hub, key), _balance(hub, dataset.name)

@@ -59,6 +59,7 @@ class Planned:
         errors: each answer, with the error to expect.
         statements: the SQL that the engine will run.
         notes: what to keep in mind.
+        blocked: why it cannot run as things stand, such as a limit that it would pass; empty if it can.
     """
 
     loss: Loss
@@ -67,6 +68,8 @@ class Planned:
     errors: tuple[tuple[str, str], ...] = ()
     statements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    blocked: str = ""
+    cells: int = field(default=0, compare=False)  # of the answer; not written down
 
     def to_json(self) -> dict[str, Any]:
         """For the job's row and for the wire."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import date, datetime
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import sqlglot
@@ -23,6 +24,7 @@ __all__ = ["Query", "cells", "planned"]
 
 _LONGEST = 20_000
 _MOST_SHOWN = 2_000
+_LEAST, _MOST = Fraction(1, 10**30), 10**30  # of an acceptable error: beyond that floats end
 
 
 class Query:
@@ -49,8 +51,8 @@ class Query:
             raise BadForm("say what the answer may cost ('spend': 'rho 0.01') or how wrong it may be ('within': 5).")
         read: dict[str, Any] = {"sql": sql, "confidence": confidence_of(form)}
         if within:  # a page sends both, since 'spend' is filled in from the start
-            if rational(within, "within") <= 0:
-                raise BadForm("'within' must be positive: how far off an answer may be.")
+            if not _LEAST <= rational(within, "within") <= _MOST:
+                raise BadForm("'within' is how far off an answer may be: a positive number from 1e-30 to 1e30.")
             return {**read, "within": within}
         return {**read, "spend": wire.loss_to_text(wire.parse_loss(spend))}
 
@@ -100,7 +102,15 @@ def planned(data: Dataset, plan: Plan) -> Planned:
         tuple(expected_errors(plan)),
         tuple(plan.statements()),
         plan.notes,
+        cells=_cells(plan),
     )
+
+
+def _cells(plan: Plan) -> int:
+    """Rows times columns of the answer. Groups that are found later count as one."""
+    sizes = [max(1, len(group.values or ())) for group in plan.question.groups]
+    rows = sum(math.prod(sizes[i] for i in members) for members in plan.question.sets)
+    return rows * len(plan.question.outputs)
 
 
 def cells(answer: Answer) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 """A copy of a hub in one file, and the way back.
 
-In the file: the database, the sealed tables, the records of releases, the ledger, and the signing key, sealed by the
-master key. Not in it: the master key, without which the file is of no use to a thief, and the ledger's head, without
-which an old copy cannot pass for the newest state.
+In the file: the database, the sealed tables, the records of releases, the ledger, and the signing key. Not in it: the
+master key, and the ledger's head, without which an old copy cannot pass for the newest state.
+
+The whole file is sealed piece by piece, under a key of its own that the master key wraps: without the master key it
+shows its length and nothing else, and a piece that was changed, moved, left out or cut off is noticed. Copies that
+version 0.1.0 made, of which only tables and keys are sealed, are read too.
 
 A hub that was restored refuses to spend, because what was spent after the copy is not in it: spending it again would
 break the promise. It goes on when the newest head is shown, which every receipt holds, and the ledger contains it; or
@@ -18,11 +21,12 @@ import os
 import sqlite3
 import tarfile
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Self
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -31,16 +35,19 @@ from cloister.hub import models
 from cloister.hub.database import now
 from cloister.hub.hub import Hub
 from cloister.hub.settings import Settings
-from cloister.hub.store.keys import MasterKey
+from cloister.hub.store.keys import OVERHEAD, MasterKey, seal, unseal
 from cloister.privacy.errors import LedgerBroken, NotNow, StoreFailed
 from cloister.version import __version__
 
-__all__ = ["Copied", "backup", "restore"]
+__all__ = ["Copied", "backup", "opened", "restore"]
 
 FORM = "cloister-backup/1"
 _FOLDERS = ("sealed", "records")
 _MANIFEST = "manifest.sealed"
 _KEY_LABEL, _MANIFEST_LABEL = "signing key in a backup", "manifest of a backup"
+_MAGIC = b"cloister-backup/2\n"
+_FILE_KEY_LABEL = "key of a backup"
+_PIECE = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +85,16 @@ def backup(hub: Hub, file: Path) -> Copied:
 
 def _write(hub: Hub, raw: IO[bytes]) -> int:
     listed: dict[str, str] = {}
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with (
+        _Sealing(raw, hub.keys) as sealed,
+        tarfile.open(fileobj=sealed, mode="w", format=tarfile.PAX_FORMAT) as archive,  # type: ignore[call-overload]
+    ):
         if _in_file(hub.settings.database_url):
             _add_database(archive, listed, "hub.db", _database_file(hub.settings))
         for folder in _FOLDERS:
             for path in sorted((hub.folder / folder).rglob("*")):
-                if path.is_file() and not path.is_symlink():
+                # Names with a dot are locks, which mean nothing elsewhere.
+                if path.is_file() and not path.is_symlink() and not path.name.startswith("."):
                     _add_file(archive, listed, path.relative_to(hub.folder).as_posix(), path)
         _add(archive, listed, "signing.key.sealed", hub.keys.seal(hub.signing_key_file.read_bytes(), _KEY_LABEL))
         if _in_file(hub.settings.ledger_url):
@@ -97,6 +108,106 @@ def _write(hub: Hub, raw: IO[bytes]) -> int:
         # Sealed, so that nobody can change what is in a copy: whoever could would add an operator to the database.
         _add(archive, {}, _MANIFEST, hub.keys.seal(json.dumps(manifest).encode(), _MANIFEST_LABEL))
     return len(listed)
+
+
+class _Sealing:
+    """A file that seals what is written to it, a megabyte at a time."""
+
+    def __init__(self, raw: IO[bytes], keys: MasterKey) -> None:
+        self._raw, self._key, self._rest, self._at, self._number = raw, os.urandom(32), bytearray(), 0, 0
+        raw.write(_MAGIC + keys.seal(self._key, _FILE_KEY_LABEL))
+
+    def write(self, data: bytes) -> int:
+        """Take the next bytes."""
+        self._rest += data
+        self._at += len(data)
+        while len(self._rest) > _PIECE:  # one piece is kept back: the last one says that it is
+            self._put(bytes(self._rest[:_PIECE]), last=False)
+            del self._rest[:_PIECE]
+        return len(data)
+
+    def tell(self) -> int:
+        """How much was written."""
+        return self._at
+
+    def _put(self, piece: bytes, last: bool) -> None:
+        self._raw.write(seal(self._key, piece, _piece_label(self._number, last)))
+        self._number += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._put(bytes(self._rest), last=True)
+
+
+class _Unsealing(io.RawIOBase):
+    """A sealed file, opened as it is read."""
+
+    def __init__(self, raw: IO[bytes], keys: MasterKey) -> None:
+        super().__init__()
+        self._raw, self._at, self._kept = raw, 0, (-1, b"")
+        self._begin = len(_MAGIC) + 32 + OVERHEAD
+        raw.seek(len(_MAGIC))
+        self._key = keys.open(raw.read(32 + OVERHEAD), _FILE_KEY_LABEL)
+        length = raw.seek(0, os.SEEK_END) - self._begin
+        self._pieces = max(1, -(-length // (_PIECE + OVERHEAD)))
+        self._size = max(0, length - self._pieces * OVERHEAD)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def tell(self) -> int:
+        """How far it was read."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go on reading elsewhere."""
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill the buffer."""
+        view, filled = memoryview(buffer).cast("B"), 0
+        while filled < len(view) and self._at < self._size:
+            number, within = divmod(self._at, _PIECE)
+            part = self._piece(number)[within:][: len(view) - filled]
+            view[filled : filled + len(part)] = part
+            filled += len(part)
+            self._at += len(part)
+        return filled
+
+    def _piece(self, number: int) -> bytes:
+        if self._kept[0] != number:
+            self._raw.seek(self._begin + number * (_PIECE + OVERHEAD))
+            sealed = self._raw.read(_PIECE + OVERHEAD)
+            self._kept = number, unseal(self._key, sealed, _piece_label(number, number == self._pieces - 1))
+        return self._kept[1]
+
+
+def _piece_label(number: int, last: bool) -> str:
+    return f"piece {number} of a backup{', the last' if last else ''}"
+
+
+@contextmanager
+def opened(file: Path, keys: MasterKey) -> Iterator[tarfile.TarFile]:
+    """The archive in a copy.
+
+    Raises:
+        SealBroken: it was changed or cut off, or was sealed with another master key.
+    """
+    with file.open("rb") as raw:
+        sealed = raw.read(len(_MAGIC)) == _MAGIC
+        raw.seek(0)
+        plain: Any = io.BufferedReader(_Unsealing(raw, keys), _PIECE) if sealed else raw
+        with tarfile.open(fileobj=plain, mode="r:") as archive:
+            yield archive
 
 
 def _in_file(url: str) -> bool:
@@ -185,7 +296,7 @@ def restore(file: Path, settings: Settings, master_key: Path | None = None) -> C
         _write_secret(Path(settings.master_key_file or folder / "master.key"), master_key.read_bytes())
     keys = MasterKey.load(settings)
     try:
-        with tarfile.open(file, "r:") as archive:
+        with opened(file, keys) as archive:
             manifest = _manifest(archive, keys)
             for name, digest in manifest["files"].items():
                 _extract(archive, name, digest, _place(name, settings))

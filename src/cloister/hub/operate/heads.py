@@ -1,20 +1,55 @@
-"""After a restore: prove that the ledger is the newest one, or give up what is left."""
+"""Whether the ledger is the newest one: asked of the hub's own receipts at start, and proved after a restore."""
 
 import json
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from cloister.hub.hub import Hub
-from cloister.privacy.errors import HeadRejected, NotHere
+from cloister.hub.models import AuditEntry, Job
+from cloister.privacy.errors import CloisterError, HeadRejected, NotHere, RolledBack
 from cloister.privacy.ledger import Head
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
 
-__all__ = ["newest_head", "show_head", "write_off"]
+__all__ = ["check_receipts", "newest_head", "show_head", "write_off"]
+
+_RECEIPTS = 200  # jobs end in another order than they are charged in; one of the last is the newest
+_WRITTEN_OFF = "ledger.written_off"
 
 
 def newest_head(hub: Hub) -> Head:
     """The ledger's newest entry, signed: to print, and to keep elsewhere."""
     return hub.ledger.head
+
+
+def check_receipts(hub: Hub) -> None:
+    """Hold the ledger to the newest receipts in the hub's own database; if it lacks their entries, it spends nothing.
+
+    A ledger that was put back together with its kept head looks whole by itself. But the hub's jobs hold receipts, and
+    each names an entry that was in the ledger when it was signed.
+
+    Raises:
+        RolledBack: the ledger is older than a receipt. From now on every process refuses to spend.
+    """
+    with hub.database.reading() as session:
+        lost = sa.select(AuditEntry.time, AuditEntry.detail).where(AuditEntry.action == _WRITTEN_OFF)
+        # What was spent in lost entries was given up for: receipts from before then prove nothing more.
+        since = max((time for time, detail in session.execute(lost) if detail.get("lost")), default=0.0)
+        newest = sa.select(Job.receipt).where(Job.receipt.is_not(None), Job.finished > since)
+        texts = list(session.scalars(newest.order_by(Job.finished.desc()).limit(_RECEIPTS)))
+    heads = [head for text in texts for line in str(text).splitlines() if (head := _head_of(line, hub)) is not None]
+    for head in sorted(heads, key=lambda one: one.number, reverse=True)[:1]:
+        if not hub.ledger.contains(head):
+            hub.ledger.show_head(head)  # keeps it, and refuses
+
+
+def _head_of(text: str, hub: Hub) -> Head | None:
+    """The head in one of our receipts; None if it has none, or is not ours."""
+    try:
+        return _head(text, hub)
+    except CloisterError:
+        return None
 
 
 def show_head(hub: Hub, shown: str) -> Head:
@@ -43,9 +78,15 @@ def write_off(hub: Hub, dataset: str) -> list[tuple[str, Loss]]:
     if not mine:
         names = ", ".join(sorted({account.name for account in hub.ledger.accounts()})) or "none"
         raise NotHere(f"the ledger has no account of a dataset {dataset!r:.80}. It has: {names}.")
+    try:
+        hub.ledger.check_newest()
+        older = False
+    except RolledBack:
+        older = True
     lost = [(account.rules.key, hub.ledger.write_off(account).lines[0].loss) for account in mine]
+    facts = {"accounts": [key for key, _ in lost], "lost": older}
     with hub.database.writing() as session:
-        hub.audit.write(session, None, "ledger.written_off", f"dataset/{dataset}", accounts=[key for key, _ in lost])
+        hub.audit.write(session, None, _WRITTEN_OFF, f"dataset/{dataset}", **facts)
     return lost
 
 

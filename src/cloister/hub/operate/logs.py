@@ -8,12 +8,14 @@ each of which could hold a value of somebody's data or a secret.
 import json
 import logging
 import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TextIO
 
-__all__ = ["FACTS", "JsonLines", "configure", "say"]
+__all__ = ["FACTS", "JsonLines", "catch_all", "configure", "say"]
 
 # What a line may say beside its event. Numbers and words of our own, never of somebody's data.
 FACTS = frozenset(
@@ -33,8 +35,7 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "log": record.name,
-            # The pattern, not the text: what is filled in could be anything.
-            "event": str(record.msg)[:_LONGEST] if isinstance(record.msg, str) else type(record.msg).__name__,
+            "event": _event(record),
             "process": record.process,
         }
         facts = getattr(record, "facts", None)
@@ -43,6 +44,31 @@ class JsonLines(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             line |= {"error": type(record.exc_info[1]).__name__, "place": _place(record.exc_info[1])}
         return json.dumps(line, ensure_ascii=False)
+
+
+def _event(record: logging.LogRecord) -> str:
+    """What happened: our own pattern without what is filled in; of a library only that it spoke up.
+
+    Libraries format before they log: what they say could be a question, a path or a value.
+    """
+    if not isinstance(record.msg, str):
+        return type(record.msg).__name__
+    ours = record.name.partition(".")[0] == "cloister" or record.name == "uvicorn.error"
+    return record.msg[:_LONGEST] if ours else "a library has something to say"
+
+
+def catch_all() -> None:
+    """Write errors that nobody caught as lines like all others, in every thread: where they were, not what they say."""
+    log = logging.getLogger("cloister.hub.operate")
+    logging.raiseExceptions = False  # or the logging module itself prints the arguments of a line that fails
+
+    def caught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            log.error("an error that nobody caught", exc_info=(kind, error or kind(), trace))
+
+    sys.excepthook = caught
+    sys.unraisablehook = lambda told: caught(told.exc_type, told.exc_value, told.exc_traceback)
+    threading.excepthook = lambda told: caught(told.exc_type, told.exc_value, told.exc_traceback)
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:

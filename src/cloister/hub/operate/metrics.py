@@ -18,6 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from cloister.hub.database import now
 from cloister.hub.models import Dataset, Job, Person, Request, Spent
+from cloister.hub.work import heartbeats
 from cloister.privacy.errors import CloisterError, NotHere, SignInFailed
 
 if TYPE_CHECKING:
@@ -152,6 +153,17 @@ class HubNumbers:
         yield left
         yield cap
         yield _gauge("cloister_ledger_readable", "Whether the ledger can be read.", healthy)
+        yield _gauge(
+            "cloister_ledger_spends", "Whether the ledger is known to be the newest, and spends.", self._spends()
+        )
+        yield _gauge("cloister_workers", "Workers that live.", len(heartbeats.living(self.hub.folder)))
+
+    def _spends(self) -> int:
+        try:
+            self.hub.ledger.check_newest()
+        except CloisterError:
+            return 0
+        return 1
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -15,11 +15,15 @@ __all__ = ["application", "main"]
 
 
 def application(hub: Hub) -> object:
-    """The web application, counted."""
+    """The web application, counted; its plans are made in processes of their own."""
     from cloister.hub.operate.metrics import Meter
     from cloister.hub.web.app import create_app
+    from cloister.hub.web.security import KnownHosts
+    from cloister.hub.work.planner import Planner
 
-    return Meter(create_app(hub))
+    app = create_app(hub)
+    app.state.planner = Planner(hub.settings)
+    return KnownHosts(Meter(app), hub.settings)
 
 
 def web(hub: Hub, descriptor: int) -> None:
@@ -41,6 +45,8 @@ def main(arguments: list[str]) -> None:
     """Become one of them."""
     settings = Settings.from_environment()
     logs.configure(settings.log_level)
+    logs.catch_all()
+    os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys
     _end_with_the_parent(int(arguments[1]))
     if arguments[0] == "web":
@@ -64,3 +70,4 @@ if __name__ == "__main__":
     main(sys.argv[1:])
 elif __name__ == "__mp_main__":  # a worker's own child, which begins by loading this file: it logs like all others
     logs.configure(Settings.from_environment().log_level)
+    logs.catch_all()

@@ -25,8 +25,9 @@ from typing import Any
 
 from cloister.hub.hub import Hub
 from cloister.hub.operate import logs
+from cloister.hub.operate.heads import check_receipts
 from cloister.hub.settings import Settings
-from cloister.privacy.errors import Unavailable
+from cloister.privacy.errors import CloisterError, Unavailable
 
 __all__ = ["environment_of", "serve", "work"]
 
@@ -118,15 +119,30 @@ class Supervisor:
 def serve(settings: Settings) -> int:
     """Serve pages and run jobs until told to stop."""
     logs.configure(settings.log_level)
-    Hub.open(settings).close()  # says at once if there is no hub, and makes its tables the newest
+    logs.catch_all()
+    _begin(settings)
+    if settings.exposed:
+        why = "CLOISTER_ADDRESS is not https: passwords and cookies travel in clear. Put a proxy with TLS before it."
+        logs.say("plain http beyond this machine", logging.WARNING, why=why)
     return Supervisor(settings).run(max(1, settings.web_processes), max(0, settings.worker_processes))
 
 
 def work(settings: Settings, count: int = 1) -> int:
     """Run jobs only: for machines that serve no pages."""
     logs.configure(settings.log_level)
-    Hub.open(settings).close()
+    logs.catch_all()
+    _begin(settings)
     return Supervisor(settings).run(0, max(1, count))
+
+
+def _begin(settings: Settings) -> None:
+    """Say at once if there is no hub, make its tables the newest, and hold its ledger to its own receipts."""
+    os.umask(0o077)
+    with Hub.open(settings) as hub:
+        try:
+            check_receipts(hub)
+        except CloisterError as error:  # the pages are served all the same: they show what happened
+            logs.say("the ledger refuses to spend", logging.ERROR, code=error.code)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:

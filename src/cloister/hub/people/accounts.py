@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from cloister.hub.database import now
 from cloister.hub.models import OneTimeLink, Organisation, Person
 from cloister.hub.people import links, passwords, sessions, tokens
 from cloister.hub.people.roles import (
@@ -36,9 +37,12 @@ __all__ = [
     "set_organisation",
     "set_roles",
     "sign_up",
+    "make_verify_link",
+    "verify",
 ]
 
 _RESET_DAYS = 1
+_VERIFY_DAYS = 7
 
 
 def fold(email: str) -> str:
@@ -89,6 +93,9 @@ def sign_up(
 ) -> Person:
     """Make an account: by an invitation, which says the roles, or openly where that is set.
 
+    An invitation is for one address, and verifies it. In an open sign-up the address is only a claim: no policy
+    believes it until somebody has opened the link that is sent there (`verify`).
+
     Raises:
         Denied: there is no invitation, and the hub is not open.
         NotHere: the invitation is not for this address, or works no more.
@@ -111,9 +118,45 @@ def sign_up(
         organisation_id=organisation,
         roles=roles,
         password=passwords.seal(password),
+        verified=now() if invitation is not None else None,
+        verify_asked=now() if invitation is None else None,
     )
     _add(session, person, "somebody with this e-mail address has an account already.")
     return person
+
+
+def make_verify_link(session: Session, by: Person | None, person: Person | int) -> str:
+    """The secret of a link that verifies a person's address: /verify/SECRET. Earlier ones work no more.
+
+    Args:
+        session: for writing.
+        by: the operator who hands it over; None if it is sent to the address itself.
+        person: whose address.
+    """
+    require_operator(session, by)
+    found = person_here(session, person)
+    if by is not None and by.id == found.id:
+        raise Denied("nobody vouches for their own address. Another operator makes the link.")
+    if not found.active or found.verified is not None:
+        raise NotNow("this account is closed, or its address is verified already.")
+    links.withdraw(session, links.VERIFY, person=found)
+    return links.make(session, by, links.VERIFY, person=found, days=_VERIFY_DAYS, detail={"email": found.email})
+
+
+def verify(session: Session, person: Person | int, secret: str) -> Person:
+    """Use a verification link. It works only for whoever is signed in to the account that it was made for.
+
+    A stranger who signed up with somebody else's address does not get its mail; and whoever gets the mail cannot
+    confirm an account that is not theirs by following a link.
+    """
+    found = person_here(session, person)
+    link = links.look(session, links.VERIFY, secret)
+    if link.person_id != found.id or link.detail["email"] != found.email:
+        raise NotHere("this link is for another account. Sign in to that one, or ask for a link of your own.")
+    links.take(session, links.VERIFY, secret)
+    found.verified, found.verify_asked = now(), None
+    session.flush()
+    return found
 
 
 # Belonging.
@@ -212,6 +255,7 @@ def _lock_out(session: Session, person: Person) -> None:
     sessions.end_all(session, person)
     tokens.revoke_all(session, person)
     links.withdraw(session, links.RESET, person=person)
+    links.withdraw(session, links.VERIFY, person=person)
 
 
 def _add(session: Session, row: Person | Organisation, taken: str) -> None:

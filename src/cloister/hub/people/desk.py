@@ -7,28 +7,37 @@ and `roles`. Nothing written to the log holds a secret, and a person is told whe
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cloister.hub.models import Organisation, Person
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.database import now
+from cloister.hub.models import Dataset, Organisation, Person
 from cloister.hub.people import accounts, limits, sessions, tokens
 from cloister.hub.people.roles import Change, person_here
 from cloister.hub.people.sign_in import prove
+from cloister.hub.policy import published
 from cloister.hub.requests.notices import tell
+from cloister.privacy.errors import CloisterError, NotNow
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
 __all__ = [
+    "ask_verify_link",
     "change_password",
     "end_sessions",
     "invite",
     "make_organisation",
     "make_reset_link",
     "make_token",
+    "make_verify_link",
     "reset_password",
     "revoke_token",
     "set_active",
     "set_organisation",
     "set_roles",
     "sign_up",
+    "verify",
 ]
 
 
@@ -86,6 +95,7 @@ def set_organisation(hub: "Hub", by: Person | None, person: Person | int, organi
         tell(
             hub, session, found.id, f"You now belong to: {found.organisation.name if found.organisation else 'nobody'}."
         )
+        _tell_owners(hub, session, found)
 
 
 def set_active(hub: "Hub", by: Person | None, person: Person | int, active: bool) -> None:
@@ -106,6 +116,36 @@ def make_reset_link(hub: "Hub", by: Person | None, person: Person | int, *, seco
     return secret
 
 
+def make_verify_link(hub: "Hub", by: Person | None, person: Person | int) -> str:
+    """The secret of a link that verifies an address, to be handed over; its link is /verify/SECRET."""
+    with hub.database.writing() as session:
+        found = person_here(session, person)
+        secret = accounts.make_verify_link(session, by, found)
+        hub.audit.write(session, _id(by), "person.verify_made", f"person/{found.id}")
+    return secret
+
+
+def _tell_owners(hub: "Hub", session: Session, person: Person) -> None:
+    """Tell the owners of datasets whose policy names this person's verified address, or their organisation."""
+    session.refresh(person)
+    place = person.organisation.name if person.organisation is not None else ""
+    for dataset in session.scalars(sa.select(Dataset).where(Dataset.deleted.is_(None))):
+        try:
+            policy, _ = published.current(hub, session, dataset)
+        except CloisterError:  # a policy that does not hold gives nobody anything
+            continue
+        named = published.addresses(policy)
+        places = {one.casefold() for role in policy.roles for one in role.who.organisations}
+        if person.verified_email and person.verified_email in named:
+            what = f"the account of {person.name} is verified now"
+        elif place and place.casefold() in places:
+            what = f"{person.name} joined {place}"
+        else:
+            continue
+        said = f"{what[0].upper()}{what[1:]}, and the policy of {dataset.name} names it."
+        tell(hub, session, dataset.owner_id, said, f"/datasets/{dataset.name}/policy")
+
+
 # What people do about themselves.
 
 
@@ -121,7 +161,33 @@ def sign_up(hub: "Hub", *, email: str, name: str, password: str, address: str, i
         )
         whom = f"person/{person.id}"
         hub.audit.write(session, person.id, "person.joined", whom, roles=person.roles, invited=invitation is not None)
+        _tell_owners(hub, session, person)
     return person
+
+
+def ask_verify_link(hub: "Hub", person: Person) -> None:
+    """Let a link be sent to one's own address. A worker sends it.
+
+    Raises:
+        NotNow: the address is verified, or this hub sends no e-mail.
+        TooMany: it was asked for too often.
+    """
+    if not (hub.settings.mail_folder or hub.settings.smtp_url):
+        raise NotNow("this hub sends no e-mail. Ask an operator for a link that verifies your address.")
+    with hub.database.writing() as session:
+        limits.reserve(session, hub.settings, (limits.key("verify", str(person.id)),))
+        found = person_here(session, person)
+        if found.verified is not None:
+            raise NotNow("your e-mail address is verified already.")
+        found.verify_asked = now()
+
+
+def verify(hub: "Hub", person: Person, secret: str) -> None:
+    """Verify one's address with the link that was sent to it. From now on policies believe it."""
+    with hub.database.writing() as session:
+        found = accounts.verify(session, person, secret)
+        hub.audit.write(session, found.id, "person.verified", f"person/{found.id}")
+        _tell_owners(hub, session, found)
 
 
 def reset_password(hub: "Hub", secret: str, password: str, address: str) -> None:
@@ -138,12 +204,15 @@ def reset_password(hub: "Hub", secret: str, password: str, address: str) -> None
         )
 
 
-def change_password(hub: "Hub", person: Person, old: str, new: str, address: str) -> None:
-    """Set a new password for the old one. Every session ends, this one too."""
+def change_password(hub: "Hub", person: Person, old: str, new: str, address: str, *, end_tokens: bool = True) -> None:
+    """Set a new password for the old one. Every session ends, this one too; and every token, unless they may stay."""
     prove(hub, person, old, address)
     with hub.database.writing() as session:
         accounts.change_password(session, person, new)
-        hub.audit.write(session, person.id, "person.password_changed", f"person/{person.id}", address=address)
+        if end_tokens:
+            tokens.revoke_all(session, person)
+        facts: dict[str, object] = {"address": address, "tokens_ended": end_tokens}
+        hub.audit.write(session, person.id, "person.password_changed", f"person/{person.id}", **facts)
 
 
 def make_token(hub: "Hub", person: Person, label: str, scopes: Iterable[str], days: int) -> str:

@@ -88,8 +88,8 @@ class Limiter:
         self._swept = 0  # the span in which idle keys were last dropped
         self._lock = threading.Lock()
 
-    def check(self, who: str) -> None:
-        """Count a call.
+    def check(self, who: str, weight: int = 1) -> None:
+        """Count a call; a costly one counts as several.
 
         Raises:
             TooMany: the key has made its calls; this one is not counted.
@@ -103,7 +103,7 @@ class Limiter:
             # What is left of the span before still weighs.
             if count + before * (1 - (at - span)) >= self.most:
                 raise TooMany(f"more than {self.most} requests in {self.seconds:g} seconds. Wait a minute.")
-            self._counts[who] = (span, count + 1, before)
+            self._counts[who] = (span, count + weight, before)
             if self._swept != span:
                 self._swept = span
                 self._counts = {one: kept for one, kept in self._counts.items() if kept[0] >= span - 1}

@@ -1,4 +1,7 @@
-"""Links that work once: an invitation, or a reset of a password. Only the SHA-256 of the secret is kept."""
+"""Links that work once: an invitation, a reset of a password, a verification of an e-mail address.
+
+Only the SHA-256 of the secret is kept.
+"""
 
 from typing import Any
 
@@ -10,10 +13,11 @@ from cloister.hub.models import OneTimeLink, Person
 from cloister.hub.people.secret import digest, fresh
 from cloister.privacy.errors import BadForm, NotHere
 
-__all__ = ["INVITATION", "RESET", "look", "make", "take", "withdraw"]
+__all__ = ["INVITATION", "RESET", "VERIFY", "look", "make", "take", "withdraw"]
 
 INVITATION = "invitation"
 RESET = "reset"
+VERIFY = "verify"
 _LONGEST_DAYS = 30
 
 

@@ -142,6 +142,8 @@ def remove_factor(hub: "Hub", person: Person, code: str, address: str) -> None:
         raise NotNow("this hub asks everybody for a second factor. If your device is lost, ask an operator.")
     with hub.database.writing() as session:
         found = person_here(session, person)
+        if found.totp_secret is None:  # before a try is counted: there is nothing to guess
+            raise NotNow("you have no second factor.")
         fits = _code_fits(hub, session, found, code, address)
         if fits:
             totp.remove(session, found)

@@ -25,7 +25,14 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who asks: the attributes a policy may speak of."""
+    """Who asks: the attributes a policy may speak of.
+
+    Attributes:
+        person: a verified e-mail address, in lower case; empty if the address was not verified.
+        organisation, country: given by an operator.
+        roles: of the hub.
+        granted: the roles of this dataset's policy that requests have given.
+    """
 
     person: str
     organisation: str = ""
@@ -39,7 +46,7 @@ class Subject:
         place = person.organisation
         granted = tuple(Grant(one) if isinstance(one, str) else one for one in granted_roles)
         return cls(
-            person.email.lower(),
+            person.verified_email,
             place.name if place else "",
             place.country.upper() if place else "",
             tuple(person.roles),
@@ -127,7 +134,12 @@ class Reason:
 def belongs(who: Who, subject: Subject, environment: Environment) -> Iterator[Reason]:
     """Every condition that is written, tried."""
     if who.people:
-        yield _reason(subject.person.lower() in who.people, "you are among its people", "you are not among its people")
+        note = "" if subject.person else " (your e-mail address is not verified)"
+        yield _reason(
+            bool(subject.person) and subject.person.lower() in who.people,
+            "you are among its people",
+            f"you are not among its people{note}",
+        )
     if who.organisations:
         known = {name.casefold() for name in who.organisations}
         mine = subject.organisation or "no organisation"

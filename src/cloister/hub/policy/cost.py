@@ -12,6 +12,7 @@ from cloister.hub.policy.policy import Budget, Policy
 from cloister.privacy.errors import BadInput, BadLoss, OverBudget
 from cloister.privacy.ledger.rules import Rules
 from cloister.privacy.loss import Loss, epsilon, rho
+from cloister.privacy.number import show
 
 __all__ = ["cap", "described", "exact", "incomparable", "limits", "needs", "parse", "price", "refuse_above"]
 
@@ -44,13 +45,22 @@ def refuse_above(policy: Policy, loss: Loss) -> None:
     """Refuse a loss that is more than one request may cost.
 
     Raises:
-        OverBudget: with what was asked and what is allowed.
+        OverBudget: with what was asked and what is allowed; a delta is named only where it is the cause.
     """
     limit, cost = policy.budget.per_request, price(policy, loss)
-    if limit is not None and not cost <= cap(limit):
+    if limit is None or cost <= cap(limit):
+        return
+    most = cap(limit)
+    if cost.amount > most.amount:
         raise OverBudget(
-            f"one request may cost {cap(limit)} here, this one needs {cost}. Lower the spend or ask the owner."
+            f"one request may cost {most.measure} {show(most.amount)} here, this one needs {most.measure} "
+            f"{show(cost.amount)}. Lower the spend or ask the owner."
         )
+    allowed = f"a delta of at most {show(most.delta)}" if most.delta else "no delta"
+    raise OverBudget(
+        f"one request may have {allowed} here, this one needs delta {show(cost.delta)}. Spend without a delta; where "
+        "groups are not listed in the schema, name them in the question (WHERE … IN …) or ask the owner."
+    )
 
 
 def limits(budget: Budget) -> list[tuple[str, Loss]]:

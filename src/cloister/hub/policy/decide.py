@@ -14,12 +14,12 @@ from typing import Any
 from cloister.hub.policy import cost
 from cloister.hub.policy.conditions import Environment, Grant, Reason, Subject, belongs
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy, Role, allowed_join
-from cloister.hub.policy.purposes import PURPOSES, covered_by, nearest
+from cloister.hub.policy.purposes import PURPOSES, covered_by, nearest, offered
 from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadInput, Denied, Refused
 from cloister.privacy.loss import Loss
 
-__all__ = ["Environment", "Grant", "Subject", "Tried", "Verdict", "decide", "shown_tables"]
+__all__ = ["Environment", "Grant", "Subject", "Tried", "Verdict", "allowed_purposes", "decide", "shown_tables"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,14 @@ def decide(
         operation,
         purpose,
     )
+
+
+def allowed_purposes(
+    policy: Policy, number: int, subject: Subject, operation: str, environment: Environment
+) -> tuple[str, ...]:
+    """Every purpose for which this person may do this now, in the vocabulary's order: what a form may offer."""
+    stated = (one.name for one in offered(policy.purposes))
+    return tuple(one for one in stated if decide(policy, number, subject, operation, one, environment).allowed)
 
 
 def shown_tables(

@@ -24,7 +24,17 @@ from cloister.privacy.loss import Loss
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
-__all__ = ["current", "difference", "history", "newest", "publish", "schema_of", "version"]
+__all__ = [
+    "addresses",
+    "current",
+    "difference",
+    "history",
+    "newest",
+    "publish",
+    "schema_of",
+    "unverified_note",
+    "version",
+]
 
 
 def newest(session: Session, dataset: models.Dataset) -> models.Policy | None:
@@ -104,7 +114,32 @@ def publish(
     hub.audit.write(
         session, person.id, "policy.published", f"dataset/{dataset.name}", number=number, hash=fingerprint(text)
     )
+    if note := unverified_note(session, policy):
+        from cloister.hub.requests.notices import tell  # requests are decided by policies: not at the top
+
+        tell(hub, session, person.id, f"Policy {number} of {dataset.name}: {note}", f"/datasets/{dataset.name}/policy")
     return number
+
+
+def addresses(policy: Policy) -> set[str]:
+    """Every e-mail address that a policy names: reviewers, and people of its roles. In lower case."""
+    return {one.lower() for one in (*policy.reviewers, *(one for role in policy.roles for one in role.who.people))}
+
+
+def unverified_note(session: Session, policy: Policy) -> str:
+    """A sentence for the owner about addresses that nobody has verified: they get nothing. Empty if there are none."""
+    named = addresses(policy)
+    known = sa.select(models.Person.email).where(
+        models.Person.email.in_(named), models.Person.active, models.Person.verified.is_not(None)
+    )
+    missing = sorted(named - set(session.scalars(known)))
+    if not missing:
+        return ""
+    shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+    return (
+        f"No verified account has the address {shown}. The policy gives nothing to such an address until somebody is "
+        "invited with it or has verified it."
+    )
 
 
 def history(session: Session, dataset: models.Dataset) -> list[models.Policy]:
@@ -125,7 +160,7 @@ def schema_of(session: Session, dataset: models.Dataset) -> Schema | None:
     )
     text = session.scalars(wanted.order_by(models.Version.number.desc()).limit(1)).first()
     try:
-        return Schema.load(f"{text}\n") if text else None
+        return Schema.parse(text, max_bytes=None) if text else None
     except BadSchema:
         return None
 

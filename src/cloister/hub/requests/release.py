@@ -69,11 +69,13 @@ def loss_of(job: Job) -> Loss | None:
 
 
 def needs_now(hub: "Hub", session: Session, job: Job) -> int:
-    """How many people the newest policy wants to agree to this job."""
-    loss = loss_of(job)
-    if loss is None or not loss.amount:
-        return 0
-    return needed_for(current_policy(hub, session, job.dataset), loss)
+    """How many people the newest policy wants to agree to this job: by what it costs whoever asks.
+
+    That is never less than it costs the dataset, and it is what the policy is asked about while the job runs.
+    """
+    told = job.plan.get("own") or job.plan.get("loss")
+    own = None if told is None else Loss.from_json(told)
+    return needed_for(current_policy(hub, session, job.dataset), own) if own is not None and own.amount else 0
 
 
 def let_go(session: Session, job: Job) -> None:

@@ -27,10 +27,12 @@ def current_policy(hub: "Hub", session: Session, dataset: Dataset) -> Policy:
 def reviewers(hub: "Hub", session: Session, dataset: Dataset) -> list[Person]:
     """Everybody who may decide about this dataset's requests, the owner first.
 
-    Somebody whose account is closed, or whom the newest policy no longer names, is not among them.
+    Somebody whose account is closed, whose address was not verified, or whom the newest policy no longer names, is not
+    among them.
     """
     named = {address.lower() for address in current_policy(hub, session, dataset).reviewers}
-    wanted = sa.select(Person).where(Person.active, sa.or_(Person.id == dataset.owner_id, Person.email.in_(named)))
+    by_address = sa.and_(Person.email.in_(named), Person.verified.is_not(None))
+    wanted = sa.select(Person).where(Person.active, sa.or_(Person.id == dataset.owner_id, by_address))
     return sorted(session.scalars(wanted), key=lambda one: (one.id != dataset.owner_id, one.id))
 
 

@@ -117,15 +117,15 @@ class ChunkReader(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read into a buffer; at most to the end of a piece."""
-        if self._at >= self._size:
-            return 0
-        begin = self._begins[bisect_right(self._begins, self._at) - 1]
-        piece, view = self._piece(begin), memoryview(buffer).cast("B")
-        part = piece[self._at - begin : self._at - begin + len(view)]
-        view[: len(part)] = part
-        self._at += len(part)
-        return len(part)
+        """Fill the buffer, across pieces: whoever reads Parquet takes a short read for the end of the file."""
+        view, filled = memoryview(buffer).cast("B"), 0
+        while filled < len(view) and self._at < self._size:
+            begin = self._begins[bisect_right(self._begins, self._at) - 1]
+            part = memoryview(self._piece(begin))[self._at - begin :][: len(view) - filled]
+            view[filled : filled + len(part)] = part
+            filled += len(part)
+            self._at += len(part)
+        return filled
 
     def _piece(self, begin: int) -> bytes:
         if begin not in self._kept:

@@ -1,7 +1,8 @@
 """Tables that stay where they are: a PostgreSQL, a folder of Parquet files, a Spark cluster.
 
 Owners type addresses, so an address could be used to make the hub knock at doors inside its own network. Therefore:
-only hosts and folders that the operator has listed; the address a host stands for is looked up once, checked, kept, and
+only hosts and folders that the operator has listed for the organisation that the dataset belongs to, asked when an
+address is typed and again whenever it is opened; the address a host stands for is looked up once, checked, kept, and
 used from then on, so that a name cannot be made to point elsewhere later; no option that names a file or another host;
 no link that leads out of a folder. Addresses hold passwords: they are sealed with the dataset's key.
 """
@@ -19,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from cloister.data.schema import Schema
+from cloister.hub.models import Dataset
 from cloister.hub.settings import Settings
 from cloister.privacy.errors import BadForm, MissingExtra
 
@@ -30,6 +32,7 @@ _OPTIONS: Mapping[str, str] = {  # for PostgreSQL; others could name files to re
     "sslrootcert": "system",
     "options": r"-c ?search_path=[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*",
 }
+_ENCRYPTED = ("require", "verify-ca", "verify-full")
 _SPARK_OPTIONS = ("token", "user_id", "use_ssl")
 _PARQUET = (".parquet", ".pq")
 
@@ -58,32 +61,34 @@ class Link:
         return cls(*json.loads(raw))
 
 
-def read_address(settings: Settings, text: str) -> Link:
-    """Check an address that somebody typed.
+def read_address(settings: Settings, dataset: Dataset, text: str) -> Link:
+    """Check an address that the dataset's owner typed. Looks up the host's name, so not for inside a transaction.
 
     Raises:
-        BadForm: it is not of a known kind, or the operator has not listed its host or folder.
+        BadForm: it is not of a known kind, or the operator has not listed its host or folder for the organisation that
+            the dataset belongs to.
     """
     text = text.strip()
     if len(text) > 2000 or not text.isprintable():
         raise BadForm("address: at most 2,000 printable characters.")
     if text.startswith("/"):
-        return _folder(settings, text)
+        path = _allowed(settings, dataset, text)
+        return Link("folder", f"the folder {path.name}", str(path))
     scheme = text.partition("://")[0].lower()
     if scheme in ("postgresql", "postgres"):
-        return _postgres(settings, text)
+        return _postgres(settings, dataset, text)
     if scheme == "sc":
-        return _spark(settings, text)
+        return _spark(settings, dataset, text)
     raise BadForm(
-        "address: write postgresql://user:password@host/database, sc://host:port (Spark), or the path of a folder."
+        "address: write postgresql://user:password@host:port/database, sc://host:port (Spark), or the path of a folder."
     )
 
 
 # Hosts
 
 
-def _postgres(settings: Settings, text: str) -> Link:
-    host, port, parts = _host(settings, text, "postgresql")
+def _postgres(settings: Settings, dataset: Dataset, text: str) -> Link:
+    host, port, parts = _host(settings, dataset, text, "postgresql")
     given = parse_qsl(parts.query, keep_blank_values=True)
     for name, value in given:
         if not re.fullmatch(_OPTIONS.get(name, "(?!)"), value):
@@ -96,24 +101,41 @@ def _postgres(settings: Settings, text: str) -> Link:
     fixed = {"hostaddr": address, "passfile": "/dev/null", "connect_timeout": "10"}
     secret = "" if parts.password is None else ":" + quote(unquote(parts.password), safe="")
     who = f"{quote(unquote(parts.username or ''), safe='')}{secret}@" if parts.username else ""
-    query = urlencode({**dict(given), **fixed}, quote_via=quote)
-    place = f"[{host}]" if ":" in host else host
-    opened = f"postgresql://{who}{place}:{port}/{quote(database, safe='')}?{query}"
+    query = _encrypted({**dict(given), **fixed})
+    opened = f"postgresql://{who}{_bracketed(host)}:{port}/{quote(database, safe='')}?{query}"
     return Link("postgres", f"PostgreSQL {database} on {host}:{port}", opened)
 
 
-def _spark(settings: Settings, text: str) -> Link:
-    host, port, parts = _host(settings, text, "sc")
+def _spark(settings: Settings, dataset: Dataset, text: str) -> Link:
+    host, port, parts = _host(settings, dataset, text, "sc")
     options = [one.partition("=") for one in parts.path.lstrip("/;").split(";") if one]
     if parts.query or parts.fragment or any(name not in _SPARK_OPTIONS for name, _, _ in options):
         raise BadForm(f"address: write sc://host:port/;token=…; options are {', '.join(_SPARK_OPTIONS)}.")
     address = _pinned(host, port)
-    place = f"[{address}]" if ":" in address else address
-    opened = f"sc://{place}:{port}/;" + ";".join(f"{name}={value}" for name, _, value in options)
-    return Link("spark", f"Spark on {host}:{port}", opened)
+    given = {name: value for name, _, value in options}
+    if not ipaddress.ip_address(address).is_loopback and given.setdefault("use_ssl", "true").lower() != "true":
+        raise BadForm("address: rows would travel in clear, and this server is on another machine. Use use_ssl=true.")
+    opened = f"sc://{_bracketed(address)}:{port}/;" + ";".join(f"{name}={value}" for name, value in given.items())
+    return Link("spark", f"Spark on {_bracketed(host)}:{port}", opened)
 
 
-def _host(settings: Settings, text: str, scheme: str) -> tuple[str, int, Any]:
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _encrypted(options: dict[str, str]) -> str:
+    """The options of a PostgreSQL address as a query string, TLS required unless the server is on this machine."""
+    here = ipaddress.ip_address(options["hostaddr"]).is_loopback
+    # libpq's own default takes no for an answer: rows would travel in clear if the server says so.
+    if not here and options.setdefault("sslmode", "require") not in _ENCRYPTED:
+        raise BadForm(
+            f"address: with sslmode={options['sslmode']} rows could travel in clear, and this server is on another "
+            f"machine. Use one of {', '.join(_ENCRYPTED)}."
+        )
+    return urlencode(options, quote_via=quote)
+
+
+def _host(settings: Settings, dataset: Dataset, text: str, scheme: str) -> tuple[str, int, Any]:
     try:
         parts = urlsplit(text)
         host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS[scheme]
@@ -121,9 +143,11 @@ def _host(settings: Settings, text: str, scheme: str) -> tuple[str, int, Any]:
         raise BadForm("address: the host or the port cannot be read.") from None
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|[0-9a-f:]+", host):
         raise BadForm("address: name one host. Sockets and lists of hosts are not taken.")
-    listed = {one.strip().lower() for one in settings.connect_hosts.split(",") if one.strip()}
-    if host not in listed and f"{host}:{port}" not in listed:
-        raise BadForm(f"address: the host {host:.100} is not on this hub's list. Ask its operator to add it.")
+    if f"{host}:{port}" not in settings.hosts_of(_organisation(dataset)):
+        # One sentence whether it is listed for others or not at all: what others connect is none of their business.
+        raise BadForm(
+            f"address: {host:.100}:{port} is not on this hub's list for your organisation. Ask its operator to add it."
+        )
     return host, port, parts
 
 
@@ -142,27 +166,26 @@ def _pinned(host: str, port: int) -> str:
     return str(min(plain, key=lambda one: one.version))
 
 
+def _organisation(dataset: Dataset) -> str:
+    """The organisation that a dataset belongs to; no entry of a list belongs to nobody."""
+    return "" if dataset.organisation is None else dataset.organisation.name
+
+
 # Folders
 
 
-def _folder(settings: Settings, text: str) -> Link:
-    path = _allowed(settings, text)
-    return Link("folder", f"the folder {path.name}", str(path))
-
-
-def _allowed(settings: Settings, text: str) -> Path:
-    """The folder, if it lies in one that is listed, wherever links may lead."""
-    listed = [Path(one.strip()).resolve() for one in settings.connect_folders.split(",") if one.strip()]
+def _allowed(settings: Settings, dataset: Dataset, text: str) -> Path:
+    """The folder, if it lies in one that is listed for the dataset's organisation, wherever links may lead."""
     path = Path(text).resolve()
-    if not any(path.is_relative_to(one) for one in listed) or not path.is_dir():
-        # One sentence for both: whether a path exists outside the listed folders is nobody's business.
-        raise BadForm("address: this is no folder in one that this hub's operator has listed.")
+    if not any(path.is_relative_to(one) for one in settings.folders_of(_organisation(dataset))) or not path.is_dir():
+        # One sentence for all: whether a path exists outside their own folders is nobody's business.
+        raise BadForm("address: this is no folder in one that this hub's operator has listed for your organisation.")
     return path
 
 
-def _files(settings: Settings, text: str, schema: Schema) -> dict[str, str]:
+def _files(settings: Settings, dataset: Dataset, text: str, schema: Schema) -> dict[str, str]:
     """For each table NAME.parquet or the folder NAME; the whole folder, if there is one table only."""
-    folder = _allowed(settings, text)
+    folder = _allowed(settings, dataset, text)
     for place, folders, files in os.walk(folder):
         if any((Path(place) / name).is_symlink() for name in (*folders, *files)):
             raise BadForm("address: the folder holds a link. Put the files themselves there.")
@@ -182,21 +205,22 @@ def _files(settings: Settings, text: str, schema: Schema) -> dict[str, str]:
 # Opening
 
 
-def open_source(settings: Settings, link: Link, schema: Schema) -> object:
-    """What `cloister.data.tables.open_tables` opens. The list of hosts and folders is asked again."""
+def open_source(settings: Settings, dataset: Dataset, link: Link, schema: Schema) -> object:
+    """The source that `cloister.data.tables.open_tables` opens. The organisation's list is asked again.
+
+    Raises:
+        BadForm: the operator has taken the host or folder off the list of the dataset's organisation.
+    """
     if link.kind == "folder":
-        return _files(settings, link.address, schema)
+        return _files(settings, dataset, link.address, schema)
     if link.kind == "postgres":
-        _host(settings, link.address.partition("?")[0], "postgresql")
-        return link.address
+        place, _, query = link.address.partition("?")
+        _host(settings, dataset, place, "postgresql")
+        return f"{place}?{_encrypted(dict(parse_qsl(query)))}"
     if link.kind == "spark":
-        _still_listed(settings, link)
+        _host(settings, dataset, "sc://" + link.place.removeprefix("Spark on "), "sc")
         return _session(link.address)
     raise BadForm("this kind of connection is not known.")
-
-
-def _still_listed(settings: Settings, link: Link) -> None:
-    _host(settings, "sc://" + link.place.removeprefix("Spark on "), "sc")
 
 
 def _session(address: str) -> Any:

@@ -22,7 +22,7 @@ from cloister.hub.policy.published import newest as current_page
 from cloister.hub.policy.published import publish
 from cloister.hub.policy.reader import read
 from cloister.hub.store import ingest
-from cloister.hub.store.connect import open_source, read_address
+from cloister.hub.store.connect import Link, open_source, read_address
 from cloister.hub.store.keys import seal
 from cloister.hub.store.twin import twin_of
 from cloister.hub.store.upload import afterwards
@@ -32,6 +32,8 @@ __all__ = [
     "create",
     "delete",
     "draft_version",
+    "examine",
+    "examine_version",
     "find",
     "latest_schema",
     "new_version",
@@ -40,6 +42,7 @@ __all__ = [
     "open_twin",
     "owned",
     "pause",
+    "reach",
     "retry",
     "save_draft",
     "versions",
@@ -71,7 +74,7 @@ def create(
         raise BadForm("title: at most 200 characters.")
     if session.scalar(sa.select(Dataset.id).where(Dataset.name == name)) is not None:
         raise BadForm("name: it is taken, or was once. Choose another: the ledger never forgets one.")
-    schema = _checked(schema_text) if schema_text.strip() else None
+    schema = _checked(hub, schema_text) if schema_text.strip() else None
     policy = read(policy_text, schema)
     if policy.dataset != name:
         raise BadPolicy(f"the policy is for {policy.dataset:.60}, the dataset is called {name}. Make them agree.")
@@ -158,7 +161,7 @@ def save_draft(hub: Hub, session: Session, person: Person, dataset: Dataset, sch
     Privacy: a schema with marks to confirm is not kept, since what it says may come from values.
     """
     _own(person, dataset)
-    _same_unit(session, dataset, _checked(schema_text))
+    _same_unit(session, dataset, _checked(hub, schema_text))
     hub.audit.write(session, person.id, "schema.saved", f"dataset/{dataset.name}")
     return _draft(session, dataset, schema_text)
 
@@ -184,29 +187,28 @@ def new_version(
     *,
     schema_text: str = "",
     uploads: Mapping[str, str] | None = None,
-    address: str = "",
+    link: Link | None = None,
 ) -> Version:
     """A new state of the tables. It pays from the same account as all before it. A worker prepares it.
 
     Args:
         schema_text: what is public of it; the schema that was saved last, or that of the newest version, unless given.
         uploads: for each table the id of a complete upload; tables without one are taken from the newest version.
-        address: instead, where the tables stay: PostgreSQL, a folder of Parquet, Spark.
+        link: instead, where the tables stay, as `reach` has checked it.
 
     Raises:
         BadPolicy: the policy speaks of a table or column that this schema does not have.
     """
     _own(person, dataset)
     schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
-    schema = _checked(schema_text)
+    schema = _checked(hub, schema_text)
     _same_unit(session, dataset, schema)
     policy = current_page(session, dataset)
     if policy is not None:
         read(policy.text, schema)  # a role that shows a column which is gone would show nothing at all
     if any(one.state == "preparing" for one in versions(session, dataset)):
         raise NotNow("a version is being prepared. Wait until it is ready.")
-    if address:
-        link = read_address(hub.settings, address)
+    if link is not None:
         secret = seal(hub.keys.data_key(dataset), link.to_bytes(), f"address of {dataset.name}")
         source: dict[str, Any] = {"kind": link.kind, "place": link.place, "sealed": secret.hex()}
     else:
@@ -217,6 +219,52 @@ def new_version(
         session, person.id, "version.begun", f"dataset/{dataset.name}", version=version.number, kind=source["kind"]
     )
     return version
+
+
+def reach(hub: Hub, person: Person, dataset: Dataset, address: str) -> Link:
+    """Check an address where a dataset's tables stay: PostgreSQL, a folder of Parquet, Spark.
+
+    Asks for the host's name, which may take seconds: call it before the transaction that makes the version.
+
+    Raises:
+        BadForm: the operator has not listed it for the organisation that both the dataset and its owner belong to.
+    """
+    _own(person, dataset)
+    if person.organisation_id != dataset.organisation_id:
+        raise BadForm(f"address: {dataset.name} belongs to another organisation than you do. Send files instead.")
+    return read_address(hub.settings, dataset, address)
+
+
+def examine(hub: Hub, person: Person, *, policy_text: str = "", schema_text: str = "") -> None:
+    """Read a policy and a schema before the transaction that keeps them, since only one writes at a time.
+
+    What is read here is remembered, so reading it again inside the transaction takes no time.
+
+    Raises:
+        BadSchema, BadPolicy: as that transaction would.
+    """
+    if "data owner" not in person.roles:
+        raise Denied("this is for the role data owner.")
+    schema = _checked(hub, schema_text) if schema_text.strip() else None
+    if policy_text:
+        read(policy_text, schema)
+
+
+def examine_version(hub: Hub, person: Person, name: str, schema_text: str = "", address: str = "") -> Link | None:
+    """Do what is slow about a new version before the transaction that makes it; the link, if it stays elsewhere.
+
+    Args:
+        name: of the dataset.
+        schema_text, address: as for the version.
+    """
+    with hub.database.reading() as session:
+        dataset = owned(session, name, person)
+        schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
+        policy = current_page(session, dataset)
+    schema = _checked(hub, schema_text)
+    if policy is not None:
+        read(policy.text, schema)
+    return reach(hub, person, dataset, address) if address else None
 
 
 def _origins(
@@ -264,12 +312,13 @@ def retry(hub: Hub, session: Session, person: Person, dataset: Dataset, number: 
     return version
 
 
-def _checked(text: str) -> Schema:
+def _checked(hub: Hub, text: str) -> Schema:
     if not text.strip():
         raise BadSchema("there is no schema yet. Write one, or let the hub draft it.")
-    if len(text) > 1_000_000:
-        raise BadSchema("a schema has at most a million characters.")
-    schema = Schema.load(text if "\n" in text else text + "\n")
+    most = 1000 * hub.settings.schema_kb
+    if len(text.encode("utf-8", "replace")) > most:
+        raise BadSchema(f"a schema has at most {most:,} bytes here. Shorten it, or ask the operator to allow more.")
+    schema = Schema.parse(text, max_bytes=None)
     schema.check()
     return schema
 
@@ -277,7 +326,7 @@ def _checked(text: str) -> Schema:
 def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
     """One account protects one kind of unit: what was promised to patients is not kept by protecting visits."""
     for one in versions(session, dataset):
-        if one.state == "ready" and (before := Schema.load(one.schema).unit).name != schema.unit.name:
+        if one.state == "ready" and (before := Schema.parse(one.schema, max_bytes=None).unit).name != schema.unit.name:
             raise BadSchema(f"this dataset protects {before}. A new version cannot protect {schema.unit} instead.")
 
 
@@ -288,7 +337,7 @@ def open_twin(version: Version) -> Tables:
     """The tables without rows, for plans: needs no key, reads nothing, runs nothing."""
     if version.state != "ready":
         raise NotNow("this version has no tables yet.")
-    return twin_of(Schema.load(version.schema), _DIALECTS[version.source["kind"]], version.declared)
+    return twin_of(Schema.parse(version.schema, max_bytes=None), _DIALECTS[version.source["kind"]], version.declared)
 
 
 def open_for_work(hub: Hub, dataset: Dataset, version: Version, person: Person | None) -> Tables:
@@ -312,12 +361,13 @@ def open_for_work(hub: Hub, dataset: Dataset, version: Version, person: Person |
 
 
 def _open(hub: Hub, dataset: Dataset, version: Version) -> Tables:
-    key, schema, settings = hub.keys.data_key(dataset), Schema.load(version.schema), hub.settings
+    key, schema, settings = hub.keys.data_key(dataset), Schema.parse(version.schema, max_bytes=None), hub.settings
     if version.source["kind"] == "sealed":
         source: object = ingest.sealed_tables(hub, dataset, version, key)
     else:
-        source = open_source(settings, ingest.link_of(dataset, version, key), schema)
-    return open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=settings.job_seconds)
+        source = open_source(settings, dataset, ingest.link_of(dataset, version, key), schema)
+    # Without spilling: what does not fit into memory fails, rather than lie on a disk in clear.
+    return open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=settings.job_seconds, spill=False)
 
 
 # Pausing and deleting

@@ -1,5 +1,6 @@
 """A first schema for files that were sent: from names and declared types, or, for the owner alone, from values.
 
+Files that were sent are read in a process with limits, never in that which serves the page.
 What is drafted from values is shown to the owner and not kept: nothing stores it until every mark is confirmed.
 """
 
@@ -12,7 +13,9 @@ from sqlalchemy.orm import Session
 from cloister.data.draft import draft, draft_as_owner
 from cloister.hub.hub import Hub
 from cloister.hub.models import Dataset, Person, Upload
+from cloister.hub.settings import Settings
 from cloister.hub.store import ingest
+from cloister.hub.store.bounded import run_bounded
 from cloister.hub.store.datasets import versions
 from cloister.privacy.errors import NotHere, NotNow
 
@@ -41,15 +44,22 @@ def draft_schema(hub: Hub, person: Person, dataset: Dataset, *, from_values: boo
     if person.id != dataset.owner_id:
         raise NotHere("there is no such dataset.")
     hub.audit.record(person.id, "schema.drafted", f"dataset/{dataset.name}", from_values=from_values)
-    tables = _tables(hub, dataset, _ROWS if from_values else 0)
+    return str(run_bounded(hub.settings, _drafted, hub.settings, dataset.id, from_values))
+
+
+def _drafted(settings: Settings, dataset_id: int, from_values: bool) -> str:
+    """The draft; runs in a process with limits."""
+    with Hub(settings) as hub:
+        tables = _tables(hub, dataset_id, _ROWS if from_values else 0)
     return draft_as_owner(tables) if from_values else draft(tables)
 
 
-def _tables(hub: Hub, dataset: Dataset, rows: int) -> "dict[str, pa.Table]":
+def _tables(hub: Hub, dataset_id: int, rows: int) -> "dict[str, pa.Table]":
     import pyarrow as pa
 
-    key = hub.keys.data_key(dataset)
     with hub.database.reading() as session:
+        dataset = session.get_one(Dataset, dataset_id)
+        key = hub.keys.data_key(dataset)
         sent = waiting(session, dataset)
         ready = next((one for one in versions(session, dataset) if one.source.get("files")), None)
     found: dict[str, pa.Table] = {}

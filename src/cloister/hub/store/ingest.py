@@ -19,6 +19,7 @@ from cloister.data.tables import open_tables
 from cloister.hub.hub import Hub
 from cloister.hub.models import Dataset, Upload, Version
 from cloister.hub.requests.notices import tell
+from cloister.hub.settings import Settings
 from cloister.hub.store.connect import Link, open_source
 from cloister.hub.store.keys import unseal
 from cloister.hub.store.sealed import open_table, write_table
@@ -29,9 +30,10 @@ from cloister.privacy.errors import BadSchema, CloisterError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["link_of", "prepare", "sealed_name", "sealed_tables", "unpacked"]
+__all__ = ["give_up", "link_of", "prepare", "sealed_name", "sealed_tables", "unpacked"]
 
 Progress = Callable[[float, str], None]
+_REACH_S = 30  # how long a server may take to say what columns its tables have
 _LOG = logging.getLogger("cloister.hub.store")
 
 
@@ -53,7 +55,7 @@ def prepare(hub: Hub, version_id: int, progress: Progress | None = None) -> str:
         return version.state
     folder = hub.folder / "sealed" / str(dataset.id) / f"{version.number}-{secrets.token_hex(6)}"
     try:
-        schema = Schema.load(version.schema)
+        schema = Schema.parse(version.schema, max_bytes=None)
         schema.check()
         key = hub.keys.data_key(dataset)
         make = _seal if version.source.get("kind") == "sealed" else _reach
@@ -104,7 +106,11 @@ def _seal(
     }
     _check_columns(schema, kept, opened)
     shapes = {name: one.kept(kept[name]) for name, one in opened.items()}
-    declared = _declared({name: shape.empty_table() for name, shape in shapes.items()}, schema)
+    from pyarrow.dataset import dataset as files_of
+
+    # As datasets, which sealed tables are: a table is read in the schema's types instead of its own.
+    empty = {name: files_of(shape.empty_table()) for name, shape in shapes.items()}
+    declared = _declared(hub.settings, empty, schema)
     folder.mkdir(parents=True, mode=0o700)
     files: dict[str, Any] = {}
     for number, (name, one) in enumerate(opened.items()):
@@ -163,9 +169,9 @@ def _check_columns(schema: Schema, kept: Mapping[str, list[str]], opened: Mappin
         raise BadSchema(f"the schema does not fit the files:{listed}")
 
 
-def _declared(source: object, schema: Schema) -> dict[str, dict[str, str]]:
+def _declared(settings: Settings, source: object, schema: Schema) -> dict[str, dict[str, str]]:
     """The declared types as the engine names them; refuses a schema that cannot be read from them."""
-    tables = open_tables(source, schema)
+    tables = open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=_REACH_S, spill=False)
     try:
         return {name: _wanted(schema, name, tables.engine.columns(name)) for name in schema.tables}
     finally:
@@ -197,8 +203,8 @@ def _reach(
     hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: bytes, folder: Path, say: Progress
 ) -> _Done:
     say(0.1, "opening the connection")
-    source = open_source(hub.settings, link_of(dataset, version, key), schema)
-    return _Done(version.source, _declared(source, schema))
+    source = open_source(hub.settings, dataset, link_of(dataset, version, key), schema)
+    return _Done(version.source, _declared(hub.settings, source, schema))
 
 
 # The end of it
@@ -223,6 +229,18 @@ def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Do
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
     return "ready"
+
+
+def give_up(hub: Hub, version_id: int, problem: str) -> None:
+    """Let a version that is still being prepared fail, and remove what tries at it left."""
+    with hub.database.reading() as session:
+        version = session.get(Version, version_id)
+        dataset = None if version is None else session.get(Dataset, version.dataset_id)
+    if version is None or dataset is None or version.state != "preparing":
+        return
+    for left in (hub.folder / "sealed" / str(dataset.id)).glob(f"{version.number}-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    _failed(hub, dataset, version, hub.folder / "sealed" / str(dataset.id) / f"{version.number}-none", problem)
 
 
 def _failed(hub: Hub, dataset: Dataset, version: Version, folder: Path, problem: str) -> str:

@@ -1,6 +1,6 @@
 """A schema as a form: one row a column, everything as text, so that what is not right yet can be shown again.
 
-SchemaForm.of_text(yaml)  ──►  page  ──►  SchemaForm.of_fields(sent)  ──►  .text()  ──►  Schema.load
+SchemaForm.of_text(yaml)  ──►  page  ──►  SchemaForm.of_fields(sent)  ──►  .text()  ──►  Schema.parse
 """
 
 from collections.abc import Mapping

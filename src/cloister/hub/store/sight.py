@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from cloister.data.schema import Schema
 from cloister.hub.hub import Hub
 from cloister.hub.models import Dataset, Person, Version
-from cloister.hub.policy.conditions import Environment
-from cloister.hub.policy.decide import Verdict, decide
+from cloister.hub.policy.conditions import Environment, Subject
+from cloister.hub.policy.decide import Verdict, allowed_purposes, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
 from cloister.hub.policy.published import current
 from cloister.hub.policy.views import visible_schema
@@ -35,6 +35,9 @@ class Sight:
         verdict: why they may see its schema, or not; None for the owner, who always may.
         version: the newest one that is ready.
         schema: what they see of its schema; None before there are tables, and while no role of theirs shows it.
+        number: the policy's version.
+        subject: the person as the policy sees them; None without a policy.
+        environment: when and where they look.
     """
 
     dataset: Dataset
@@ -43,6 +46,15 @@ class Sight:
     verdict: Verdict | None
     version: Version | None
     schema: Schema | None
+    number: int = 0
+    subject: Subject | None = None
+    environment: Environment | None = None
+
+    def purposes(self, operation: str) -> tuple[str, ...]:
+        """The purposes for which the person may do this now; none while the dataset is paused or has no policy."""
+        if self.policy is None or self.subject is None or self.environment is None or self.dataset.paused:
+            return ()
+        return allowed_purposes(self.policy, self.number, self.subject, operation, self.environment)
 
     @property
     def askable(self) -> bool:
@@ -72,16 +84,16 @@ def seen(hub: Hub, session: Session, person: Person, name: str, environment: Env
 def _sight(hub: Hub, session: Session, person: Person, dataset: Dataset, environment: Environment) -> Sight | None:
     mine = dataset.owner_id == person.id
     ready = next((one for one in versions(session, dataset) if one.state == "ready"), None)
-    whole = None if ready is None else Schema.load(ready.schema)
+    whole = None if ready is None else Schema.parse(ready.schema, max_bytes=None)
     try:
         policy, number = current(hub, session, dataset)
     except (BadPolicy, NotHere):
         return Sight(dataset, mine, None, None, ready, whole) if mine else None
-    if mine:
-        return Sight(dataset, mine, policy, None, ready, whole)
     subject = subject_of(session, dataset, person)
+    if mine:
+        return Sight(dataset, mine, policy, None, ready, whole, number, subject, environment)
     if not concerns(policy, person, subject, environment):
         return None
     verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
     shown = visible_schema(whole, verdict.view) if whole is not None and verdict.allowed else None
-    return Sight(dataset, mine, policy, verdict, ready, shown)
+    return Sight(dataset, mine, policy, verdict, ready, shown, number, subject, environment)

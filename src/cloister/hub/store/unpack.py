@@ -28,6 +28,10 @@ GROWTH = 10  # how many times the largest upload the rows of one may take
 _RATIO = 200  # text is compressed ten- or twentyfold; the most gzip can do is a thousandfold
 _FREE = 64 * 2**20  # below this much, the ratio does not matter
 _SEGMENT = 24 * 2**20
+_LINE = 16 * 2**20  # the longest line, and the longest text in a row of Parquet
+_CELLS = 32 * 2**20  # values of a segment: lines that are not filled up have fewer values than bytes
+_BATCH = 131_072
+_PIECE = 64 * 2**20  # of text that is written out at a time
 _COLUMNS = 10_000
 _ROWS = 10**11
 _ROW_GROUP = 4 * 2**30
@@ -107,7 +111,9 @@ def _csv(raw: Any, limit: int) -> Unpacked:
     separator, names = _header(begin[: line.end()] if line else b"")
     rest = rest[2:] if rest.startswith(b"\r\n") else rest[1:]
     schema = pa.schema([(name, pa.string()) for name in names])
-    return Unpacked(schema, lambda columns: _csv_tables(_segments(raw, rest, limit), separator, names, columns))
+    return Unpacked(
+        schema, lambda columns: _csv_tables(_segments(raw, rest, limit, len(names)), separator, names, columns)
+    )
 
 
 def _header(line: bytes) -> tuple[str, list[str]]:
@@ -123,23 +129,39 @@ def _header(line: bytes) -> tuple[str, list[str]]:
     return separator, names
 
 
-def _segments(raw: Any, rest: bytes, limit: int) -> Iterator[bytes]:
+def _segments(raw: Any, rest: bytes, limit: int, columns: int) -> Iterator[bytes]:
     """The lines, some megabytes at a time, cut where no quoted value is open."""
     total = 0
     while True:
         more = raw.read(_SEGMENT)
         total += len(more)
         if total > limit:
-            raise UploadRefused(f"the file unpacks to more than {limit} bytes. Send it in several tables.")
+            raise _too_large(limit)
         rest += more
         if not more:
             break
         cut = _cut(rest)
         if cut:
-            yield rest[:cut]
+            yield from _narrowed(rest[:cut], columns)
             rest = rest[cut:]
+        if len(rest) > _LINE:  # what is left belongs to one line
+            raise UploadRefused(
+                f"a line has more than {_LINE // 2**20} MB, or a quote is never closed. Correct it and send it anew."
+            )
     if rest:
-        yield rest
+        yield from _narrowed(rest, columns)
+
+
+def _narrowed(segment: bytes, columns: int) -> Iterator[bytes]:
+    """The segment, in smaller ones if its lines are so short that filling them up would make many more values."""
+    mark = b"\n" if b"\n" in segment else b"\r"
+    if segment.count(mark) * columns <= _CELLS:
+        yield segment
+        return
+    half = segment[: len(segment) // 2]
+    cut = _cut(half) or half.rfind(mark) + 1 or segment.find(mark) + 1
+    yield from _narrowed(segment[:cut], columns)
+    yield from _narrowed(segment[cut:], columns)
 
 
 def _cut(data: bytes) -> int:
@@ -223,12 +245,15 @@ def _parquet(file: Any, limit: int) -> Unpacked:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    bounds = {"thrift_string_size_limit": 2**26, "thrift_container_size_limit": 2**22}
     try:
-        opened = pq.ParquetFile(
-            pa.PythonFile(file, mode="r"), thrift_string_size_limit=2**26, thrift_container_size_limit=2**22
-        )
+        opened = pq.ParquetFile(pa.PythonFile(file, mode="r"), **bounds)
         facts, schema = opened.metadata, opened.schema_arrow
         declared = [facts.row_group(i).total_byte_size for i in range(facts.num_row_groups)]
+        plain = pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+        # Text as it lies in the file, each value of a dictionary once: how long it is written out is known beforehand.
+        texts = [field.name for field in plain if _is_bytes(field.type)]
+        opened = pq.ParquetFile(pa.PythonFile(file, mode="r"), read_dictionary=texts, **bounds)
     except (OSError, ValueError, pa.ArrowException):
         raise UploadRefused("the file is not whole Parquet. Write it again and send it anew.") from None
     if facts.num_columns > _COLUMNS or facts.num_rows > _ROWS or sum(declared) > limit:
@@ -237,7 +262,6 @@ def _parquet(file: Any, limit: int) -> Unpacked:
         raise UploadRefused(f"a row group may have {_ROW_GROUP} bytes. Write the file with smaller ones.")
     if len({name.lower() for name in schema.names}) < len(schema.names):
         raise UploadRefused("two columns have names that differ in case only, or not at all. Rename one.")
-    plain = pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
     return Unpacked(plain, lambda columns: _parquet_tables(opened, plain, columns, limit))
 
 
@@ -246,15 +270,51 @@ def _parquet_tables(opened: Any, plain: "pa.Schema", columns: list[str], limit: 
 
     given = 0
     try:
-        for batch in opened.iter_batches(131_072, columns=columns, use_threads=False):
-            arrays = {name: _as_plain(batch.column(name), plain.field(name).type) for name in columns}
-            table = pa.table(arrays) if arrays else pa.table({"_": pa.nulls(batch.num_rows)}).select([])
-            given += table.nbytes
-            if given > limit:
-                raise UploadRefused(f"the file unpacks to more than {limit} bytes. Send it in several tables.")
-            yield table
+        for batch in opened.iter_batches(_BATCH, columns=columns, use_threads=False):
+            for part in _pieces(batch, limit - given):
+                arrays = {name: _as_plain(part.column(name), plain.field(name).type) for name in columns}
+                table = pa.table(arrays) if arrays else pa.table({"_": pa.nulls(part.num_rows)}).select([])
+                given += table.nbytes
+                if given > limit:
+                    raise _too_large(limit)
+                yield table
     except (OSError, ValueError, pa.ArrowException):
         raise UploadRefused("the file is not whole Parquet. Write it again and send it anew.") from None
+
+
+def _pieces(batch: "pa.RecordBatch", limit: int) -> "Iterator[pa.RecordBatch]":
+    """The rows of a batch, some megabytes of text at a time, measured before any of it is written out."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    widths = np.zeros(batch.num_rows, np.int64)
+    for array in batch.columns:
+        if pa.types.is_dictionary(array.type) and _is_bytes(_plain(array.type)):
+            lengths = pc.binary_length(array.dictionary.cast(pa.large_binary()))
+            widths += pc.fill_null(pc.take(lengths, array.indices), 0).to_numpy(zero_copy_only=False)
+    if widths.max(initial=0) > _LINE:
+        raise UploadRefused(f"a row has more than {_LINE // 2**20} MB of text. Shorten it and send the file anew.")
+    ends = np.cumsum(widths)
+    if ends.size and ends[-1] > limit:
+        raise _too_large(limit)
+    begin = 0
+    while begin < batch.num_rows:
+        before = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + _PIECE, side="right")))
+        yield batch.slice(begin, end - begin)
+        begin = end
+
+
+def _is_bytes(kind: "pa.DataType") -> bool:
+    """Whether values of a plain type may have any length."""
+    import pyarrow as pa
+
+    return bool(kind == pa.string() or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _too_large(limit: int) -> UploadRefused:
+    return UploadRefused(f"the file unpacks to more than {limit} bytes. Send it in several tables.")
 
 
 def _plain(kind: "pa.DataType") -> "pa.DataType":

@@ -57,6 +57,7 @@ def begin(hub: Hub, session: Session, person: Person, dataset: Dataset, *, table
     if not may_provide(person, dataset) or dataset.deleted is not None:
         raise NotHere("there is no such dataset.")
     _check_announced(hub, table, file, size)
+    _check_room(hub, session, size)
     waiting = session.scalar(
         sa.select(sa.func.count())
         .select_from(Upload)
@@ -91,7 +92,12 @@ def _check_announced(hub: Hub, table: str, file: str, size: int) -> None:
         raise UploadRefused(
             f"the file is empty or longer than {hub.settings.upload_gb} GB, the most that is taken here."
         )
-    if shutil.disk_usage(hub.folder).free < 3 * size + 10**8:  # its pieces, then the sealed table beside them
+
+
+def _check_room(hub: Hub, session: Session, size: int) -> None:
+    """Refuse a file if there is no room for it and all announced before it: pieces, then sealed tables beside them."""
+    ahead = sa.select(sa.func.sum(3 * Upload.size - Upload.received)).where(Upload.state.in_(("open", "complete")))
+    if shutil.disk_usage(hub.folder).free < int(session.scalar(ahead) or 0) + 3 * size + 10**8:
         raise UploadRefused("there is not enough room on this hub for a file of that size. Tell its operator.")
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from cloister import local
@@ -152,7 +153,7 @@ class Asked:
             raise BadForm("a number lies between two bounds, the lower one first.")
         if self.type == "number" and any(max(abs(end.numerator), end.denominator) > _EXACT for end in self.bounds):
             raise BadForm("a number's bounds have at most 15 digits: browsers read no more of them exactly.")
-        self.question("x", 100)  # a mechanism that cannot serve it says so now
+        _certified(self)  # a mechanism that cannot serve it says so now
 
     @property
     def bounds(self) -> tuple[Fraction, Fraction]:
@@ -324,3 +325,8 @@ def _periods(first: date, last: date, step: str) -> tuple[str, ...]:
         raise BadForm("a date lies between two days, the earlier one first, at most 200 years apart.")
     days = range((last - first).days + 1)
     return tuple(dict.fromkeys(period(first + timedelta(days=one), step) for one in days))
+
+
+@lru_cache(maxsize=1024)  # choosing and certifying mechanisms takes up to seconds: once for each question
+def _certified(asked: Asked) -> None:
+    asked.question("x", 100)

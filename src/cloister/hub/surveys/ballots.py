@@ -56,12 +56,12 @@ def invite(hub: "Hub", session: Session, survey: Survey, count: int) -> list[str
     return [f"{hub.settings.address.rstrip('/')}/s/{survey.name}#{secret}.{mark}" for secret in made]
 
 
-def invitations(session: Session, survey: Survey) -> tuple[int, int]:
-    """How many were invited to this wave, and how many of them got their ballot."""
+def invitations(session: Session, survey: Survey, step: int = 1) -> tuple[int, int]:
+    """How many were invited to this wave, and how many of them got their ballot, rounded down to whole steps."""
     here = (Invitation.survey_id == survey.id, Invitation.wave == survey.wave)
     mine = sa.select(sa.func.count()).select_from(Invitation).where(*here)
     got = mine.where(Invitation.blinded != "")
-    return session.scalar(mine) or 0, session.scalar(got) or 0
+    return session.scalar(mine) or 0, (session.scalar(got) or 0) // step * step
 
 
 def sign(hub: "Hub", survey: Survey, secret: str, blinded: bytes) -> bytes:

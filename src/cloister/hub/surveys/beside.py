@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from cloister.hub.models import Job, Person
 from cloister.hub.surveys.found import CONFIDENCE, Found
+from cloister.hub.work.known import find_job, result_of
 from cloister.privacy.errors import NotHere
 
 __all__ = ["Side", "both", "fitting", "share_of"]
@@ -46,8 +47,26 @@ def fitting(session: Session, person: Person, found: Found) -> list[Job]:
     if found.question.kind != "choice":
         return []
     done = sa.select(Job).where(Job.person_id == person.id, Job.kind == "query", Job.state == "done")
-    jobs = session.scalars(done.order_by(Job.id.desc()).limit(_MOST_JOBS))
-    return [job for job in jobs if job.result is not None and share_of(job, found.asked.choices) is not None]
+    fits = []
+    for job in list(session.scalars(done.order_by(Job.id.desc()).limit(_MOST_JOBS))):
+        if not _may_fit(str(job.parameters.get("sql", ""))):
+            continue  # without looking at its result, which may be large
+        result = result_of(session, job)
+        session.expunge(job)
+        job.result = result
+        if result is not None and share_of(job, found.asked.choices) is not None:
+            fits.append(job)
+    return fits
+
+
+def _may_fit(sql: str) -> bool:
+    """Whether a question counts by one column; from its text alone."""
+    try:
+        tree = sqlglot.parse_one(sql, read="duckdb")
+    except Exception:  # what a parser trips over is no question that was answered
+        return False
+    group = tree.args.get("group")
+    return group is not None and len(group.expressions) == 1 and any(True for _ in tree.find_all(exp.Count))
 
 
 def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, float]] | None:
@@ -115,8 +134,8 @@ def both(session: Session, person: Person, found: Found, number: int) -> tuple[J
     Raises:
         NotHere: there is no such query of theirs, or it does not fit.
     """
-    job = session.get(Job, number) if 0 < number < 2**31 else None
-    if job is None or job.person_id != person.id or job.kind != "query" or job.state != "done":
+    job = find_job(session, person, number)
+    if job.person_id != person.id or job.kind != "query" or job.state != "done":
         raise NotHere("there is no such answer of yours.")
     central = share_of(job, found.asked.choices) if found.question.kind == "choice" else None
     if central is None or found.finding is None:

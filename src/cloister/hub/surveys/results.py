@@ -4,7 +4,7 @@
 
 Everything here is post-processing of reports that carried their noise when they arrived: it costs nobody anything and
 can be done again. Results are kept in the process by how many submissions they were made from: submissions are only
-ever added.
+ever added. New ones are added in batches (`survey.reveal`): one alone could be told to be whose it is.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 from cloister.hub.models import Submission, Survey
 from cloister.hub.surveys.asked import Asked
 from cloister.hub.surveys.found import CONFIDENCE, LINKED, Found
-from cloister.hub.surveys.survey import asked_of, questions_of, sizes
+from cloister.hub.surveys.survey import asked_of, questions_of, reveal, shown_sizes
 from cloister.local import (
     Collection,
     CrossTable,
@@ -180,7 +180,7 @@ def read(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) 
         survey: one that was published.
         wave: its number.
 
-    Privacy: post-processing of reports.
+    Privacy: post-processing of reports. Reports are shown in batches of at least `survey_batch` new ones.
 
     Raises:
         NotNow: it is a draft, which has no results.
@@ -191,7 +191,14 @@ def read(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) 
         raise NotNow("a draft has no results. Publish the survey first.")
     if not 1 <= here <= survey.wave:
         raise NotHere(f"the survey has {survey.wave} {'wave' if survey.wave == 1 else 'waves'}.")
-    n, refused = sizes(session, survey, here)
+    reveal(hub, survey, here)
+    with hub.database.reading() as fresh:  # the caller's transaction may have begun before that
+        return _read(hub, fresh, survey, here)
+
+
+def _read(hub: "Hub", session: Session, survey: Survey, here: int) -> Results:
+    mine = sa.select(sa.func.count()).select_from(Submission).where(*_shown(survey, here))
+    n, refused = session.scalar(mine) or 0, shown_sizes(hub, session, survey, here)[1]
     key = hub.database.url, survey.name, here, n
     with _lock:
         found = _kept.get(key)
@@ -209,9 +216,7 @@ def read(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) 
 
 def _compute(session: Session, survey: Survey, wave: int) -> Results:
     rows = session.execute(
-        sa.select(Submission.id, Submission.reports)
-        .where(Submission.survey_id == survey.id, Submission.wave == wave)
-        .order_by(Submission.id)
+        sa.select(Submission.id, Submission.reports).where(*_shown(survey, wave)).order_by(Submission.id)
     ).all()
     # Here questions go by their short names, as in the store; and not into the collection that the intake shares.
     questions = {name: replace(one, id=name) for name, one in questions_of(survey).items()}
@@ -220,6 +225,10 @@ def _compute(session: Session, survey: Survey, wave: int) -> Results:
     found = {one.id: _found(one, questions[one.id], counted, people) for one in asked_of(survey)}
     digest = hashlib.sha256("\n".join(row[0] for row in rows).encode()).hexdigest()
     return Results(survey.name, wave, len(rows), survey.target, {}, digest, found, people, questions)
+
+
+def _shown(survey: Survey, wave: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return Submission.survey_id == survey.id, Submission.wave == wave, Submission.batch.is_not(None)
 
 
 def _reports(text: str) -> dict[str, tuple[str, bytes]]:

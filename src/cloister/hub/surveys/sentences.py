@@ -60,10 +60,13 @@ def cautions(found: Found) -> list[str]:
     return told
 
 
-def participation(results: Results) -> str:
-    """How many took part, against how many were hoped for."""
+def participation(results: Results, batch: int = 1) -> str:
+    """How many answers are shown, against how many were hoped for; and that new ones come in batches."""
     people = "person has" if results.n == 1 else "people have"
-    return f"{results.n:,} {people} answered, of {results.target:,} hoped for."
+    told = f"{results.n:,} {people} answered, of {results.target:,} hoped for."
+    if batch <= 1:
+        return told
+    return f"{told} New answers are added {batch:,} or more at a time, so that nobody can tell whose they are."
 
 
 def share(value: float, width: float = 0.1) -> str:

@@ -35,9 +35,13 @@ __all__ = [
     "is_open",
     "mine",
     "next_wave",
+    "prepare",
     "public",
     "publish",
     "questions_of",
+    "read_questions",
+    "reveal",
+    "shown_sizes",
     "sizes",
 ]
 
@@ -117,10 +121,11 @@ def _set(survey: Survey, facts: Mapping[str, Any]) -> None:
         if name in facts:
             setattr(survey, name, bool(facts[name]))
     if "asked" in facts:
-        survey.asked = [one.to_json() for one in _read(facts["asked"])]
+        survey.asked = [one.to_json() for one in read_questions(facts["asked"])]
 
 
-def _read(told: Any) -> list[Asked]:
+def read_questions(told: Any) -> list[Asked]:
+    """Questions as they were composed, checked and certified. It takes up to seconds: not inside a transaction."""
     if not isinstance(told, Sequence) or isinstance(told, str) or len(told) > _MOST_QUESTIONS:
         raise BadForm(f"'asked' is a list of at most {_MOST_QUESTIONS} questions.")
     asked = [one if isinstance(one, Asked) else Asked.read(one) for one in told]
@@ -146,12 +151,26 @@ def publish(hub: "Hub", session: Session, survey: Survey) -> None:
     asked = asked_of(survey)
     if not asked:
         raise BadForm("a survey needs a question before it can be published.")
-    survey.questions = [one.question(survey.name, survey.target, survey.lasting).describe() for one in asked]
+    survey.questions = [_described(one, survey.name, survey.target, survey.lasting) for one in asked]
     if survey.invited:
         give_key(hub, survey)
     survey.state, survey.opened = "open", now()
     session.add(survey)
     hub.audit.write(session, survey.owner_id, "survey.published", f"survey/{survey.name}", questions=len(asked))
+
+
+def prepare(survey: Survey) -> None:
+    """Read, certify and describe all questions, which takes up to seconds: call it before a transaction begins.
+
+    What was worked out is remembered, so that `change` and `publish` only write.
+    """
+    for one in asked_of(survey):
+        _described(one, survey.name, survey.target, survey.lasting)
+
+
+@lru_cache(maxsize=1024)
+def _described(asked: Asked, name: str, target: int, lasting: bool) -> dict[str, Any]:
+    return asked.question(name, target, lasting).describe()
 
 
 def close(hub: "Hub", session: Session, survey: Survey) -> None:
@@ -206,6 +225,44 @@ def sizes(session: Session, survey: Survey, wave: int | None = None) -> tuple[in
     taken = sa.select(sa.func.count()).where(Submission.survey_id == survey.id, Submission.wave == here)
     bad = sa.select(Refusal.reason, Refusal.count).where(Refusal.survey_id == survey.id, Refusal.wave == here)
     return session.scalar(taken) or 0, {row[0]: row[1] for row in session.execute(bad.order_by(Refusal.reason))}
+
+
+def shown_sizes(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) -> tuple[int, dict[str, int]]:
+    """The same as the survey's owner may see it: in steps, so that a new answer is not noticed one at a time."""
+    here, step = survey.wave if wave is None else wave, max(1, hub.settings.survey_batch)
+    all_taken, refused = sizes(session, survey, here)
+    mine = sa.select(sa.func.count()).where(
+        Submission.survey_id == survey.id, Submission.wave == here, Submission.batch.is_not(None)
+    )
+    shown = session.scalar(mine) or 0
+    people = shown + (all_taken - shown) // step * step
+    if is_open(survey) and here == survey.wave:
+        refused = {reason: count // step * step for reason, count in refused.items() if count >= step}
+    return people, refused
+
+
+def reveal(hub: "Hub", survey: Survey, wave: int) -> None:
+    """Let the survey's owner see the answers that wait, if they are at least as many as a batch must have.
+
+    Answers that were not shown before become visible together with at least `survey_batch - 1` others, whether the wave
+    is open or over. Whoever looks after every answer, or closes the survey after one, cannot tell whose it was.
+    """
+    waiting = (Submission.survey_id == survey.id, Submission.wave == wave, Submission.batch.is_(None))
+    counted = sa.select(sa.func.count()).select_from(Submission).where(*waiting)
+    with hub.database.reading() as session:
+        if (session.scalar(counted) or 0) < max(1, hub.settings.survey_batch):
+            return
+    last = sa.select(sa.func.coalesce(sa.func.max(Submission.batch), 0)).where(
+        Submission.survey_id == survey.id, Submission.wave == wave
+    )
+    with hub.database.writing() as session:
+        # One at a time, also in PostgreSQL: of two who count at once the second would mark the few that came since.
+        session.execute(sa.select(Survey.id).where(Survey.id == survey.id).with_for_update())
+        number = (session.scalar(last) or 0) + 1
+        # Counted and marked by one statement: what arrives between the two waits for the next batch.
+        enough = counted.scalar_subquery() >= max(1, hub.settings.survey_batch)
+        marked = sa.update(Submission).where(*waiting, enough).values(batch=number)
+        session.execute(marked, execution_options={"synchronize_session": False})
 
 
 def questions_of(survey: Survey) -> dict[str, Question]:

@@ -51,9 +51,17 @@ def create_app(hub: "Hub") -> FastAPI:
         redoc_url=None,
         openapi_url="/api/openapi.json",
         redirect_slashes=False,  # it would send people to whatever host the request names
+        # Paths and query strings hold secrets: of invitations, of resets, of subject cards. No span gets them.
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
     )
     app.state.hub = hub
-    app.state.limiter = Limiter(hub.settings.requests_per_minute, 60)
+    app.state.limiter = Limiter(_share(hub.settings.requests_per_minute, hub), 60)
     app.state.templates = _templates()
     app.state.intake = Intake(hub)
     app.state.answers = Limiter(hub.settings.answers_per_minute, 60)
@@ -72,6 +80,11 @@ def create_app(hub: "Hub") -> FastAPI:
     app.add_middleware(NoSurprises)
     app.add_middleware(SafeHeaders, settings=hub.settings)  # the outermost: the page about a surprise carries them too
     return app
+
+
+def _share(most: int, hub: "Hub") -> int:
+    """What one web process grants of a limit: each counts by itself, and all of them together must not grant more."""
+    return -(-most // max(1, hub.settings.web_processes))
 
 
 class Modules(StaticFiles):

@@ -1,16 +1,25 @@
-"""How a refusal is shown: as a page to a person, as JSON to a program. The sentence is the error's own."""
+"""How a refusal is shown: as a page to a person, as JSON to a program. The sentence is the error's own.
+
+A form that is refused comes back as the page it was on, with the sentence above it and everything that was typed.
+"""
 
 import logging
+from html import escape
+from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import Message
 
 from cloister.hub.web.context import page
+from cloister.hub.web.forms import inside
 from cloister.hub.web.security import place
 from cloister.privacy import errors
 from cloister.privacy.errors import CloisterError
@@ -18,6 +27,7 @@ from cloister.privacy.errors import CloisterError
 __all__ = ["install", "show", "status_of", "title_of", "unforeseen"]
 
 _LOG = logging.getLogger("cloister.hub.web")
+_BUSY_S = 5  # when to come back to a hub that cannot serve now
 
 # The first that fits counts; so the narrow ones stand first.
 _STATUS: tuple[tuple[type[CloisterError], int], ...] = (
@@ -67,6 +77,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _unreadable)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DataError, _unstorable)
+    for kind in (UnicodeError, OverflowError, RecursionError):  # what was sent fits into no number or text
+        app.add_exception_handler(kind, _unstorable)
+    app.add_exception_handler(OperationalError, _busy)
+    app.add_exception_handler(PoolTimeout, _busy)
 
 
 def unforeseen(request: Request, number: str) -> Response:
@@ -87,13 +101,13 @@ def show(
     request: Request, status: int, message: str, way_out: str = "", code: str = "", why: str = "", **headers: str
 ) -> Response:
     """A refusal as a page or as JSON; `why` is the address of the page that explains it."""
+    message = message.encode("utf-8", "replace").decode()  # it may quote half a character that was sent
     if _for_program(request):
         body = {"code": code, "message": message, "way_out": way_out}
         return JSONResponse(body, status, headers)
     title = title_of(status)
-    response = page(
-        request, "error.html", status, title=title, number=status, message=message, way_out=way_out, code=code, why=why
-    )
+    facts = {"message": message, "way_out": way_out, "code": code, "why": why, "back": _referer(request) or "/"}
+    response = page(request, "error.html", status, title=title, number=status, **facts)
     response.headers.update(headers)
     return response
 
@@ -112,7 +126,13 @@ async def _refused(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status == 429:
         headers["Retry-After"] = str(int(getattr(error, "wait_s", 60)) or 1)
+    if status == 503:
+        headers["Retry-After"] = str(_BUSY_S)
     message = str(error).removeprefix(f"{error.code}: ")
+    again = await _form_again(request, status, error)
+    if again is not None:
+        again.headers.update(headers)
+        return again
     return show(request, status, message, error.way_out, error.code, **headers)
 
 
@@ -124,9 +144,21 @@ async def _unreadable(request: Request, error: Exception) -> Response:
 
 
 async def _unstorable(request: Request, error: Exception) -> Response:
-    # The hub's own database, which holds no rows of anybody: a NUL, a number or a text that is too long for a column.
-    message = "a text or a number is too long, or holds a sign that cannot be stored."
-    return show(request, 422, message, errors.BadForm.way_out, errors.BadForm.code)
+    # The hub's own database, which holds no rows of anybody: a NUL, half a character, a number or a text that is too
+    # long for a column, lists in lists without an end.
+    facts = place(error)
+    _LOG.info("unreadable: %s at %s", *facts.values(), extra={"facts": facts})
+    problem = errors.BadForm("a text or a number is too long, or holds a sign that cannot be stored.")
+    return await _refused(request, problem)
+
+
+async def _busy(request: Request, error: Exception) -> Response:
+    """The hub's own database cannot be used now: another writer has it, or it is down. Nothing was done."""
+    facts = place(error)
+    _LOG.warning("unavailable: %s at %s", *facts.values(), extra={"facts": facts})
+    message = "the hub's database is busy. Nothing was done."
+    busy = {"Retry-After": str(_BUSY_S)}
+    return show(request, 503, message, errors.StoreFailed.way_out, errors.StoreFailed.code, **busy)
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -148,3 +180,190 @@ def _for_program(request: Request) -> bool:
         return True
     accepted = request.headers.get("accept", "")
     return "application/json" in accepted and "text/html" not in accepted
+
+
+# A form that was refused is shown again, as it was filled in.
+
+_KEPT = (403, 409, 413, 422, 429, 503)  # refusals after which somebody corrects what they typed, or sends it again
+_TYPED = ("checkbox", "file", "hidden", "image", "password", "radio", "reset", "submit")  # inputs without typed text
+
+
+async def _form_again(request: Request, status: int, error: CloisterError) -> Response | None:
+    """The page that a refused form was on, with what was typed and what is wrong; None if there is no such page."""
+    sent: FormData | None = getattr(request, "_form", None)  # what was not read until now is not read here
+    if request.method != "POST" or status not in _KEPT or sent is None or _for_program(request):
+        return None
+    texts = [(name, value) for name, value in sent.multi_items() if isinstance(value, str)]
+    page_path = inside(dict(texts).get(_PAGE, "") or _referer(request), "")
+    words, cookies = await _get(request, page_path) if page_path else ("", [])
+    if not words:
+        return None
+    notice = request.app.state.templates.get_template("parts.html").module.refusal(error, title_of(status))
+    filled = Refill(urlsplit(page_path).path, request.url.path, texts, page_path, notice).of(words)
+    response = HTMLResponse(filled, status)
+    response.raw_headers.extend((b"set-cookie", one) for one in cookies)  # its CSRF token may belong to a new visit
+    return response
+
+
+_PAGE = "cloister-page"  # the field in which a form that is shown again says which page it is on
+
+
+def _referer(request: Request) -> str:
+    """The page of this hub that the request came from, as a path; empty if there is none."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    if not parts.netloc or parts.netloc != request.headers.get("host", ""):
+        return ""
+    return inside(parts.path + (f"?{parts.query}" if parts.query else ""), "")
+
+
+_SAME = ("type", "asgi", "http_version", "scheme", "client", "server")  # of a request within the same visit
+
+
+async def _get(request: Request, address: str) -> tuple[str, list[bytes]]:
+    """What this visitor gets at an address of this hub, if that is a page, and its cookies."""
+    parts = urlsplit(address)
+    dropped = (b"content-length", b"content-type", b"transfer-encoding")
+    scope = {
+        **{key: value for key, value in request.scope.items() if key in _SAME},
+        "method": "GET",
+        "path": unquote(parts.path),
+        "raw_path": parts.path.encode(),
+        "query_string": parts.query.encode(),
+        "root_path": "",
+        "headers": [(name, value) for name, value in request.scope["headers"] if name not in dropped],
+    }
+    body, status, kind, cookies = bytearray(), 0, b"", list[bytes]()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        nonlocal status, kind
+        if message["type"] == "http.response.start":
+            status, kind = message["status"], dict(message["headers"]).get(b"content-type", b"")
+            cookies.extend(value for name, value in message["headers"] if name == b"set-cookie")
+        elif message["type"] == "http.response.body":
+            body.extend(message.get("body", b""))
+
+    await request.app(scope, receive, send)
+    return (body.decode(), cookies) if status == 200 and kind.startswith(b"text/html") else ("", [])
+
+
+class Refill(HTMLParser):
+    """A page of ours with one of its forms filled in as it was sent. Passwords and files are never filled in."""
+
+    def __init__(self, page_path: str, action: str, sent: list[tuple[str, str]], page: str, notice: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self._here, self._action, self._sent, self._page, self._notice = page_path, action, sent, page, notice
+        self._values: dict[str, list[str]] = {}
+        for name, value in sent:
+            self._values.setdefault(name, []).append(value)
+        self._forms: list[dict[str, str]] = []  # the hidden fields of the forms that send to this address
+        self._folds: list[list[int]] = []  # for each of them, the <details> around it
+        self._wanted, self._opened = -1, list[int]()
+        self._out: list[str] | None = None
+
+    def of(self, words: str) -> str:
+        """Fill in the form that sends to this address; of several, the first with the hidden fields that were sent."""
+        self._read(words)
+        fitting = (at for at, hidden in enumerate(self._forms) if all(self._said(*one) for one in hidden.items()))
+        self._wanted, self._out = next(fitting, 0 if len(self._forms) == 1 else -1), []
+        self._opened = self._folds[self._wanted] if self._wanted >= 0 else []
+        self._forms, self._folds = [], []
+        self._read(words)
+        return "".join(self._out)
+
+    def _read(self, words: str) -> None:
+        self.reset()
+        self._inside, self._select, self._skip = False, "", False
+        self._around, self._details = list[int](), 0
+        self.feed(words)
+        self.close()
+
+    def _said(self, name: str, value: str) -> bool:
+        return name == "csrf" or value in self._values.get(name, [])
+
+    def _write(self, text: str | None) -> None:
+        if self._out is not None and not self._skip and text:
+            self._out.append(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Copy a tag; in the form that was sent, with the value that was sent."""
+        found = {name: value or "" for name, value in attrs}
+        text = self.get_starttag_text()
+        if tag == "form" and (found.get("action") or self._here).partition("#")[0] == self._action:
+            self._forms.append({})
+            self._folds.append(list(self._around))
+            self._inside = len(self._forms) - 1 == self._wanted or self._out is None
+            self._write(text)
+            if self._out is not None and self._inside:
+                self._write(f'<input type="hidden" name="{_PAGE}" value="{escape(self._page)}">')
+            return
+        if tag == "details":
+            self._around.append(self._details)
+            if self._details in self._opened:
+                text = _tag(tag, {**found, "open": ""})
+            self._details += 1
+        if self._inside:
+            text = self._filled(tag, found, text)
+        self._write(text)
+        if tag == "main":
+            self._write(self._notice)
+        if tag == "textarea" and self._inside and self._out is not None:
+            self._write("\n" + escape("".join(self._values.get(found.get("name", ""), [])[-1:])))
+            self._skip = True
+
+    def _filled(self, tag: str, found: dict[str, str], text: str | None) -> str | None:
+        name, kind = found.get("name", ""), found.get("type", "text")
+        if self._out is None:
+            if tag == "input" and kind == "hidden":
+                self._forms[-1][name] = found.get("value", "")
+            return text
+        values = self._values.get(name, [])
+        if tag == "input" and kind not in _TYPED and values:
+            return _tag(tag, {**found, "value": values[-1]})
+        if tag == "input" and kind in ("checkbox", "radio"):
+            return _tag(tag, _marked(found, "checked", found.get("value", "on") in values))
+        if tag == "select":
+            self._select = name
+        if tag == "option" and self._select in self._values:
+            return _tag(tag, _marked(found, "selected", found.get("value", "") in self._values[self._select]))
+        return text
+
+    def handle_endtag(self, tag: str) -> None:
+        """Copy a closing tag."""
+        if tag == "textarea":
+            self._skip = False
+        if tag == "details" and self._around:
+            self._around.pop()
+        self._write(f"</{tag}>")
+        if tag == "form":
+            self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        """Copy text."""
+        self._write(data)
+
+    def handle_entityref(self, name: str) -> None:
+        """Copy &name;."""
+        self._write(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        """Copy &#number;."""
+        self._write(f"&#{name};")
+
+    def handle_comment(self, data: str) -> None:
+        """Copy a comment."""
+        self._write(f"<!--{data}-->")
+
+    def handle_decl(self, decl: str) -> None:
+        """Copy the document type."""
+        self._write(f"<!{decl}>")
+
+
+def _marked(found: dict[str, str], word: str, so: bool) -> dict[str, str]:
+    return {**found, word: ""} if so else {name: value for name, value in found.items() if name != word}
+
+
+def _tag(tag: str, found: dict[str, str]) -> str:
+    return f"<{tag}" + "".join(f' {name}="{escape(value)}"' for name, value in found.items()) + ">"

@@ -3,6 +3,7 @@
 These wrap the whole application, so that no page can forget them.
 """
 
+import asyncio
 import ipaddress
 import logging
 import re
@@ -10,10 +11,12 @@ import secrets
 import time
 import traceback
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloister.hub.settings import Settings
@@ -21,6 +24,7 @@ from cloister.privacy.errors import UploadRefused
 
 __all__ = [
     "BodyLimit",
+    "KnownHosts",
     "NoSurprises",
     "SafeHeaders",
     "client_address",
@@ -32,6 +36,8 @@ __all__ = [
 _LOG = logging.getLogger("cloister.hub.web")
 _MB = 1024 * 1024
 PAGE_BODY = 2 * _MB  # a form or a JSON body
+_SILENCE_S = 60.0  # a body of which nothing comes for so long is given up
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 FILE_BODY = 64 * _MB  # a file sent with a form, by a browser without scripts
 _TAKES_FILES = re.compile(r"/datasets/[^/]+/versions/files|(/api)?/datasets/[^/]+/tables")
 
@@ -135,8 +141,37 @@ class SafeHeaders:
         await self.app(scope, receive, send_safely)
 
 
+class KnownHosts:
+    """Refuses requests for other names than the hub's own: a page elsewhere must not reach it under a name of its own.
+
+    A health check may come under any name: it tells nothing. Around the application of a hub that is served.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        own = urlsplit(settings.address).hostname or ""
+        self.known = {own, *(one.strip().lower() for one in settings.hosts.split(",") if one.strip())}
+        if own in _LOOPBACK:
+            self.known |= _LOOPBACK
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "http" and scope["path"] not in ("/health", "/metrics"):
+            try:
+                name = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname
+            except ValueError:
+                name = None
+            if name not in self.known:
+                words = (
+                    "this hub is not reached under that name. Its operator sets CLOISTER_ADDRESS and CLOISTER_HOSTS."
+                )
+                await PlainTextResponse(words, 421)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
 class BodyLimit:
-    """Stops reading a body that is too long, whatever its Content-Length says."""
+    """Stops reading a body that is too long, whatever its Content-Length says, or that does not come."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
@@ -163,10 +198,18 @@ class BodyLimit:
             await response(scope, receive, send)
             return
 
+        whole = False
+
         async def receive_some() -> Message:
-            nonlocal got
-            message = await receive()
+            nonlocal got, whole
+            if whole:  # what comes now is that the client has gone
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), _SILENCE_S)
+            except TimeoutError:
+                raise HTTPException(408) from None
             if message["type"] == "http.request":
+                whole = not message.get("more_body", False)
                 got += len(message.get("body", b""))
                 if got > most:
                     raise UploadRefused(words)
@@ -202,6 +245,8 @@ class NoSurprises:
 
         try:
             await self.app(scope, receive, send_noting)
+        except ClientDisconnect:
+            status = 499  # gave up while sending: nobody waits for an answer
         except Exception as error:
             facts = place(error)
             _LOG.error("unforeseen %s at %s", *facts.values(), extra={"facts": {"request": number, **facts}})

@@ -8,7 +8,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -19,17 +20,22 @@ from cloister.hub.models import Dataset, Job, Version
 from cloister.hub.policy import published
 from cloister.hub.requests import deciding, mail
 from cloister.hub.store import ingest, upload
-from cloister.hub.work import queue
+from cloister.hub.work import heartbeats, queue
 from cloister.hub.work.shelf import Shelf, deleted
 from cloister.privacy.errors import CloisterError
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
-__all__ = ["Chores", "prepare_versions", "remove_old_results"]
+__all__ = ["MOST_TRIES", "Chores", "forgive_try", "give_up_version", "prepare_versions", "remove_old_results"]
 
 _LOG = logging.getLogger("cloister.hub.work")
 _DAY = 86_400
+MOST_TRIES = 3
+_DIED = (
+    "the worker ended several times while it prepared these tables, perhaps for lack of memory. Send shorter values, "
+    "fewer rows or smaller row groups, or ask the operator what happened, then try again."
+)
 
 
 class Chores:
@@ -62,39 +68,97 @@ class Chores:
             self._due[name] = time.monotonic() + every_s
             try:
                 chore()
-            except CloisterError as error:
+            except (CloisterError, sa.exc.SQLAlchemyError) as error:
                 _LOG.warning("a chore failed", extra={"facts": {"chore": name, "error": type(error).__name__}})
 
 
-def prepare_versions(hub: "Hub", progress: Callable[[float, str], None] | None = None) -> int:
-    """Make versions ready that wait for it; how many were worked on."""
+def prepare_versions(
+    hub: "Hub",
+    progress: Callable[[float, str], None] | None = None,
+    watched: Callable[[int], AbstractContextManager[object]] = nullcontext,
+) -> int:
+    """Make the next version ready that waits for it; how many were worked on: one at most, so that jobs get their turn.
+
+    Args:
+        hub: the hub.
+        progress: called with a share and a few words as the work goes on.
+        watched: entered with the version's number while it is prepared.
+    """
     waiting = sa.select(Version.id).where(Version.state == "preparing").order_by(Version.created, Version.id)
     with hub.database.reading() as session:
         numbers = list(session.scalars(waiting))
-    done = 0
-    for number in numbers:
-        with _alone(hub, number) as ours:
-            if ours:
-                ingest.prepare(hub, number, progress)
-                done += 1
-    return done
+    if not numbers:
+        return 0
+    with _a_place(hub) as free:
+        for number in numbers if free else ():
+            with _alone(hub, number) as tries:
+                if tries is None:
+                    continue
+                if tries > MOST_TRIES:
+                    ingest.give_up(hub, number, _DIED)
+                else:
+                    with watched(number):
+                        ingest.prepare(hub, number, progress)
+            return 1
+    return 0
+
+
+def give_up_version(hub: "Hub", number: int, problem: str) -> None:
+    """Let a version that was being prepared fail, with a sentence for its owner."""
+    ingest.give_up(hub, number, problem)
+    _tries_file(hub, number).unlink(missing_ok=True)
+
+
+def forgive_try(hub: "Hub", number: int) -> None:
+    """Do not count a try that was interrupted for no fault of the version's."""
+    path = _tries_file(hub, number)
+    if path.exists():
+        path.write_bytes(b"." * max(0, path.stat().st_size - 1))
+
+
+def _tries_file(hub: "Hub", number: int) -> Path:
+    return hub.folder / "sealed" / f".preparing-{number}"
 
 
 @contextmanager
-def _alone(hub: "Hub", number: int) -> Iterator[bool]:
-    """Whether no other worker prepares the same version: sealing ten gigabytes twice would only cost time."""
-    path = hub.folder / "sealed" / f".preparing-{number}"
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+def _alone(hub: "Hub", number: int) -> Iterator[int | None]:
+    """Which try this is, unless another worker prepares the same version: sealing ten gigabytes twice costs time.
+
+    A try is counted on the disk before it begins: the system may kill a process that takes all its memory.
+    """
+    path = _tries_file(hub, number)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            yield False
+            yield None
             return
-        yield True
+        os.write(file, b".")
+        os.fsync(file)
+        yield os.fstat(file).st_size
         path.unlink(missing_ok=True)
     finally:
         os.close(file)
+
+
+@contextmanager
+def _a_place(hub: "Hub") -> Iterator[bool]:
+    """Whether this worker may prepare a version now: where there are several, one is left for jobs."""
+    free, file = False, -1
+    for number in range(max(1, len(heartbeats.living(hub.folder)) - 1)):
+        file = os.open(hub.folder / "sealed" / f".place-{number}", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+            break
+        except OSError:
+            os.close(file)
+    try:
+        yield free
+    finally:
+        if free:
+            os.close(file)
 
 
 def _expire(hub: "Hub") -> int:
@@ -134,7 +198,7 @@ def remove_old_results(hub: "Hub") -> int:
                 Job.finished < now() - policy.retention_days * _DAY,
             )
             for job in session.scalars(old.limit(500)):
-                job.result, job.stage = None, f"its result was kept for {policy.retention_days} days"
+                job.result, job.size, job.stage = None, None, f"its result was kept for {policy.retention_days} days"
                 hub.audit.write(session, None, "result.removed", f"job/{job.id}", dataset=dataset.name)
                 removed += 1
     return removed

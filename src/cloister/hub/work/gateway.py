@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from cloister.data.schema import Schema
 from cloister.hub.database import now
 from cloister.hub.kinds import Kind, Planned, kind_of
-from cloister.hub.models import Dataset, Job, Person, Version
+from cloister.hub.models import Dataset, Job, Person
 from cloister.hub.policy import published
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import Policy
@@ -27,29 +27,46 @@ from cloister.hub.work.book import ClosedBook
 from cloister.hub.work.known import concerns, find_dataset, find_job, may_know, not_here, subject_of
 from cloister.hub.work.place import place_of
 from cloister.hub.work.shelf import Opened, Received, Shelf, analyst, handed
-from cloister.privacy.errors import BadPolicy, NotHere, NotNow, OverBudget
+from cloister.privacy.errors import BadPolicy, NotHere, NotNow, OverBudget, QueryRefused
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
-__all__ = ["cancel", "explain", "find_dataset", "find_job", "may_know", "plan", "submit"]
+__all__ = [
+    "Passed",
+    "cancel",
+    "explain",
+    "find_dataset",
+    "find_job",
+    "forget",
+    "may_know",
+    "pass_gate",
+    "plan",
+    "submit",
+]
 
 _TWINS: "WeakKeyDictionary[Hub, Shelf]" = WeakKeyDictionary()
-_MOST_WAITING = 1000  # of one person's jobs: a queue is no place to store things
+_MOST_QUEUED = 1000  # of one person's jobs: a queue is no place to store things
+_MOST_WAITING = 20  # of one person's jobs on one dataset that ask others for a decision
+_MOST_PLAN = 200_000  # characters of a plan that are kept with its job
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request on its way through."""
+class Passed:
+    """What came through: a plan, and the policy's verdict on it. Made in a child process where a hub is served.
 
-    dataset: Dataset
-    version: Version
-    policy: Policy
+    Attributes:
+        number: the version of the policy that decided.
+        parameters: as the kind of work has read them.
+        planned: what it would cost.
+        verdict: what the policy says, without what is seen of the tables.
+    """
+
     number: int
-    subject: Subject
-    kind: Kind
     parameters: dict[str, Any]
+    planned: Planned
+    verdict: Verdict
 
 
 # The way through
@@ -63,6 +80,7 @@ def plan(
     form: Mapping[str, Any],
     purpose: str,
     environment: Environment,
+    passed: Passed | None = None,
 ) -> Planned:
     """What a piece of work would cost and how wrong its answer may be. It costs nothing.
 
@@ -70,20 +88,23 @@ def plan(
         NotHere: there is no such dataset for this person.
         Denied: the policy says no; the audit log has it.
     """
-    asked, planned, verdict = _through(hub, person, dataset_name, kind, form, purpose, environment)
-    notes = list(planned.notes)
+    passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
+    planned, verdict = passed.planned, passed.verdict
+    notes, blocked = list(planned.notes), ""
     if verdict.needs:
         who = "1 person" if verdict.needs == 1 else f"{verdict.needs} people"
         notes.append(f"{who} must agree before it runs")
     try:
         with hub.database.reading() as session:
-            _check_limits(hub, session, asked, person, planned)
+            dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
+            _check_limits(hub, session, dataset, policy, person, planned)
     except OverBudget as error:
-        notes.append(str(error).partition(": ")[2])
+        blocked = str(error).partition(": ")[2]
+        notes.append(blocked)
     hub.audit.record(
         person.id, "work.planned", f"dataset/{dataset_name}", kind=kind, cost=planned.loss, **verdict.to_json()
     )
-    return replace(planned, notes=tuple(notes))
+    return replace(planned, notes=tuple(notes), blocked=blocked)
 
 
 def submit(
@@ -94,6 +115,7 @@ def submit(
     form: Mapping[str, Any],
     purpose: str,
     environment: Environment,
+    passed: Passed | None = None,
 ) -> Job:
     """Put a piece of work into the queue, or let it wait for an approval.
 
@@ -105,21 +127,23 @@ def submit(
     """
     from cloister.hub.requests.release import ask_release
 
-    asked, planned, verdict = _through(hub, person, dataset_name, kind, form, purpose, environment)
+    passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
+    planned, verdict = passed.planned, passed.verdict
+    with hub.database.reading() as session:
+        dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
+    _require_open(dataset)
     with hub.database.writing() as session:
-        _check_limits(hub, session, asked, person, planned)
-        waiting = sa.select(sa.func.count()).select_from(Job)
-        if (session.scalar(waiting.where(Job.person_id == person.id, Job.state == "queued")) or 0) >= _MOST_WAITING:
-            raise NotNow(f"{_MOST_WAITING:,} jobs of yours are in the queue. Wait until some are done.")
+        _check_limits(hub, session, dataset, policy, person, planned)
+        _require_room(hub, session, person, dataset, policy, passed)
         job = Job(
             kind=kind,
-            dataset_id=asked.dataset.id,
+            dataset_id=dataset.id,
             person_id=person.id,
             purpose=purpose,
-            parameters=asked.parameters,
-            plan=planned.to_json(),
+            parameters=passed.parameters,
+            plan=_kept(planned),
             environment={"country": environment.country, "network": environment.network},
-            policy_number=asked.number,
+            policy_number=passed.number,
             state="waiting" if verdict.needs else "queued",
         )
         session.add(job)
@@ -141,7 +165,38 @@ def submit(
     return job
 
 
-def _through(
+def _require_room(
+    hub: "Hub", session: Session, person: Person, dataset: Dataset, policy: Policy, passed: Passed
+) -> None:
+    """Refuse more than a person may have in the queue, before reviewers, or among kept results.
+
+    Raises:
+        NotNow: too many jobs wait, or the results take too much room.
+        OverBudget: what waits for an approval would, together, pass the person's limit.
+    """
+    mine = sa.select(sa.func.count()).select_from(Job).where(Job.person_id == person.id)
+    if (session.scalar(mine.where(Job.state == "queued")) or 0) >= _MOST_QUEUED:
+        raise NotNow(f"{_MOST_QUEUED:,} jobs of yours are in the queue. Wait until some are done.")
+    kept = session.scalar(sa.select(sa.func.sum(Job.size)).where(Job.person_id == person.id)) or 0
+    if kept > hub.settings.results_mb * 10**6:
+        raise NotNow(
+            f"your results take more than the {hub.settings.results_mb:,} MB that are kept for one person. Remove some "
+            "on their pages first."
+        )
+    if not passed.verdict.needs:
+        return
+    waiting = sa.select(Job.plan).where(
+        Job.person_id == person.id, Job.dataset_id == dataset.id, Job.state == "waiting"
+    )
+    asked = [Loss.from_json(plan["own"]) for plan in session.scalars(waiting)]
+    if len(asked) >= _MOST_WAITING:
+        raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
+    total = sum(asked, start=passed.planned.own)
+    limits.check(session, dataset, person.id, replace(policy, budget=replace(policy.budget, per_request=None)),
+                 Loss.nothing(total.measure, total.relation), total, hub.ledger)  # fmt: skip
+
+
+def pass_gate(
     hub: "Hub",
     person: Person,
     dataset_name: str,
@@ -149,7 +204,14 @@ def _through(
     form: Mapping[str, Any],
     purpose: str,
     environment: Environment,
-) -> tuple[_Asked, Planned, Verdict]:
+) -> Passed:
+    """Ask the policy, and plan on tables without rows.
+
+    Raises:
+        NotHere: there is no such dataset for this person.
+        Denied: the policy says no; the audit log has it.
+        BadInput, Refused: what is asked cannot be planned.
+    """
     work = kind_of(kind)
     parameters = work.parse(form)
     with hub.database.reading() as session:
@@ -159,7 +221,6 @@ def _through(
         from cloister.hub.store.datasets import newest
 
         version = newest(session, dataset)
-    asked = _Asked(dataset, version, policy, number, subject, work, parameters)
     opened = twins(hub).get(dataset, version, person)
     # First without the tables: what is refused there must not name them.
     _require(hub, person, dataset_name, kind, decide(policy, number, subject, work.operation, purpose, environment))
@@ -167,11 +228,16 @@ def _through(
     tables = work.tables(narrowed(opened.data.schema, shown), parameters)
     verdict = decide(policy, number, subject, work.operation, purpose, environment, tables)
     _require(hub, person, dataset_name, kind, verdict)
-    planned = _plan(hub, asked, person, opened, verdict)
+    planned = _plan(hub, dataset, person, opened, verdict, work, parameters)
+    if planned.cells > hub.settings.result_cells:
+        raise QueryRefused(
+            f"the answer would have {planned.cells:,} cells, and {hub.settings.result_cells:,} are kept here. "
+            "Group by less, or ask for fewer numbers at once."
+        )
     if planned.own.amount:  # what others paid for is judged like what is new: it is told to this person now
         verdict = decide(policy, number, subject, work.operation, purpose, environment, tables, planned.own)
         _require(hub, person, dataset_name, kind, verdict, planned.own)
-    return asked, planned, verdict
+    return Passed(number, parameters, planned, replace(verdict, view=None))
 
 
 def _known(
@@ -200,12 +266,27 @@ def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
     return replace(schema, tables={name: one for name, one in schema.tables.items() if name.lower() in shown})
 
 
-def _plan(hub: "Hub", asked: _Asked, person: Person, opened: Opened, verdict: Verdict) -> Planned:
-    own = twins(hub).account(asked.dataset, person)
-    received = Received(hub, asked.dataset.id, person.id)
-    with opened.lock:
-        data = handed(opened, own, verdict.view, ClosedBook(hub.ledger), received)
-        return asked.kind.plan(data, asked.parameters)
+def _plan(
+    hub: "Hub",
+    dataset: Dataset,
+    person: Person,
+    opened: Opened,
+    verdict: Verdict,
+    kind: Kind,
+    parameters: Mapping[str, Any],
+) -> Planned:
+    own = twins(hub).account(dataset, person)
+    received = Received(hub, dataset.id, person.id)
+    # Without the lock of what is opened: a twin runs nothing and has no state, and everybody gets a copy of the rest.
+    return kind.plan(handed(opened, own, verdict.view, ClosedBook(hub.ledger), received), parameters)
+
+
+def _kept(planned: Planned) -> dict[str, Any]:
+    """A plan as it is kept with its job: without the engine's statements if they are very long."""
+    whole = planned.to_json()
+    if sum(map(len, planned.statements)) > _MOST_PLAN:
+        return {**whole, "statements": ["-- left out: too long to be kept with the job"]}
+    return whole
 
 
 def _require(
@@ -221,13 +302,15 @@ def _require_open(dataset: Dataset) -> None:
         raise NotNow(f"the owner has paused {dataset.name}. Nothing runs on it until it is opened again.")
 
 
-def _check_limits(hub: "Hub", session: Session, asked: _Asked, person: Person, planned: Planned) -> None:
+def _check_limits(
+    hub: "Hub", session: Session, dataset: Dataset, policy: Policy, person: Person, planned: Planned
+) -> None:
     """As things stand; what counts is what is set aside right before the charge."""
-    limits.check(session, asked.dataset, person.id, asked.policy, planned.loss, planned.own, hub.ledger)
+    limits.check(session, dataset, person.id, policy, planned.loss, planned.own, hub.ledger)
     if planned.loss.amount:
-        hub.ledger.balance(asked.dataset.name).add(planned.loss)
+        hub.ledger.balance(dataset.name).add(planned.loss)
     if planned.own.amount:
-        hub.ledger.balance(f"{asked.dataset.name}@{analyst(person.id)}").add(planned.own)
+        hub.ledger.balance(f"{dataset.name}@{analyst(person.id)}").add(planned.own)
 
 
 def twins(hub: "Hub") -> Shelf:
@@ -266,10 +349,9 @@ def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
     from cloister.hub.requests.release import close_for
 
     with hub.database.writing() as session:
-        job = find_job(session, person, job_id)
-        if job.person_id != person.id:
+        if find_job(session, person, job_id).person_id != person.id:
             raise NotHere(f"there is no job {job_id} of yours.")
-        session.refresh(job, with_for_update={"of": Job})
+        job = session.get_one(Job, job_id, with_for_update={"of": Job})
         if job.state == "charged":
             raise NotNow(f"job {job_id} was charged already. The charge stands, and its result will come.")
         if job.state not in ("waiting", "queued", "running"):
@@ -280,3 +362,20 @@ def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
             job.state, job.finished, job.problem = "cancelled", now(), "Cancelled. Nothing was spent."
         hub.audit.write(session, person.id, "job.cancelled", f"job/{job_id}")
     return job
+
+
+def forget(hub: "Hub", person: Person, job_id: int) -> None:
+    """Remove the result of one of a person's own jobs. Receipt and charge stay; asking again costs nothing new.
+
+    Raises:
+        NotHere: it is not this person's, or has no result.
+    """
+    with hub.database.writing() as session:
+        found = find_job(session, person, job_id)
+        if found.person_id != person.id or found.result is None:
+            raise NotHere(f"there is no result of a job {job_id} of yours.")
+        if found.parameters.get("handed in"):
+            raise NotNow("a table that was handed in stays for those who may take it.")
+        gone: dict[str, Any] = {"result": None, "size": None, "stage": "you removed its result"}
+        session.execute(sa.update(Job).where(Job.id == job_id).values(**gone))
+        hub.audit.write(session, person.id, "result.removed", f"job/{job_id}", dataset=found.dataset.name)

@@ -19,7 +19,7 @@ from cloister.data.schema import Schema
 from cloister.hub.database import now
 from cloister.hub.kinds import Planned
 from cloister.hub.kinds.synthesise import Synthesise
-from cloister.hub.kinds.synthesise.given import Given, read_given
+from cloister.hub.kinds.synthesise.given import Described, receive
 from cloister.hub.models import Dataset, Job, Person
 from cloister.hub.policy import published
 from cloister.hub.policy.envelope import label
@@ -29,7 +29,7 @@ from cloister.hub.work import limits, queue
 from cloister.hub.work.book import Cancelled, JobBook, Lost
 from cloister.hub.work.job import result_bytes
 from cloister.privacy.canonical import fingerprint
-from cloister.privacy.errors import BadForm, CloisterError, HubRefused, NotNow, Refused, RolledBack
+from cloister.privacy.errors import HubRefused, NotNow, Refused, RolledBack
 from cloister.privacy.ledger import Account
 from cloister.privacy.loss import Loss
 from cloister.privacy.measure import standing
@@ -73,9 +73,9 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
     with hub.database.reading() as session:
         dataset = owned(session, name, person)
         policy, number = _open(hub, session, dataset)
-        schema = Schema.load(newest(session, dataset).schema)
-    given = read_given(content, side, key, schema)
-    page = _page(given)
+        schema = Schema.parse(newest(session, dataset).schema, max_bytes=None)
+    given = receive(hub.settings, content, side, key, schema)
+    page = {**given.page, HANDED: {"key": given.key, "vouches": VOUCHES}}
     rules = hub.ledger.open_account(name, Loss.from_json(dataset.budget)).rules
     parts = [rules.price(one) for one in (given.loss, given.scoring) if one is not None]
     whole = sum(parts[1:], start=parts[0])
@@ -119,31 +119,14 @@ def _open(hub: "Hub", session: Session, dataset: Dataset) -> tuple[Policy, int]:
     return published.current(hub, session, dataset)
 
 
-def _page(given: Given) -> dict[str, Any]:
-    """What its page will show; made before the charge, so that a side file in another form costs nothing."""
-    from cloister.hub.kinds.synthesise.shown import pictures_of_rows, told_of
-
-    rows = given.handed.to_arrow()
-    try:
-        told = told_of(given.handed.side, rows)
-        told |= {"columns": pictures_of_rows(rows, given.facts, told["real"]), "making": given.loss.to_json()}
-        told |= {"scoring": given.scoring and given.scoring.to_json(), HANDED: {"key": given.key, "vouches": VOUCHES}}
-        json.dumps(told, allow_nan=False)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        if isinstance(error, CloisterError):
-            raise
-        raise BadForm("the side file is not in the form in which `cloister synth make` writes it.") from None
-    return told
-
-
 def _begin(
-    hub: "Hub", person: Person, dataset: Dataset, policy: Policy, number: int, given: Given, planned: Planned
+    hub: "Hub", person: Person, dataset: Dataset, policy: Policy, number: int, given: Described, planned: Planned
 ) -> Job:
     """A job that no worker takes: it is ours, and if we die before the charge it has failed."""
-    side = given.handed.side
-    names = given.handed.to_arrow().column_names
+    side = given.side
+    names = given.names
     parameters = {"method": side["method"], "table": side["table"], "columns": ", ".join(names)}
-    parameters |= {"rows": str(len(given.handed)), "names": names, "sha256": given.digest, HANDED: True}
+    parameters |= {"rows": str(given.rows), "names": names, "sha256": given.digest, HANDED: True}
     with hub.database.writing() as session:
         limits.lock(session, dataset.id)
         _refuse_same(session, dataset, given.digest)
@@ -181,17 +164,17 @@ def _refuse_same(session: Session, dataset: Dataset, digest: str) -> None:
             raise NotNow(f"this very table was handed in before, as job {number}. It is charged once.")
 
 
-def _pay(book: JobBook, account: Account, loss: Loss, given: Given, job: Job, what: str) -> Receipt:
+def _pay(book: JobBook, account: Account, loss: Loss, given: Described, job: Job, what: str) -> Receipt:
     request = f"job {job.id}\nhand in{what} {given.digest} made outside this hub"
     charge = book.reserve([(account, loss)], request)
     charge.look()  # from here on it may be seen
     entry = charge.commit()
-    made = {"mechanism": "handed in", "made": "outside this hub", "method": str(given.handed.side["method"])}
+    made = {"mechanism": "handed in", "made": "outside this hub", "method": str(given.side["method"])}
     facts = {
         "software": f"cloister {__version__}",
         "request": fingerprint(request),
         "data_version": "",
-        "unit": str(given.handed.side["unit"]),
+        "unit": str(given.side["unit"]),
         "mechanism": "handed in",
         "parameters": [made],
         "loss": loss.to_json(),
@@ -202,13 +185,13 @@ def _pay(book: JobBook, account: Account, loss: Loss, given: Given, job: Job, wh
 
 
 def _signed(
-    hub: "Hub", given: Given, person: Person, paid: Loss, receipt: Receipt, without_score: bool
+    hub: "Hub", given: Described, person: Person, paid: Loss, receipt: Receipt, without_score: bool
 ) -> dict[str, Any]:
     """The file as it came, and its side file under the hub's own receipt and signature; the owner's are kept in it."""
     from cloister.hub.kinds.synthesise.shown import signed
     from cloister.synth.handed import sign_side
 
-    before = {name: value for name, value in given.handed.side.items() if name not in ("signature", "sha256")}
+    before = {name: value for name, value in given.side.items() if name not in ("signature", "sha256")}
     claimed = given.loss.as_rho() if given.loss.is_pure and paid.measure == "rho" else given.loss
     own = {"by": person.name, "vouches": VOUCHES, "receipt": before["receipt"], "key": given.key or None}
     side = {

@@ -4,12 +4,17 @@ What a person reads when something goes wrong depends on the request and on publ
 unforeseen error said may quote a row: it is sealed with the dataset's key, for its owner.
 """
 
+import hashlib
 import json
 import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from cloister.hub.database import now
 from cloister.hub.kinds import Done
@@ -21,8 +26,9 @@ from cloister.hub.store.keys import seal, unseal
 from cloister.hub.work import queue
 from cloister.hub.work.book import Cancelled, JobBook, Lost
 from cloister.hub.work.case import Case, open_case
+from cloister.hub.work.known import SAME
 from cloister.hub.work.shelf import Received, Shelf, handed
-from cloister.privacy.errors import CloisterError, HubRefused, OwnerOnly, Refused, RolledBack, StoreFailed
+from cloister.privacy.errors import BadForm, CloisterError, HubRefused, OwnerOnly, Refused, RolledBack, StoreFailed
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -52,9 +58,12 @@ class _Stages:
             return
         changes: dict[str, Any] = {"heartbeat": now(), "progress": max(0.0, min(share, 1.0)), "stage": words[:200]}
         update = queue.mine(self._job_id, self._worker).values(**changes).returning(Job.cancel, Job.state)
-        with self._database.writing() as session:
-            found = session.execute(update, execution_options={"synchronize_session": False}).first()
         self._last = time.monotonic()
+        try:
+            with self._database.writing() as session:
+                found = session.execute(update, execution_options={"synchronize_session": False}).first()
+        except OperationalError:  # others hold the database: a charged job does not end for want of a progress bar
+            return
         if found is None:
             raise Lost
         if found.cancel and found.state == "running":
@@ -80,7 +89,7 @@ def run_job(hub: "Hub", job: Job, worker: str, shelf: Shelf, step: Step = lambda
         step("opened")
         done = _run(case, worker, shelf, book, received)
         step("released")
-        state = _finish(case, worker, book, received, done)
+        state = _patiently(lambda: _finish(case, worker, book, received, done))
         step("done")
         return state
     except Lost:
@@ -120,24 +129,49 @@ def _run(case: Case, worker: str, shelf: Shelf, book: JobBook, received: Receive
         return case.kind.run(data, case.job.parameters, _Stages(case.hub, case.job.id, worker))
 
 
+def _patiently(write: Callable[[], str]) -> str:
+    """Write a result, though others may hold the database for a while: what was charged for must not be lost."""
+    for wait_s in (1.0, 2.0, 4.0, 8.0, 16.0):
+        try:
+            return write()
+        except OperationalError:
+            _LOG.warning("the database is busy", extra={"facts": {"wait_s": wait_s}})
+            time.sleep(wait_s)
+    return write()
+
+
 def _finish(case: Case, worker: str, book: JobBook, received: Received, done: Done) -> str:
     """The result, what was received, and the audit entry, in one transaction."""
     hub, job, planned = case.hub, case.job, case.planned
     loss = book.loss or Loss.nothing(planned.loss.measure, planned.loss.relation)
     receipts = "\n".join(one.text() for one in done.receipts) or None
     plain = result_bytes(done.result)
-    with hub.database.writing() as session:
+    if len(plain) > hub.settings.result_mb * 10**6:
+        raise BadForm(f"the result has more than the {hub.settings.result_mb:,} MB that one may have. Ask for less.")
+    digest = hashlib.sha256(plain).hexdigest()
+    with hub.database.reading() as session:
         policy, page = published.version(hub, session, case.dataset, case.verdict.policy_number)
-        result = {**done.result, "label": label(hub.key, policy, page.number, page.text, plain, now()).text()}
-        if not queue.finish(
-            session, job.id, worker, "done", result=result, loss=loss.to_json(), receipt=receipts, problem=""
-        ):
+        signed = label(hub.key, policy, page.number, page.text, plain, now()).text()
+        result, size = {**done.result, "label": signed}, len(plain)
+        if (first := _same(session, job, digest)) is not None:  # a repeated question is answered the same: keep one
+            result, size = {SAME: first, "label": signed}, 0
+    kept = {"result": result, "size": size, "digest": digest}
+    with hub.database.writing() as session:
+        if not queue.finish(session, job.id, worker, "done", **kept, loss=loss.to_json(), receipt=receipts, problem=""):
             return ""
         received.write(session)
         _note(hub, session, job, "done", loss)
         if case.verdict.needs:  # somebody had to agree, so whoever asked may be long gone
             tell(hub, session, job.person_id, f"Job {job.id} on {case.dataset.name} is done.", f"/jobs/{job.id}")
     return "done"
+
+
+def _same(session: Session, job: Job, digest: str) -> int | None:
+    """The first job of the same person on the same dataset that has this very result."""
+    same = sa.select(Job.id).where(
+        Job.person_id == job.person_id, Job.dataset_id == job.dataset_id, Job.digest == digest, Job.size > 0
+    )
+    return session.scalar(same.order_by(Job.id).limit(1))
 
 
 def _end(hub: "Hub", job: Job, worker: str, loss: Loss | None, state: str, said: str, detail: str = "") -> str:

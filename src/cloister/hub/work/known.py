@@ -1,7 +1,7 @@
 """What a person may know of: datasets and jobs. For everything else the answer is that it is not here."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -16,7 +16,9 @@ from cloister.privacy.errors import BadPolicy, NotHere
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
-__all__ = ["concerns", "find_dataset", "find_job", "may_know", "not_here", "subject_of"]
+__all__ = ["SAME", "concerns", "find_dataset", "find_job", "may_know", "not_here", "result_of", "subject_of"]
+
+SAME = "same_as"  # in the place of a result: the number of the job that has it
 
 
 def subject_of(session: Session, dataset: Dataset, person: Person) -> Subject:
@@ -58,7 +60,7 @@ def may_know(hub: "Hub", session: Session, person: Person, dataset: Dataset, env
 
 def concerns(policy: Policy, person: Person, subject: Subject, environment: Environment) -> bool:
     """Whether a policy speaks of a person at all: as a reviewer, or by a role that could be theirs."""
-    if person.email.lower() in {address.lower() for address in policy.reviewers}:
+    if person.verified_email and person.verified_email in {address.lower() for address in policy.reviewers}:
         return True
     return any(_could_be(role, subject, environment) for role in policy.roles)
 
@@ -77,7 +79,18 @@ def find_job(session: Session, person: Person, job_id: int) -> Job:
     job = session.get(Job, job_id) if 0 < job_id < 2**31 else None
     if job is None or person.id not in (job.person_id, job.dataset.owner_id):
         raise NotHere(f"there is no job {job_id} of yours.")
-    if person.id != job.person_id:
-        session.expunge(job)  # so that what is left out here stays in the database
-        job.result = None
+    mine = person.id == job.person_id
+    found = result_of(session, job) if mine else None
+    session.expunge(job)  # so that what is left out or put in here stays out of the database
+    job.result = found
     return job
+
+
+def result_of(session: Session, job: Job) -> dict[str, Any] | None:
+    """A job's result, loaded now. One that repeats an earlier one of the same person points to it."""
+    own = session.scalar(sa.select(Job.result).where(Job.id == job.id))
+    if own is None or SAME not in own:
+        return own
+    first = sa.select(Job.result).where(Job.id == own[SAME], Job.person_id == job.person_id)
+    earlier = session.scalar(first)
+    return None if earlier is None else {**earlier, "label": own["label"]}

@@ -5,6 +5,7 @@ with it, so they are kept beside it: `Spent` has a row a job, with the totals so
 with the dataset's rows until the transaction ends. So jobs that race for the last bit cannot spend it twice.
 """
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,7 +21,7 @@ from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
 
-__all__ = ["analyst", "check", "give_back", "set_aside", "spent_by", "spent_since"]
+__all__ = ["analyst", "check", "give_back", "room", "set_aside", "spent_by", "spent_since"]
 
 _DAY = 86_400
 
@@ -116,6 +117,29 @@ def _check(
     if budget.period is not None and loss.amount:
         then = _spent_until(session, dataset_id, now() - budget.period.days * _DAY, loss)
         _refuse_over(f"the limit of {budget.period.days} days", cost.cap(budget.period.loss), total - then, loss)
+
+
+def room(session: Session, dataset: Dataset, person_id: int, policy: Policy, ledger: Ledger) -> Loss:
+    """Return the largest loss that passes every limit as things stand, rounded down to two digits; without a delta."""
+    left = ledger.balance(dataset.name).left
+    budget = policy.budget
+    rooms = [left.amount]
+    if budget.per_request is not None:
+        rooms.append(cost.cap(budget.per_request).amount)
+    if budget.per_user is not None:
+        rooms.append(cost.cap(budget.per_user).amount - spent_by(session, dataset, person_id, left, ledger).amount)
+    if budget.period is not None:
+        since = spent_since(session, dataset.id, now() - budget.period.days * _DAY, left)
+        rooms.append(cost.cap(budget.period.loss).amount - since.amount)
+    return replace(left, amount=_two_digits(min(rooms)), delta=Fraction(0))
+
+
+def _two_digits(amount: Fraction) -> Fraction:
+    """Round down, so that what is shown as possible is possible."""
+    if amount <= 0:
+        return Fraction(0)
+    unit = Fraction(10) ** (math.floor(math.log10(amount)) - 1)
+    return amount // unit * unit
 
 
 def spent_by(session: Session, dataset: Dataset, person_id: int, like: Loss, ledger: Ledger) -> Loss:

@@ -55,7 +55,11 @@ class Curator:
         Sight("the hub's workers", True, "the rows, in memory, while they compute what was charged for"),
         Sight("operators", False, "no page or call shows them rows, and none changes a ledger"),
         Sight("whoever is root on the hub's machine", True, "keys and memory, and so the rows: this must be trusted"),
-        Sight("whoever steals a disk or a backup", False, "sealed tables; the master key is kept elsewhere"),
+        Sight(
+            "whoever steals a disk or a backup",
+            False,
+            "sealed tables and backups; of a disk also the hub's own database, which holds no row; no master key",
+        ),
     )
 
     def open(self, hub: "Hub", dataset: "Dataset", version: "Version", person: "Person") -> Tables:

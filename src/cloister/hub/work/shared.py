@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, undefer
 
 from cloister.hub.kinds.synthesise import Synthesise
 from cloister.hub.models import Dataset, Job, Person
@@ -111,7 +111,7 @@ def take(
         mine = dataset.owner_id == person.id
         if not mine:
             purpose = _require(hub, person, dataset, asked, purpose)
-        job = session.get(Job, number) if 0 < number < 2**31 else None
+        job = session.get(Job, number, options=[undefer(Job.result)]) if 0 < number < 2**31 else None
     if job is None or job.dataset_id != dataset.id or not job.parameters.get(HANDED) or not job.result:
         raise NotHere("there is no such table.")
     verdict = None if mine else _whole(asked, purpose, job.parameters["table"], job.parameters["names"])

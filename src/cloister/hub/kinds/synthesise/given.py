@@ -3,6 +3,8 @@
     rows        Parquet, whose columns, types and values the schema allows; what it rules out does not occur
     side file   whole, of this very file, marked private, for the schema's unit; its receipt holds under a given key
 
+The rows are read in a process with limits (`store/bounded.py`): a small file may stand for a huge table.
+
 Nothing here reads a row of the dataset. That the rows were made as the side file says, nobody can tell from them.
 """
 
@@ -18,12 +20,14 @@ import pyarrow as pa
 from cloister.data.schema import Schema, Table
 from cloister.hub.kinds.synthesise.fitting import check_rows
 from cloister.hub.kinds.synthesise.making import MOST_CELLS, MOST_ROWS
+from cloister.hub.settings import Settings
+from cloister.hub.store.bounded import run_bounded
 from cloister.hub.store.unpack import unpack
-from cloister.privacy.errors import BadForm, BadInput, Broken, NotPrivate
+from cloister.privacy.errors import BadForm, BadInput, Broken, CloisterError, NotPrivate
 from cloister.privacy.loss import Loss
 from cloister.synth.handed import KIND, HandedTable
 
-__all__ = ["Given", "read_given"]
+__all__ = ["Described", "Given", "read_given", "receive"]
 
 MOST_BYTES = 32 * 2**20
 _MOST_SIDE = 2**20
@@ -95,6 +99,72 @@ def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
     return Given(facts, handed, content, loss, scoring, _verified(handed, key.strip()))
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A table that may be handed in, without its rows: what a web process holds of it.
+
+    Attributes:
+        content: the file, to the byte.
+        side: its side file.
+        names: its columns.
+        rows: how many it has.
+        key: the one under which its receipt holds; "" if it has no receipt.
+        page: what its page will show.
+    """
+
+    content: bytes
+    side: Mapping[str, Any]
+    names: list[str]
+    rows: int
+    key: str
+    page: Mapping[str, Any]
+
+    @property
+    def loss(self) -> Loss:
+        """What the side file says it cost."""
+        return Loss.from_json(self.page["making"])
+
+    @property
+    def scoring(self) -> Loss | None:
+        """What its score cost, if it has one."""
+        return None if self.page["scoring"] is None else Loss.from_json(self.page["scoring"])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def receive(settings: Settings, content: bytes, side: bytes, key: str, schema: Schema) -> Described:
+    """Read and check what was handed in, in a process with limits.
+
+    Raises:
+        BadForm, NotPrivate: as `read_given`.
+        UploadRefused: it is no whole Parquet, or takes too long or too much memory to read.
+    """
+    if len(content) > MOST_BYTES:
+        raise _too_long()
+    return Described(content=content, **run_bounded(settings, _describe, content, side, key, schema))
+
+
+def _describe(content: bytes, side: bytes, key: str, schema: Schema) -> dict[str, Any]:
+    """What is shown of a table is made here, before the charge: a side file in another form costs nothing."""
+    from cloister.hub.kinds.synthesise.shown import pictures_of_rows, told_of
+
+    given = read_given(content, side, key, schema)
+    rows = given.handed.to_arrow()
+    try:
+        told = told_of(given.handed.side, rows)
+        told |= {"columns": pictures_of_rows(rows, given.facts, told["real"]), "making": given.loss.to_json()}
+        told |= {"scoring": given.scoring and given.scoring.to_json()}
+        json.dumps(told, allow_nan=False)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        if isinstance(error, CloisterError):
+            raise
+        raise BadForm("the side file is not in the form in which `cloister synth make` writes it.") from None
+    return {"page": told, "side": given.handed.side, "names": rows.column_names, "rows": len(rows), "key": given.key}
+
+
 def _read_side(side: bytes) -> dict[str, Any]:
     if len(side) > _MOST_SIDE:
         raise BadForm(f"a side file has at most {_MOST_SIDE // 2**20} MB. Choose the file that ends with .side.json.")
@@ -121,7 +191,7 @@ def _no_number(word: str) -> NoReturn:
 
 def _read_rows(content: bytes) -> pa.Table:
     if len(content) > MOST_BYTES:
-        raise BadForm(f"a table here has at most {MOST_BYTES // 2**20} MB. Make one with fewer rows.")
+        raise _too_long()
     if content[:4] != b"PAR1":
         raise BadForm("the table is not Parquet. Write it with --output table.parquet.")
     opened = unpack(io.BytesIO(content), "table.parquet", _UNPACKED)
@@ -134,6 +204,10 @@ def _read_rows(content: bytes) -> pa.Table:
     if not rows:
         raise BadForm("the table has no rows.")
     return pa.concat_tables(pieces).combine_chunks()
+
+
+def _too_long() -> BadForm:
+    return BadForm(f"a table here has at most {MOST_BYTES // 2**20} MB. Make one with fewer rows.")
 
 
 def _facts(told: Mapping[str, Any], rows: pa.Table, schema: Schema) -> Table:

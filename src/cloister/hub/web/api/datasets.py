@@ -98,6 +98,7 @@ def list_datasets(here: Reader) -> DatasetList:
 @router.post("/api/datasets", status_code=201)
 def create_dataset(here: Sharer, given: NewDataset) -> DatasetFacts:
     """Share a dataset: its policy and its account. Its tables come as uploads."""
+    datasets.examine(here.hub, here.who, policy_text=given.policy, schema_text=given.schema_)
     with here.hub.database.writing() as session:
         datasets.create(
             here.hub,
@@ -177,6 +178,7 @@ def list_versions(here: Reader, name: Name) -> list[VersionFacts]:
 @router.post("/api/datasets/{name}/versions", status_code=202)
 def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
     """Make a new version; a worker checks and seals it."""
+    link = datasets.examine_version(here.hub, here.who, name, given.schema_, given.address)
     with here.hub.database.writing() as session:
         made = datasets.new_version(
             here.hub,
@@ -185,7 +187,7 @@ def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
             datasets.owned(session, name, here.who),
             schema_text=given.schema_,
             uploads=given.uploads,
-            address=given.address,
+            link=link,
         )
         return _version(made)
 

@@ -18,7 +18,7 @@ from cloister.hub.work.handing import HANDED, VOUCHES, hand_in
 from cloister.hub.work.shared import Sheet
 from cloister.privacy.errors import BadForm
 
-__all__ = ["received", "router"]
+__all__ = ["received", "require_owner", "router"]
 
 router = APIRouter(tags=["datasets"])
 Reader = Annotated[Visitor, Depends(scoped("read"))]
@@ -83,7 +83,7 @@ async def hand(request: Request, here: Sharer, name: Name) -> SheetFacts:
 
     It is charged to the dataset's account before anybody sees it.
     """
-    await run_in_threadpool(_require_owner, here, name)  # before a file is read: only an owner makes us hold one
+    await run_in_threadpool(require_owner, here, name)  # before a file is read: only an owner makes us hold one
     sent = await form(request)
     job = await run_in_threadpool(received, here, name, sent)
     return _sheet(job)
@@ -115,7 +115,7 @@ def table(here: Reader, name: Name, number: int, purpose: Purpose = "") -> Respo
 
 def received(here: Visitor, name: str, sent: Form) -> Job:
     """Take in what a form brought."""
-    _require_owner(here, name)
+    require_owner(here, name)
     files = {}
     for field, label in (("table", "Table"), ("side", "Side file")):
         file = sent.file(field)
@@ -126,7 +126,8 @@ def received(here: Visitor, name: str, sent: Form) -> Job:
     return hand_in(here.hub, here.who, name, files["table"], files["side"], sent.maybe("key", most=200))
 
 
-def _require_owner(here: Visitor, name: str) -> None:
+def require_owner(here: Visitor, name: str) -> None:
+    """NotHere unless the visitor owns the dataset."""
     with here.hub.database.reading() as session:
         datasets.owned(session, name, here.who)
 

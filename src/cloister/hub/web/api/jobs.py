@@ -2,18 +2,22 @@
 
 import asyncio
 import base64
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from sqlalchemy.orm import defer
 from starlette.responses import Response
 
+from cloister.hub.kinds import Planned
 from cloister.hub.models import Job
 from cloister.hub.web.context import Visitor, scoped
 from cloister.hub.work import gateway
+from cloister.hub.work.planner import Asked, Planner
 from cloister.hub.work.queue import ENDED
 from cloister.privacy.errors import NotHere
 
@@ -40,6 +44,16 @@ class Work(BaseModel):
     )
     form: dict[str, Any] = Field(description="the fields of the kind, such as sql and spend")
     purpose: str = Field("", max_length=200, description="what the result is for, in the words of the policy")
+
+    @field_validator("form")
+    @classmethod
+    def _flat(cls, form: dict[str, Any]) -> dict[str, Any]:
+        """Refuse what no kind asks for: fields are words, numbers, or lists of them."""
+        plain = (str, int, float, bool, type(None))
+        for value in form.values():
+            if not all(isinstance(one, plain) for one in (value if isinstance(value, list) else [value])):
+                raise ValueError("a field is text, a number or a list of these")
+        return form
 
 
 class PlanFacts(BaseModel):
@@ -87,17 +101,43 @@ class JobList(BaseModel):
 
 
 @router.post("/api/datasets/{name}/plan")
-def plan(name: str, asked: Work, here: MayWork) -> PlanFacts:
+async def plan(request: Request, name: str, asked: Work, here: MayWork) -> PlanFacts:
     """What a piece of work would cost. It costs nothing to ask."""
-    planned = gateway.plan(here.hub, here.who, name, asked.kind, asked.form, asked.purpose, here.environment)
+    planned = await planned_by(request, here, name, asked.kind, asked.form, asked.purpose)
     return PlanFacts(**planned.to_json())
 
 
 @router.post("/api/datasets/{name}/jobs", status_code=202)
-def submit(name: str, asked: Work, here: MayWork) -> JobFacts:
+async def submit(request: Request, name: str, asked: Work, here: MayWork) -> JobFacts:
     """Hand a piece of work in. It is queued, or waits until somebody agrees to it."""
-    job = gateway.submit(here.hub, here.who, name, asked.kind, asked.form, asked.purpose, here.environment)
-    return _found(here, job.id)
+    job = await submitted_by(request, here, name, asked.kind, asked.form, asked.purpose)
+    return await run_in_threadpool(_found, here, job.id)
+
+
+async def planned_by(
+    request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
+) -> Planned:
+    """The plan of a piece of work, made in a child process if the hub is served."""
+    asked = (here.hub, here.who, name, kind, form, purpose, here.environment)
+    return await run_in_threadpool(gateway.plan, *asked, await _passed(request, here, *asked[2:6]))
+
+
+async def submitted_by(
+    request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
+) -> Job:
+    """A piece of work in the queue, planned in a child process if the hub is served."""
+    asked = (here.hub, here.who, name, kind, form, purpose, here.environment)
+    return await run_in_threadpool(gateway.submit, *asked, await _passed(request, here, *asked[2:6]))
+
+
+async def _passed(
+    request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
+) -> gateway.Passed | None:
+    planner: Planner | None = getattr(request.app.state, "planner", None)
+    if planner is None:  # an application that no server runs plans by itself
+        return None
+    asked = Asked(here.who.id, name, kind, dict(form), purpose, here.environment)
+    return await planner.ask(asked, request.is_disconnected)
 
 
 @router.post("/api/jobs/{number}/cancel")
@@ -142,6 +182,12 @@ def on_dataset(name: str, here: MayRead, before: Annotated[int | None, Query(ge=
     return _listed(here, wanted, before)
 
 
+@router.delete("/api/jobs/{number}/result", status_code=204)
+def forget(number: int, here: MayWork) -> None:
+    """Remove the result of one's own job. Receipt and charge stay."""
+    gateway.forget(here.hub, here.who, number)
+
+
 @router.get("/api/jobs/{number}/receipt", response_class=Response)
 def receipt(number: int, here: MayRead) -> Response:
     """The signed proof of a charge, as it was issued; one line for each, if there were several."""
@@ -183,7 +229,7 @@ def _listed(here: Visitor, wanted: sa.Select[Job], before: int | None) -> JobLis
     if before is not None:
         wanted = wanted.where(Job.id < before)
     with here.hub.database.reading() as session:
-        jobs = list(session.scalars(wanted.order_by(Job.id.desc()).limit(_A_PAGE)))
+        jobs = list(session.scalars(wanted.options(defer(Job.plan)).order_by(Job.id.desc()).limit(_A_PAGE)))
     return JobList(jobs=[_facts(job) for job in jobs], before=jobs[-1].id if len(jobs) == _A_PAGE else None)
 
 

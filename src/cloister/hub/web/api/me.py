@@ -17,6 +17,7 @@ class Me(BaseModel):
 
     id: int
     email: str
+    verified: bool = Field(description="whether the address was verified; policies believe no other")
     name: str
     roles: list[str] = Field(description="what the person is in this hub")
     organisation: str | None
@@ -30,6 +31,7 @@ def me(here: Annotated[Visitor, Depends(scoped("read"))]) -> Me:
     return Me(
         id=who.id,
         email=who.email,
+        verified=who.verified is not None,
         name=who.name,
         roles=who.roles,
         organisation=who.organisation.name if who.organisation else None,

@@ -76,7 +76,7 @@ def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) ->
         if sight.policy is None:
             raise NotHere("there is no policy that holds.")
         policy, kept = sight.policy, published.newest(session, sight.dataset)
-    reader = None if sight.mine else here.who.email
+    reader = None if sight.mine else here.who.verified_email
     return PolicyAnswer(
         dataset=policy.dataset,
         number=kept.number if kept is not None else 0,
@@ -95,13 +95,16 @@ def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) ->
 def publish_policy(name: str, body: Page, here: Annotated[Visitor, Depends(scoped("share"))]) -> Published:
     """Publish a page as the dataset's policy, or only check it."""
     operations = [kind.operation for kind in KINDS.values()]
+    with here.hub.database.reading() as session:
+        schema = published.schema_of(session, owned(session, name, here.who))
+    reading = look(body.text, schema, operations)  # before the transaction: only one writes at a time
     with here.hub.database.writing() as session:
         dataset = owned(session, name, here.who)
-        notes = look(body.text, published.schema_of(session, dataset), operations).notes
+        note = published.unverified_note(session, reading.policy)
         number = None
         if body.publish:
             number = published.publish(here.hub, session, here.who, dataset, body.text, after=body.after)
-    return Published(number=number, notes=list(notes))
+    return Published(number=number, notes=[*reading.notes, *([note] if note else [])])
 
 
 @router.get("/api/datasets/{name}/why")

@@ -63,7 +63,7 @@ class SurveyFacts(BaseModel):
     state: str = Field(description="draft, open or closed")
     open: bool = Field(description="whether answers are taken now")
     wave: int
-    people: int = Field(description="how many have answered in this wave")
+    people: int = Field(description="how many have answered in this wave, in steps of a batch")
     refused: dict[str, int] = Field(description="submissions refused in this wave, by reason")
     link: str
     created: float
@@ -117,9 +117,9 @@ def mine(here: MayRead) -> SurveyList:
 @router.post("/api/surveys", status_code=201)
 def create(body: NewSurvey, here: MayWork) -> SurveyFacts:
     """Make a draft."""
-    facts = body.model_dump(exclude_unset=True, exclude={"name"})
+    facts = _named(body.model_dump(exclude_unset=True, exclude={"name"}))
     with here.hub.database.writing() as session:
-        made = composing.begin(here.hub, session, here.who, body.name, _named(facts))
+        made = composing.begin(here.hub, session, here.who, body.name, facts)
         return _facts(here, session, made)
 
 
@@ -143,15 +143,19 @@ def show(name: str, here: MayRead) -> SurveyFacts:
 @router.put("/api/surveys/{name}")
 def change(name: str, body: Facts, here: MayWork) -> SurveyFacts:
     """Change a draft; what is left out stays."""
+    facts = _named(body.model_dump(exclude_unset=True))
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
-        survey.change(here.hub, session, found, _named(body.model_dump(exclude_unset=True)))
+        survey.change(here.hub, session, found, facts)
         return _facts(here, session, found)
 
 
 @router.post("/api/surveys/{name}/publish")
 def publish(name: str, here: MayWork) -> SurveyFacts:
     """Open it: questions and mechanisms are fixed from now on."""
+    with here.hub.database.reading() as session:
+        draft = survey.find_own(session, name, here.who)
+    survey.prepare(draft)
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
         survey.publish(here.hub, session, found)
@@ -232,12 +236,16 @@ def _read(here: Visitor, name: str, wave: int) -> tuple[Survey, results.Results]
 
 
 def _named(facts: dict[str, Any]) -> dict[str, Any]:
-    """What was said; null means nothing but for the end, where it means that there is none."""
-    return {name: value for name, value in facts.items() if value is not None or name == "ends"}
+    """What was said; null means nothing but for the end, where it means that there is none.
+
+    Questions are read and certified here, before a transaction begins.
+    """
+    said = {name: value for name, value in facts.items() if value is not None or name == "ends"}
+    return {**said, "asked": survey.read_questions(said["asked"])} if "asked" in said else said
 
 
 def _facts(here: Visitor, session: Session, one: Survey) -> SurveyFacts:
-    people, refused = (0, {}) if one.state == "draft" else survey.sizes(session, one)
+    people, refused = (0, {}) if one.state == "draft" else survey.shown_sizes(here.hub, session, one)
     told = {name: getattr(one, name) for name in SurveyFacts.model_fields if hasattr(one, name)}
     link = f"{here.hub.settings.address.rstrip('/')}/s/{one.name}"
     return SurveyFacts(**told, open=survey.is_open(one), people=people, refused=refused, link=link)

@@ -63,6 +63,7 @@ async def receive(
     request: Request, here: Sharer, upload_id: Id, offset: Annotated[int, Query(ge=0, le=2**50)]
 ) -> UploadFacts:
     """Take the next piece: the bytes from `offset` on. A wrong offset is answered with the right one (409)."""
+    await run_in_threadpool(_require_mine, here, upload_id)  # before a piece is held in memory
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
@@ -70,6 +71,11 @@ async def receive(
             raise UploadRefused(f"the piece is longer than {upload.LARGEST_PIECE} bytes.")
         pieces.append(piece)
     return _facts(await run_in_threadpool(upload.receive, here.hub, here.who, upload_id, offset, b"".join(pieces)))
+
+
+def _require_mine(here: Visitor, upload_id: str) -> None:
+    with here.hub.database.reading() as session:
+        upload.find(session, here.who, upload_id)
 
 
 @router.delete("/api/uploads/{upload_id}")

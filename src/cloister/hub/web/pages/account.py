@@ -38,10 +38,21 @@ def change_password(request: Request, here: Me, sent: Sent) -> Response:
     try:
         if sent.get("new", "") != sent.get("again", ""):
             raise BadForm("the two new passwords differ. Type the same one twice.")
-        desk.change_password(here.hub, here.who, sent.get("current", ""), sent.get("new", ""), here.address)
+        old, new = sent.get("current", ""), sent.get("new", "")
+        desk.change_password(here.hub, here.who, old, new, here.address, end_tokens=sent.ticked("end_tokens"))
     except (BadForm, SignInFailed, TooMany) as problem:
         return _page(request, here, problem=problem)
     return go(request, "/sign-in?after=password")
+
+
+@router.post("/account/verify")
+def ask_verify_link(request: Request, here: Me) -> Response:
+    """Send a link to one's own address, with which it is verified."""
+    try:
+        desk.ask_verify_link(here.hub, here.who)
+    except (NotNow, TooMany) as problem:
+        return _page(request, here, problem=problem)
+    return go(request, "/account", said="A link is on its way to your address. Open it in this browser.")
 
 
 @router.post("/account/second-factor")
@@ -88,11 +99,12 @@ def remove_factor(request: Request, here: Me, sent: Sent) -> Response:
 
 @router.post("/account/tokens")
 def make_token(request: Request, here: Me, sent: Sent) -> Response:
-    """A new token. It is drawn on this one page, and never again."""
+    """A new token, after the password: an unattended browser makes none. It is drawn on this one page, never again."""
     try:
         days = sent.number("days", "Days", low=1, high=366)
+        sign_in.prove(here.hub, here.who, sent.get("token_password", ""), here.address)
         secret = desk.make_token(here.hub, here.who, sent.get("label", ""), sent.all("scopes"), days)
-    except (BadForm, NotNow) as problem:
+    except (BadForm, NotNow, SignInFailed, TooMany) as problem:
         return _page(request, here, problem=problem)
     return _page(request, here, token=secret)
 
@@ -127,6 +139,7 @@ def _page(request: Request, here: Visitor, *, problem: CloisterError | None = No
         scopes=_SCOPES,
         shown=totp.pending(here.hub.keys, me, here.hub.settings.name),
         required=here.hub.settings.require_totp,
+        mails=bool(here.hub.settings.mail_folder or here.hub.settings.smtp_url),
         shortest=SHORTEST,
         problem=str(problem).removeprefix(f"{problem.code}: ") if problem else "",
     )

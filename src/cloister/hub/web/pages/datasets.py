@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
+from cloister.hub import models
 from cloister.hub.kinds import KINDS
 from cloister.hub.policy.purposes import offered
 from cloister.hub.store import datasets
@@ -62,6 +64,7 @@ def create(request: Request, here: Owner, sent: Sent) -> Response:
     """Make it; its tables come next."""
     values = {name: sent.get(name, "") for name in ("name", "title", "about", "policy")}
     try:
+        datasets.examine(here.hub, here.who, policy_text=values["policy"])
         with here.hub.database.writing() as session:
             made = datasets.create(
                 here.hub,
@@ -86,6 +89,13 @@ def show(request: Request, name: str, here: Here) -> Response:
     with here.hub.database.reading() as session:
         sight = seen(here.hub, session, here.who, name, here.environment)
         versions = datasets.versions(session, sight.dataset) if sight.mine else []
+        open_request = sa.select(models.Request).where(
+            models.Request.kind == "access",
+            models.Request.state == "open",
+            models.Request.dataset_id == sight.dataset.id,
+            models.Request.person_id == here.who.id,
+        )
+        waiting = session.scalars(open_request.order_by(models.Request.id).limit(1)).first()
     here.hub.audit.record(here.who.id, "dataset.seen", f"dataset/{name}")
     account = here.hub.ledger.account(name)
     cap, left = account.rules.cap, account.left
@@ -96,7 +106,9 @@ def show(request: Request, name: str, here: Here) -> Response:
         dataset=sight.dataset,
         schema=sight.schema,
         versions=versions,
-        kinds=list(KINDS.values()),
+        kinds=[kind for kind in KINDS.values() if sight.purposes(kind.operation)],
+        refused=[kind for kind in KINDS.values() if not sight.purposes(kind.operation)],
+        waiting=waiting,
         place=place_of(sight.dataset.trust),
         purposes=offered(sight.policy.purposes) if sight.policy else (),
         left=left,

@@ -8,10 +8,11 @@ from urllib.parse import urlencode
 
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from cloister.hub.models import Job
-from cloister.hub.web.api.handed import received
+from cloister.hub.web.api.handed import received, require_owner
 from cloister.hub.web.api.tables import download, table_name
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
@@ -26,7 +27,6 @@ __all__ = ["router"]
 
 router = APIRouter()
 Here = Annotated[Visitor, Depends(signed_in)]
-Sent = Annotated[Form, Depends(form)]
 
 
 @router.get("/datasets/{name}/tables")
@@ -36,8 +36,13 @@ def listed(request: Request, name: str, here: Here, purpose: str = "") -> Respon
 
 
 @router.post("/datasets/{name}/tables")
-def hand(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """Hand one in."""
+async def hand(request: Request, name: str, here: Here) -> Response:
+    """Hand one in. Files are read only once it is known that their sender owns the dataset."""
+    await run_in_threadpool(require_owner, here, name)
+    return await run_in_threadpool(_handed, request, here, name, await form(request))
+
+
+def _handed(request: Request, here: Visitor, name: str, sent: Form) -> Response:
     try:
         job = received(here, name, sent)
     except CloisterError as error:

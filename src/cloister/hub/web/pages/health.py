@@ -12,21 +12,23 @@ from cloister.hub.hub import Hub
 from cloister.hub.models import Job
 from cloister.hub.operate import metrics
 from cloister.hub.web.context import Visitor, visitor
-from cloister.privacy.errors import CloisterError
+from cloister.hub.work import heartbeats
+from cloister.privacy.errors import CloisterError, RolledBack
 from cloister.version import __version__
 
 __all__ = ["router"]
 
 router = APIRouter()
 _PATIENCE_S = 120  # how long a job may wait before we say that nobody works
+_NONE_YET = "none yet"  # a hub whose workers have never run, and nothing waits for them
 
 
 @router.get("/health")
 def health(here: Annotated[Visitor, Depends(visitor)]) -> JSONResponse:
-    """The state of database, ledger and workers; 503 if one of the first two fails."""
-    database, jobs = _database(here.hub)
-    parts = {"database": database, "ledger": _ledger(here.hub), "workers": jobs}
-    well = parts["database"] == "ok" and parts["ledger"] == "ok"
+    """The state of database, ledger and workers; 503 if one of them fails."""
+    database, workers = _database(here.hub)
+    parts = {"database": database, "ledger": _ledger(here.hub), "workers": workers}
+    well = all(said in ("ok", _NONE_YET) for said in parts.values())
     return JSONResponse({"state": "ok" if well else "failing", "version": __version__, **parts}, 200 if well else 503)
 
 
@@ -40,16 +42,26 @@ def _database(hub: Hub) -> tuple[str, str]:
     try:
         with hub.database.reading() as session:
             oldest: Any = session.scalar(sa.select(sa.func.min(Job.created)).where(Job.state == "queued"))
-            beat: Any = session.scalar(sa.select(sa.func.max(Job.heartbeat)))
     except SQLAlchemyError:
         return "failing", "unknown"
-    stuck = oldest is not None and max(oldest, beat or 0.0) < now() - _PATIENCE_S
-    return "ok", "not seen: work has waited for minutes" if stuck else "ok"
+    return "ok", _workers(hub, oldest)
+
+
+def _workers(hub: Hub, oldest: float | None) -> str:
+    """Whether any worker lives, by their own heartbeats; one that hangs is ended by its supervisor."""
+    if heartbeats.living(hub.folder):
+        return "ok"
+    seen = heartbeats.last(hub.folder)
+    if seen is None and (oldest is None or oldest > now() - _PATIENCE_S):
+        return _NONE_YET
+    return "none was ever seen" if seen is None else f"none was seen for {now() - seen:.0f} seconds"
 
 
 def _ledger(hub: Hub) -> str:
     try:
-        str(hub.ledger.head)
+        hub.ledger.check_newest()
+    except RolledBack as problem:
+        return f"refuses to spend: {problem.code}"
     except CloisterError as problem:
         return f"failing: {problem.code}"
     return "ok"

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
+from sqlalchemy.orm import defer
 from starlette.responses import Response
 
 from cloister.hub import wire
@@ -47,7 +48,8 @@ _STOPPED = {
 @router.get("/jobs")
 def listed(request: Request, here: SignedIn, before: int = 0) -> Response:
     """One's own work, newest first."""
-    mine = sa.select(Job).where(Job.person_id == here.who.id).order_by(Job.id.desc()).limit(_A_PAGE + 1)
+    mine = sa.select(Job).where(Job.person_id == here.who.id).options(defer(Job.plan))
+    mine = mine.order_by(Job.id.desc()).limit(_A_PAGE + 1)
     if 0 < before < 2**31:
         mine = mine.where(Job.id < before)
     with here.hub.database.reading() as session:
@@ -127,6 +129,13 @@ def cancel(request: Request, number: int, here: SignedIn) -> Response:
     """Stop it before it is charged."""
     job = gateway.cancel(here.hub, here.who, number)
     return go(request, f"/jobs/{job.id}", said="Cancelled." if job.state == "cancelled" else "It will stop soon.")
+
+
+@router.post("/jobs/{number}/forget")
+def forget(request: Request, number: int, here: SignedIn) -> Response:
+    """Remove its result."""
+    gateway.forget(here.hub, here.who, number)
+    return go(request, f"/jobs/{number}", said="The result is removed. The receipt stays.")
 
 
 @router.get("/jobs/{number}/chart.svg")

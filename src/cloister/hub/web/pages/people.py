@@ -95,6 +95,16 @@ def make_reset_link(request: Request, number: int, here: Operator, sent: Sent) -
     return _one(request, here, number, link=_address(here, "reset", secret))
 
 
+@router.post("/people/{number}/verify")
+def make_verify_link(request: Request, number: int, here: Operator) -> Response:
+    """A link that verifies the address, to be handed over. It is drawn on this one page, and never again."""
+    try:
+        secret = desk.make_verify_link(here.hub, here.who, number)
+    except _REFUSALS as problem:
+        return _one(request, here, number, problem=problem)
+    return _one(request, here, number, verify_link=_address(here, "verify", secret))
+
+
 @router.post("/people/{number}/close")
 def close(request: Request, number: int, here: Operator) -> Response:
     """Close an account."""
@@ -151,7 +161,13 @@ def _everybody(
 
 
 def _one(
-    request: Request, here: Visitor, number: int, *, problem: CloisterError | None = None, link: str = ""
+    request: Request,
+    here: Visitor,
+    number: int,
+    *,
+    problem: CloisterError | None = None,
+    link: str = "",
+    verify_link: str = "",
 ) -> Response:
     with here.hub.database.reading() as session:
         found, organisations = person_here(session, number), _organisations(session)
@@ -165,6 +181,7 @@ def _one(
         all_roles=ROLES,
         problem=_words(problem),
         link=link,
+        verify_link=verify_link,
     )
 
 

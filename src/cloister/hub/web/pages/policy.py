@@ -14,7 +14,7 @@ from cloister.hub.policy import check, form, published, words
 from cloister.hub.policy.decide import Verdict
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import PURPOSES
-from cloister.hub.policy.reader import look
+from cloister.hub.policy.reader import look, read
 from cloister.hub.store.datasets import owned
 from cloister.hub.store.sight import seen
 from cloister.hub.web.context import Visitor, go, page, signed_in
@@ -61,7 +61,7 @@ def show(request: Request, name: str, here: Here) -> Response:
         owner=False,
         policy=sight.policy,
         number=number,
-        roles=_roles(sight.policy, here.who.email),
+        roles=_roles(sight.policy, here.who.verified_email),
         purposes=_purposes(sight.policy),
         joins=_joins(sight.policy, sight.verdict),
     )
@@ -115,14 +115,19 @@ def older(request: Request, name: str, number: int, here: Here) -> Response:
 
 def _publish(request: Request, here: Visitor, name: str, draft: Draft) -> Response:
     try:
+        with here.hub.database.reading() as session:
+            schema = published.schema_of(session, owned(session, name, here.who))
+        read(draft.text, schema)  # before the transaction: only one writes at a time
         with here.hub.database.writing() as session:
             dataset = owned(session, name, here.who)
             number = published.publish(here.hub, session, here.who, dataset, draft.text, after=draft.after)
+            note = published.unverified_note(session, published.current(here.hub, session, dataset)[0])
     except (BadPolicy, NotNow) as error:
         refused = Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
         with here.hub.database.reading() as session:
             return _draw(request, here, session, owned(session, name, here.who), refused)
-    return go(request, f"/datasets/{name}/policy", said=f"Policy {number} is published and decides from now on.")
+    said = f"Policy {number} is published and decides from now on."
+    return go(request, f"/datasets/{name}/policy", said=f"{said} {note}".strip())
 
 
 def _checked(session: Session, dataset: Dataset, draft: Draft) -> Draft:
@@ -130,7 +135,9 @@ def _checked(session: Session, dataset: Dataset, draft: Draft) -> Draft:
         reading = look(draft.text, published.schema_of(session, dataset), _operations())
     except BadPolicy as error:
         return Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
-    return Draft(draft.text, draft.after, "", reading.notes, True, draft.tests)
+    note = published.unverified_note(session, reading.policy)
+    notes = (*reading.notes, note) if note else reading.notes
+    return Draft(draft.text, draft.after, "", notes, True, draft.tests)
 
 
 def _tested(session: Session, dataset: Dataset, draft: Draft) -> Draft:

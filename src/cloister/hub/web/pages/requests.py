@@ -48,7 +48,7 @@ def _reviewed(hub: Hub, session: Session, person: Person) -> list[Dataset]:
             named = current_policy(hub, session, dataset).reviewers
         except CloisterError:
             continue  # no policy that holds: nothing can be decided there
-        if person.email.lower() in {address.lower() for address in named}:
+        if person.verified_email and person.verified_email in {address.lower() for address in named}:
             found.append(dataset)
     return found
 

@@ -57,6 +57,7 @@ def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
             raise BadForm("this form has no such button.")
         if action == "form":
             text = SchemaForm.of_fields(sent).text()
+        datasets.examine(here.hub, here.who, schema_text=text)
         with here.hub.database.writing() as session:
             datasets.save_draft(here.hub, session, here.who, datasets.owned(session, name, here.who), text)
     except CloisterError as error:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from cloister.hub.people import accounts, desk, links, sign_in, totp
 from cloister.hub.people.passwords import SHORTEST
 from cloister.hub.people.sign_in import Entered
-from cloister.hub.web.context import Visitor, form, go, page, visitor
+from cloister.hub.web.context import Visitor, form, go, page, signed_in, visitor
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.problems import status_of
 from cloister.hub.web.security import cookie_name, drop_cookie, set_cookie
@@ -135,6 +135,21 @@ def accept_invitation(request: Request, secret: str, here: Anybody, sent: Sent) 
     except (BadForm, NotNow) as problem:
         return _invitation_page(request, here, secret, problem, sent.get("name", ""))
     return go(request, "/sign-in?after=joined")
+
+
+@router.get("/verify/{secret}")
+def show_verify(request: Request, secret: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
+    """The button that verifies one's address; nothing happens by opening a link."""
+    with here.hub.database.reading() as session:
+        link = links.look(session, links.VERIFY, secret)
+    return page(request, "verify.html", mine=link.person_id == here.who.id, email=here.who.email)
+
+
+@router.post("/verify/{secret}")
+def verify(request: Request, secret: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
+    """Verify the address of the account that is signed in."""
+    desk.verify(here.hub, here.who, secret)
+    return go(request, "/account", said="Your e-mail address is verified.")
 
 
 @router.get("/reset/{secret}")

@@ -80,6 +80,7 @@ def change(request: Request, name: str, question: str, here: Here, sent: Sent) -
 @router.post("/surveys/{name}/questions/{question}/move")
 def move(request: Request, name: str, question: str, here: Here, sent: Sent) -> Response:
     """One place up or down."""
+    _read_before(here, name)
     with here.hub.database.writing() as session:
         composing.move(
             here.hub, session, survey.find_own(session, name, here.who), question, sent.text("where", "Where")
@@ -90,6 +91,7 @@ def move(request: Request, name: str, question: str, here: Here, sent: Sent) -> 
 @router.post("/surveys/{name}/questions/{question}/delete")
 def delete(request: Request, name: str, question: str, here: Here) -> Response:
     """Take it out."""
+    _read_before(here, name)
     with here.hub.database.writing() as session:
         composing.remove(here.hub, session, survey.find_own(session, name, here.who), question)
     return go(request, f"/surveys/{name}", said="The question is taken out.")
@@ -106,15 +108,23 @@ def preview(request: Request, name: str, here: Here) -> Response:
 def _put(request: Request, here: Visitor, name: str, sent: Form, instead_of: str = "") -> Response:
     told = _told(sent)
     try:
+        Asked.read({**told, "id": told.get("id") or "q"})
         if sent.get("action") == "look":
-            Asked.read({**told, "id": told.get("id") or "q"})
             return _draw(request, here, name, {**dict(sent), **_shown(told)}, instead_of)
+        _read_before(here, name)
         with here.hub.database.writing() as session:
             found = survey.find_own(session, name, here.who)
             read = composing.put(here.hub, session, found, told, instead_of)
     except BadForm as error:
         return _draw(request, here, name, {**dict(sent), **_shown(told)}, instead_of, problem=error)
     return go(request, f"/surveys/{name}#q-{read.id}", said="The question is saved.")
+
+
+def _read_before(here: Visitor, name: str) -> None:
+    """Read the questions that are there before a transaction begins: the first time takes up to seconds."""
+    with here.hub.database.reading() as session:
+        found = survey.find_own(session, name, here.who)
+    asked_of(found)
 
 
 def _told(sent: Form) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "
         said_of={one: sentences.headline(about) for one, about in read.found.items()},
         cautions={one: sentences.cautions(about) for one, about in read.found.items()},
         alt={one: alt_text(about) for one, about in read.found.items()},
-        taking_part=sentences.participation(read),
+        taking_part=sentences.participation(read, here.hub.settings.survey_batch),
         suspicions=read.suspicions(),
         published=published,
         pending=published is None and any(one.finding for one in read.found.values()),

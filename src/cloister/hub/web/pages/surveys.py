@@ -40,7 +40,7 @@ _TEXTS = ("title", "about", "purpose", "consent", "language")
 def listed(request: Request, here: Here) -> Response:
     """One's own surveys."""
     with here.hub.database.reading() as session:
-        found = [(one, survey.sizes(session, one)[0]) for one in survey.mine(session, here.who)]
+        found = [(one, survey.shown_sizes(here.hub, session, one)[0]) for one in survey.mine(session, here.who)]
     return page(request, "surveys.html", surveys=found)
 
 
@@ -98,10 +98,13 @@ def confirm(request: Request, name: str, here: Here) -> Response:
 @router.post("/surveys/{name}/publish")
 def publish(request: Request, name: str, here: Here, sent: Sent) -> Response:
     """Open it."""
+    if not sent.ticked("sure"):
+        raise BadForm("tick the box to say that the questions are final.")
+    with here.hub.database.reading() as session:
+        draft = survey.find_own(session, name, here.who)
+    survey.prepare(draft)
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
-        if not sent.ticked("sure"):
-            raise BadForm("tick the box to say that the questions are final.")
         survey.publish(here.hub, session, found)
     return go(request, f"/surveys/{name}", said="The survey is open. Share its link.")
 
@@ -175,8 +178,9 @@ def _draw(
 ) -> Response:
     with here.hub.database.reading() as session:
         found = survey.find_own(session, name, here.who)
-        people, refused = survey.sizes(session, found)
-        invited = ballots.invitations(session, found) if found.invited and found.state != "draft" else (0, 0)
+        people, refused = survey.shown_sizes(here.hub, session, found)
+        step = max(1, here.hub.settings.survey_batch)
+        invited = ballots.invitations(session, found, step) if found.invited and found.state != "draft" else (0, 0)
     asked = asked_of(found)
     return page(
         request,

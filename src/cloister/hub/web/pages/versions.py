@@ -8,6 +8,7 @@ from typing import Annotated
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
@@ -36,25 +37,35 @@ def make(request: Request, name: str, here: Here, sent: Sent) -> Response:
     """A new version, from the files that wait or from an address."""
     address = sent.maybe("address")
     try:
+        link = datasets.examine_version(here.hub, here.who, name, address=address)
         with here.hub.database.writing() as session:
             dataset = datasets.owned(session, name, here.who)
-            sent_in = {} if address else {table: one.id for table, one in drafts.waiting(session, dataset).items()}
-            datasets.new_version(here.hub, session, here.who, dataset, uploads=sent_in, address=address)
+            sent_in = {} if link else {table: one.id for table, one in drafts.waiting(session, dataset).items()}
+            datasets.new_version(here.hub, session, here.who, dataset, uploads=sent_in, link=link)
     except CloisterError as error:
         return _again(request, here, name, error)
     return go(request, f"/datasets/{name}/versions", said="The version is being prepared.")
 
 
 @router.post("/datasets/{name}/versions/files")
-def send(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """A small file, sent with the form."""
+async def send(request: Request, name: str, here: Here) -> Response:
+    """A small file, sent with the form. It is read only once it is known that its sender may send one."""
+    await run_in_threadpool(_require_providable, here, name)
+    return await run_in_threadpool(_taken, request, here, name, await form(request))
+
+
+def _require_providable(here: Visitor, name: str) -> None:
+    with here.hub.database.reading() as session:
+        _providable(session, name, here)
+
+
+def _taken(request: Request, here: Visitor, name: str, sent: Form) -> Response:
     try:
         with here.hub.database.writing() as session:
             dataset = _providable(session, name, here)
             file = sent.file("file")
             if file is None or not file.filename:
                 raise BadForm("'File' is missing.")
-            # Read here and not before: only whoever may send files makes us hold one.
             with file.file as opened:
                 data = opened.read()
             table = sent.maybe("table") or file.filename.rpartition("/")[2].partition(".")[0]
@@ -105,6 +116,7 @@ def _draw(request: Request, here: Visitor, name: str, problem: CloisterError | N
         files = list(session.scalars(wanted.order_by(Upload.created)))
         versions = datasets.versions(session, dataset) if mine else []
         schema = datasets.latest_schema(session, dataset) if mine else ""
+    organisation = dataset.organisation.name if dataset.organisation else ""
     return page(
         request,
         "versions.html",
@@ -116,7 +128,7 @@ def _draw(request: Request, here: Visitor, name: str, problem: CloisterError | N
         has_schema=bool(schema),
         problem=problem,
         endings=",".join(upload.ENDINGS),
-        hosts=here.hub.settings.connect_hosts,
-        folders=here.hub.settings.connect_folders,
+        hosts=here.hub.settings.hosts_of(organisation) if mine else [],
+        folders=here.hub.settings.folders_of(organisation) if mine else [],
         limit_gb=here.hub.settings.upload_gb,
     )

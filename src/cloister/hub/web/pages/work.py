@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 from starlette.responses import RedirectResponse, Response
 
@@ -18,14 +19,16 @@ from cloister.data.schema import Column, Schema
 from cloister.hub.kinds import Kind, Planned, kind_of
 from cloister.hub.models import Dataset, Job, SavedQuery
 from cloister.hub.policy import cost
-from cloister.hub.policy.decide import Verdict
+from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import offered
 from cloister.hub.store.sight import seen
+from cloister.hub.web.api.jobs import planned_by, submitted_by
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import show, status_of, title_of
-from cloister.hub.work import gateway, limits
+from cloister.hub.wire import loss_to_text
+from cloister.hub.work import limits
 from cloister.privacy.errors import BadInput, CloisterError, Denied, HubRefused, NotHere, NotNow, Refused
 from cloister.privacy.loss import Loss
 
@@ -37,10 +40,11 @@ _MOST_SAVED = 200
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What can still be spent: by everybody, and by the person where the policy limits that."""
+    """What can still be spent: by everybody, by the person where the policy limits that, and by one request now."""
 
     dataset: Loss
     mine: Loss | None
+    now: Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ def begin(
 
 
 @router.post("/work/{kind}/{name}")
-def work(
+async def work(
     request: Request,
     kind: str,
     name: str,
@@ -92,15 +96,15 @@ def work(
     shown = {**values, "purpose": purpose}
     try:
         if sent.get("action") == "run":
-            job = gateway.submit(here.hub, here.who, name, kind, values, purpose, here.environment)
+            job = await submitted_by(request, here, name, kind, values, purpose)
             return go(request, f"/jobs/{job.id}")
-        planned = gateway.plan(here.hub, here.who, name, kind, values, purpose, here.environment)
+        planned = await planned_by(request, here, name, kind, values, purpose)
     except NotHere:
         raise
     except (BadInput, Refused, HubRefused) as refusal:
         why = _why(chosen, name, purpose) if isinstance(refusal, Denied) else ""
-        return _draw(request, here, chosen, name, shown, problem=refusal, why=why)
-    return _draw(request, here, chosen, name, shown, planned=planned)
+        return await run_in_threadpool(_draw, request, here, chosen, name, shown, problem=refusal, why=why)
+    return await run_in_threadpool(_draw, request, here, chosen, name, shown, planned=planned)
 
 
 @router.get("/datasets/{name}/query")
@@ -183,8 +187,16 @@ def _draw(
         sight = seen(here.hub, session, here.who, name, here.environment)
         if sight.verdict is not None and not sight.verdict.allowed:
             return _turned_away(request, kind, sight.dataset.name, sight.verdict, values.get("purpose", ""))
-        if sight.policy is None or sight.schema is None:
+        if sight.policy is None or sight.schema is None or sight.subject is None:
             raise NotNow("there are no tables here that you could work with yet.")
+        stated = list(offered(sight.policy.purposes))
+        allowed = sight.purposes(kind.operation)
+        if allowed:  # only what would not be refused is offered
+            stated = [one for one in stated if one.name in allowed]
+        elif problem is None and not sight.dataset.paused:
+            first = values.get("purpose") or stated[0].name
+            verdict = decide(sight.policy, sight.number, sight.subject, kind.operation, first, here.environment)
+            return _turned_away(request, kind, sight.dataset.name, verdict, first)
         left = _left(session, here, sight.dataset, sight.policy) if planned is not None else None
         kept = sa.select(SavedQuery).where(
             SavedQuery.person_id == here.who.id, SavedQuery.dataset_id == sight.dataset.id
@@ -206,11 +218,12 @@ def _draw(
         dataset=sight.dataset,
         words=_words(sight.schema),
         tables=[table.name for table in sight.schema.tables.values() if not table.public],
-        purposes=[(one.name, one.title) for one in offered(sight.policy.purposes)],
+        purposes=[(one.name, one.title) for one in stated],
         values=values,
         planned=planned,
         needs=cost.needs(sight.policy, planned.loss) if planned is not None and planned.loss.amount else 0,
         left=left,
+        affordable=loss_to_text(left.now) if left is not None and left.now.amount else "",
         problem=told,
         saved=saved,
         history=history,
@@ -219,12 +232,13 @@ def _draw(
 
 def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> Left:
     left = here.hub.ledger.balance(dataset.name).left
+    now = limits.room(session, dataset, here.who.id, policy, here.hub.ledger)
     if policy.budget.per_user is None:
-        return Left(left, None)
+        return Left(left, None, now)
     cap = cost.cap(policy.budget.per_user)
     spent = limits.spent_by(session, dataset, here.who.id, cap, here.hub.ledger)
     nothing = Loss.nothing(cap.measure, cap.relation)
-    return Left(left, cap - spent if spent <= cap else nothing)
+    return Left(left, cap - spent if spent <= cap else nothing, now)
 
 
 def _words(schema: Schema) -> dict[str, dict[str, Any]]:

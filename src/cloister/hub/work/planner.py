@@ -1,0 +1,278 @@
+"""Plans made in child processes, with limits of time and memory.
+
+    web process ── a few children, kept warm ── each makes one plan after another
+        │
+        └─ watches the one that plans: kills it when it takes too long or too much memory, or when nobody waits for the
+           answer any more; then starts another
+
+A question is a text of up to 20,000 characters, and a model or a synthetic table may have many columns: how long a plan
+takes cannot be told beforehand. In a child it stops neither pages nor other people's plans. One person uses at most
+half of the children at a time; more plans of theirs wait.
+"""
+
+import asyncio
+import logging
+import multiprocessing
+import resource
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from cloister.hub.hub import Hub
+from cloister.hub.models import Person
+from cloister.hub.policy.conditions import Environment
+from cloister.hub.settings import Settings
+from cloister.hub.store.bounded import memory_of
+from cloister.hub.work import gateway
+from cloister.hub.work.gateway import Passed
+from cloister.privacy import errors
+from cloister.privacy.errors import BadForm, CloisterError, NotNow, StoreFailed, TooMany
+
+__all__ = ["Asked", "Planner"]
+
+_LOG = logging.getLogger("cloister.hub.work")
+_WATCH_S = 0.05
+_GONE_S = 0.25  # how often we ask whether the client still waits
+_START_S = 120.0  # how long a child may take to start on a busy machine
+_MOST_WAITING = 32  # plans of one person, under way and waiting
+_PAGE = resource.getpagesize()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for a plan, as a child gets it."""
+
+    person_id: int
+    dataset: str
+    kind: str
+    form: Mapping[str, Any]
+    purpose: str
+    environment: Environment
+
+
+class Planner:
+    """The children of one web process.
+
+    Args:
+        settings: of the hub; `plan_processes`, `plan_seconds` and `plan_memory` are the limits.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._count = max(1, settings.plan_processes)
+        self._idle: list[_Child] = [_Child(settings)]  # one is warm from the start; the others come when needed
+        self._threads = ThreadPoolExecutor(self._count, "planner")
+        self._places = asyncio.Semaphore(self._count)
+        self._of_person: dict[int, asyncio.Semaphore] = {}
+        self._under_way: Counter[int] = Counter()
+
+    async def ask(self, asked: Asked, gone: Callable[[], Awaitable[bool]]) -> Passed:
+        """Make a plan.
+
+        Args:
+            asked: what for.
+            gone: tells whether the client has given up; then the plan is stopped.
+
+        Raises:
+            CloisterError: what the gateway refuses, as it refuses it.
+            BadForm: the plan takes too long, or too much memory.
+            TooMany: this person has too many plans under way, or all children are busy for too long.
+        """
+        who = asked.person_id
+        if self._under_way[who] >= _MOST_WAITING:
+            raise TooMany(f"{_MOST_WAITING} plans of yours are under way. Wait until some are made.", wait_s=5)
+        self._under_way[who] += 1
+        mine = self._of_person.setdefault(who, asyncio.Semaphore(max(1, self._count // 2)))
+        try:
+            try:
+                async with asyncio.timeout(2 * self._settings.plan_seconds):
+                    await mine.acquire()
+                    try:
+                        await self._places.acquire()
+                    except BaseException:
+                        mine.release()
+                        raise
+            except TimeoutError:
+                raise TooMany("everybody who makes plans is busy. Try again in a moment.", wait_s=10) from None
+            try:
+                return await self._made(asked, gone)
+            finally:
+                self._places.release()
+                mine.release()
+        finally:
+            self._under_way[who] -= 1
+            if not self._under_way[who]:
+                del self._under_way[who]
+                self._of_person.pop(who, None)
+
+    async def _made(self, asked: Asked, gone: Callable[[], Awaitable[bool]]) -> Passed:
+        stop = threading.Event()
+        watch = asyncio.create_task(_watch(gone, stop))
+        child = self._idle.pop() if self._idle else _Child(self._settings)
+        try:
+            answer = await asyncio.shield(
+                asyncio.get_running_loop().run_in_executor(self._threads, self._with, child, asked, stop)
+            )
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+        finally:
+            watch.cancel()
+        return _read(answer)
+
+    def _with(self, child: "_Child", asked: Asked, stop: threading.Event) -> tuple[str, Any]:
+        try:
+            return child.ask(asked, stop)
+        finally:
+            self._idle.append(child if child.alive else _Child(self._settings))
+
+    def close(self) -> None:
+        """End the children."""
+        for child in self._idle:
+            child.kill()
+        self._threads.shutdown(wait=False)
+
+
+async def _watch(gone: Callable[[], Awaitable[bool]], stop: threading.Event) -> None:
+    while not await gone():
+        await asyncio.sleep(_GONE_S)
+    stop.set()
+
+
+def _read(answer: tuple[str, Any]) -> Passed:
+    word, value = answer
+    if word == "passed":
+        passed: Passed = value
+        return passed
+    if word == "refused":
+        name, message, wait_s = value
+        error: CloisterError = getattr(errors, name)(message)
+        if isinstance(error, TooMany):
+            error.wait_s = wait_s
+        raise error
+    if word == "limit":
+        raise BadForm(f"{value} Ask for less at once: fewer columns, bins, groups or subqueries.")
+    if word == "busy":
+        raise StoreFailed("the hub's database is busy. Try again in a moment.")
+    if word == "gone":
+        raise NotNow("nobody waits for this plan any more.")
+    raise RuntimeError(f"planning failed: {value}")  # a surprise; the child has logged where
+
+
+class _Child:
+    """One child process, and this side of its pipe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._most = memory_of(settings.plan_memory)
+        context = multiprocessing.get_context("spawn")  # a forked child would share locks and connections
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_child, args=(settings, theirs), daemon=True, name="planner")
+        self._process.start()
+        theirs.close()
+        self._ready = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.is_alive()
+
+    def ask(self, asked: Asked, stop: threading.Event) -> tuple[str, Any]:
+        """Its answer; or ("limit", …), ("gone", …) or ("failed", …) if it was killed or died."""
+        try:
+            if not self._ready:
+                if (word := self._answer(_START_S, stop))[0] != "ready":
+                    self.kill()
+                    return word if word[0] == "gone" else ("failed", "the child did not start")
+                self._ready = True
+            self._pipe.send(asked)
+            answer = self._answer(self._settings.plan_seconds, stop)
+        except (EOFError, OSError):
+            answer = "failed", "the child died"
+        if answer[0] in ("limit", "gone", "failed"):
+            self.kill()
+        if answer[0] == "limit":
+            _LOG.warning("a plan was stopped", extra={"facts": {"kind": asked.kind, "person": asked.person_id}})
+        return answer
+
+    def _answer(self, seconds: float, stop: threading.Event) -> tuple[str, Any]:
+        until = time.monotonic() + seconds
+        while not self._pipe.poll(_WATCH_S):
+            if stop.is_set():
+                return "gone", ""
+            if time.monotonic() > until:
+                return "limit", f"this takes longer than {seconds:g} seconds to plan."
+            if self._resident() > self._most:
+                return "limit", f"this takes more memory to plan than the {self._settings.plan_memory} that a plan may."
+        answer: tuple[str, Any] = self._pipe.recv()
+        return answer
+
+    def _resident(self) -> int:
+        try:
+            return int(Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    def kill(self) -> None:
+        """End it at once. It holds nothing that could be lost."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+# In the child
+
+
+def _child(settings: Settings, pipe: Connection) -> None:
+    from cloister.hub.operate import logs
+
+    logs.configure(settings.log_level)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the web process decides
+    with Hub(settings) as hub:
+        try:
+            pipe.send(("ready", None))
+            if not pipe.poll(1.0):  # what some plans need takes a while to load: not while somebody waits
+                _load()
+            while True:
+                pipe.send(_answered(hub, pipe.recv()))
+        except (EOFError, OSError):  # the web process is gone
+            return
+
+
+def _load() -> None:
+    import cloister.hub.kinds.train.fitting
+    import cloister.learn
+    import cloister.synth.planning  # noqa: F401
+
+
+def _answered(hub: Hub, asked: Asked) -> tuple[str, Any]:
+    try:
+        with hub.database.reading() as session:
+            person = session.get_one(Person, asked.person_id)
+        passed = gateway.pass_gate(hub, person, asked.dataset, asked.kind, asked.form, asked.purpose, asked.environment)
+    except CloisterError as error:
+        message = str(error).removeprefix(f"{error.code}: ")
+        return "refused", (type(error).__name__, message, getattr(error, "wait_s", 0))
+    except sa.exc.OperationalError:
+        return "busy", ""
+    except (UnicodeError, OverflowError, RecursionError):
+        return "refused", ("BadForm", "a number or a text in it is too long, or holds a sign that cannot be read.", 0)
+    except MemoryError:
+        return "limit", "this takes more memory to plan than a plan may have."
+    except Exception as error:
+        from cloister.hub.web.security import place
+
+        facts = place(error)
+        _LOG.error("unforeseen %s at %s", *facts.values(), extra={"facts": facts})
+        return "failed", facts["error"]
+    return "passed", passed
