@@ -10,7 +10,7 @@ BENCHMARKS = $(filter-out benchmarks/report.py benchmarks/charts.py,$(sort $(wil
 # Without cached bytecode every import costs two to four times as much.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo tour test check bench docs help
+.PHONY: demo tour test soak check bench docs help
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -24,6 +24,9 @@ tour: $(VENV)/installed ## A tour in the terminal: three answers, two refusals, 
 
 test: $(VENV)/installed-dev ## Every test, doctest and code block of the docs
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
+
+soak: $(VENV)/installed-dev ## Neighbouring tables, drawn anew for SECONDS a property (60): what make test does with few
+	CLOISTER_SOAK_SECONDS=$(or $(SECONDS),60) $(BIN)/pytest -m soak --numprocesses auto --maxprocesses 8 tests
 
 check: $(VENV)/installed-dev ## Format, lint, types, and which room may import which
 	$(BIN)/ruff format --check .

@@ -10,11 +10,16 @@ import uuid
 import warnings
 
 import pytest
-from _pytest import nodes
+from _pytest import nodes, runner
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if "soak" not in config.option.markexpr:
+        soaked = [item for item in items if item.get_closest_marker("soak")]
+        if soaked:
+            config.hook.pytest_deselected(items=soaked)
+            items[:] = [item for item in items if not item.get_closest_marker("soak")]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -25,6 +30,51 @@ def pytest_collection_modifyitems(items):
         if grouped != item.nodeid and hasattr(nodes, "coerce_node_id"):
             item._id = nodes.coerce_node_id(grouped)
     return answer
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--unseeded-runs", type=int, default=1, help="Run every test that draws unseeded noise this many times."
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    """With --unseeded-runs, find out which tests draw from the operating system's randomness and repeat those.
+
+    A test that fails once in a hundred runs is wrong, and one run does not show it.
+    """
+    runs = item.config.getoption("unseeded_runs")
+    if runs <= 1:
+        return None
+    from cloister.privacy.noise.source import SystemSource
+
+    plain, draws = SystemSource.bytes, []
+
+    def noted(self, count):
+        draws.append(count)
+        return plain(self, count)
+
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    run, failed = 0, False
+    while run < runs and not failed and (draws or run == 0):
+        if run:
+            item._initrequest()
+        run += 1
+        SystemSource.bytes = noted
+        try:
+            # Fixtures of the module and above stay as they are between the runs.
+            reports = runner.runtestprotocol(item, nextitem=item.parent, log=False)
+        finally:
+            SystemSource.bytes = plain
+        failed = any(report.failed for report in reports)
+    item.session._setupstate.teardown_exact(nextitem)
+    for report in reports:
+        if failed and report.when == "call":
+            report.sections.append(("unseeded", f"run {run} of {runs} failed"))
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -87,8 +87,8 @@ FILES = re.compile(
 )
 # They lead to another page.
 DETOURS = {f"/datasets/{{name}}/{kind}" for kind in ("query", "profile", "train", "synthesise")}
-# Only where anybody may join, which is not so here; its form is that of an invitation.
-CLOSED = {"/sign-up"}
+# Only where anybody may join, which is not so here; the first has an invitation's form, the second a button.
+CLOSED = {"/sign-up", "/verify/{secret}"}
 OPEN_EVERYTHING = "for (const one of document.querySelectorAll('main details')) one.open = true"
 EVERYTHING = {"resultTypes": ["violations"]}
 COLOURS = {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}

@@ -29,7 +29,7 @@ def test_one_signs_in_with_a_password_and_a_code(place, visit, width, picture):
     expect(page.get_by_role("heading", name="Welcome, Nora Lind")).to_be_visible()
 
     page.goto("/account")
-    page.get_by_label("Your password").fill(PASSWORD)
+    page.locator("#f-factor_password").fill(PASSWORD)
     page.get_by_role("button", name="Set up a second factor").click()
     app = pyotp.TOTP(page.locator("#factor-secret").inner_text())
     page.get_by_label("Code that the app shows").fill(app.now())

@@ -11,6 +11,7 @@ import sqlglot
 
 import cloister.query.aggregate
 import cloister.query.term
+from cloister.data.statistics import WEIGHT
 from cloister.dataset import open as open_dataset
 from cloister.privacy.loss import rho
 from cloister.query.run import _look
@@ -53,7 +54,7 @@ BY_PERSON = {
         "wards": PUBLIC,
     },
 }
-BY_ROW = {"unit": "row", "tables": {"visits": {"columns": COLUMNS}, "wards": PUBLIC}}
+BY_ROW = {"unit": "row", "tables": {"visits": {"columns": COLUMNS}, "wards": {**PUBLIC, "max_rows": 1}}}
 
 # Numbers at which engines part: PostgreSQL makes errors of overflow and underflow, Spark of a FLOOR beyond 64 bits.
 ODD = (math.nan, math.inf, -math.inf, 5e-324, -5e-324, 1e-310, 1e-200, -1e-200, 0.0, -0.0, 0.5, -0.5, 2.5, -2.5, 49.0,
@@ -399,4 +400,4 @@ def test_one_person_never_adds_more_than_the_stated_sensitivity(sql, by_person):
 def test_the_rows_of_a_person_with_many_share_the_cap_evenly(by_person):
     assert ROWS_OF_ONE > 10 * CAP
     for dataset in by_person.values():
-        assert exact(dataset, CAPPED["rows"])[1][0].tolist() == [ROWS_OF_ONE * (1024 * CAP // ROWS_OF_ONE)]
+        assert exact(dataset, CAPPED["rows"])[1][0].tolist() == [ROWS_OF_ONE * (WEIGHT * CAP // ROWS_OF_ONE)]

@@ -3,7 +3,11 @@
 import csv
 import datetime as dt
 import math
+import os
 import stat
+import subprocess
+import sys
+import tempfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +21,8 @@ import pytest
 
 from cloister.data import Schema, open_tables
 from cloister.data.draft import draft, draft_as_owner
+from cloister.data.engines.duckdb import DuckDB, remove_orphaned_spill
+from cloister.data.schema import UNIT
 from cloister.privacy.errors import BadSchema, BadSource, EngineFailed
 
 pytestmark = pytest.mark.e2e
@@ -112,7 +118,7 @@ def same(tables, expected):
         found = tables.engine.run(tables.view(NAME).sql(tables.engine.dialect))
         rows = [tuple(row[column] for column in COLUMNS) for row in found.to_pylist()]
         assert sorted(rows, key=repr) == sorted(expected, key=repr)
-        assert found.column("_unit") == found.column("pérson id")
+        assert found.column("_cl_unit") == found.column("pérson id")
         assert [str(found.schema.field(name).type) for name in ("i", "r", "w", "b", 'd "q', "m")] == [
             "int64", "double", "string", "bool", "date32[day]", "timestamp[us]",
         ]  # fmt: skip
@@ -350,7 +356,7 @@ def test_no_broken_line_of_a_csv_file_makes_it_fail(body, tmp_path):
     (tmp_path / "t.csv").write_bytes(b"id,name,n\n" + body)
     tables = open_tables(tmp_path / "t.csv", Schema.load(THREE))
     found = tables.engine.run(tables.view("t").sql("duckdb"))
-    assert found.column_names == ["name", "n", "id", "_unit"]
+    assert found.column_names == ["name", "n", "id", "_cl_unit"]
     assert set(found.column("n").to_pylist()) <= {2, 3, None}
     tables.close()
 
@@ -359,7 +365,7 @@ def test_the_first_line_alone_decides_separator_and_names(tmp_path):
     (tmp_path / "t.csv").write_bytes("\ufeffid;name;n\r\n1;a,b,c,d;2\r\n".encode())
     tables = open_tables(tmp_path / "t.csv", Schema.load(THREE))
     assert tables.engine.run(tables.view("t").sql("duckdb")).to_pylist() == [
-        {"name": "a,b,c,d", "n": 2, "id": "1", "_unit": "1"}
+        {"name": "a,b,c,d", "n": 2, "id": "1", "_cl_unit": "1"}
     ]
     tables.close()
 
@@ -502,7 +508,7 @@ def test_duckdb_keeps_to_its_memory_and_spills_to_a_folder_that_goes_away():
     )
     tables = open_tables(keys, Schema.load(THREE), memory_limit="60MB", threads=1)
     view = tables.view("t").sql("duckdb")
-    heavy = f"SELECT SUM(c) AS s FROM (SELECT _unit, n, COUNT(*) AS c FROM ({view}) AS t GROUP BY _unit, n)"
+    heavy = f"SELECT SUM(c) AS s FROM (SELECT {UNIT}, n, COUNT(*) AS c FROM ({view}) AS t GROUP BY {UNIT}, n)"
     assert tables.engine.run(heavy).to_pylist() == [{"s": 1_500_000}]
     settings = "SELECT current_setting('temp_directory') AS folder, current_setting('memory_limit') AS memory"
     said = tables.engine.run(settings).to_pylist()[0]
@@ -510,6 +516,61 @@ def test_duckdb_keeps_to_its_memory_and_spills_to_a_folder_that_goes_away():
     assert stat.S_IMODE(Path(said["folder"]).stat().st_mode) == 0o700
     tables.close()
     assert not Path(said["folder"]).exists()
+
+
+def test_without_spilling_no_row_reaches_the_disk_and_what_does_not_fit_fails_quietly(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    keys = pa.table({"id": pa.array(range(1_500_000)), "n": pa.array(range(1_500_000)), "name": pa.nulls(1_500_000)})
+    tables = open_tables(keys, Schema.load(THREE), memory_limit="60MB", threads=1, spill=False)
+    view = tables.view("t").sql("duckdb")
+    heavy = f"SELECT SUM(c) AS s FROM (SELECT {UNIT}, n, COUNT(*) AS c FROM ({view}) AS t GROUP BY {UNIT}, n)"
+    with pytest.raises(EngineFailed) as caught:
+        tables.engine.run(heavy)
+    assert "Out of Memory" in caught.value.owner_detail
+    assert tables.engine.run("SELECT current_setting('temp_directory') AS folder").to_pylist() == [{"folder": ""}]
+    assert tables.engine.run(f"SELECT COUNT(*) AS c FROM ({view}) AS t").to_pylist() == [{"c": 1_500_000}]
+    assert list(tmp_path.iterdir()) == []
+    tables.close()
+
+
+SPILLS = """
+import sys, tempfile, time
+tempfile.tempdir = sys.argv[1]
+from cloister.data.engines.duckdb import DuckDB
+engine = DuckDB()
+print("open", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def opened():
+        command = [sys.executable, "-c", SPILLS, str(tmp_path)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        return process
+
+    first, second = opened(), opened()
+    try:
+        folders = list(tmp_path.glob("cloister-spill-*"))
+        assert len(folders) == 2
+        for folder in folders:
+            (folder / "duckdb_temp_block-1.block").write_bytes(b"rows")
+            os.utime(folder, (1, 1))
+        first.kill()
+        first.wait()
+        assert remove_orphaned_spill() == 1
+        assert len(list(tmp_path.glob("cloister-spill-*/*.block"))) == 1
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    DuckDB().close()
+    assert list(tmp_path.glob("cloister-spill-*")) == []
 
 
 def sums(tables):
@@ -544,8 +605,8 @@ def test_ids_are_compared_as_text_if_some_table_has_them_as_text():
     for ids, expected in (([7.0, 8.5], {7}), (["7", "08"], {"7"}), ([Decimal("7.00"), Decimal("8.10")], {7})):
         tables = open_tables({"a": numbers, "b": pa.table({"id": ids, "n": [1, 2]})}, schema)
         a, b = (tables.view(name).sql("duckdb") for name in "ab")
-        found = tables.engine.run(f"SELECT a._unit FROM ({a}) AS a JOIN ({b}) AS b ON a._unit = b._unit")
-        assert set(found.column("_unit").to_pylist()) == expected
+        found = tables.engine.run(f"SELECT a._cl_unit FROM ({a}) AS a JOIN ({b}) AS b ON a._cl_unit = b._cl_unit")
+        assert set(found.column("_cl_unit").to_pylist()) == expected
         assert tables.unit_as_text == isinstance(next(iter(expected)), str)
         tables.close()
 

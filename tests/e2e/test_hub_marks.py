@@ -10,7 +10,8 @@ import logging
 import re
 import struct
 import sys
-import tarfile
+import tempfile
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,10 +23,10 @@ from cloister.hub import kinds
 from cloister.hub.kinds.query import planned
 from cloister.hub.models import Job, Version
 from cloister.hub.operate import metrics
-from cloister.hub.operate.backup import backup
+from cloister.hub.operate.backup import backup, opened
 from cloister.hub.operate.logs import JsonLines
 from cloister.hub.requests import mail
-from cloister.hub.store import datasets, ingest
+from cloister.hub.store import datasets, ingest, upload
 from cloister.hub.work.job import owner_detail
 from cloister.privacy.errors import EngineFailed
 from cloister.privacy.loss import rho
@@ -125,7 +126,7 @@ def logs():
 def town(tmp_path_factory, logs):
     place = tmp_path_factory.mktemp("marks")
     made = hub_town.build(
-        place / "hub", mail_folder=str(place / "mail"), metrics_token="numbers", connect_hosts="localhost"
+        place / "hub", mail_folder=str(place / "mail"), metrics_token="numbers", connect_hosts="Hospital=localhost:9"
     )
     yield made
     made.hub.close()
@@ -252,14 +253,18 @@ def _break_things(town):
     for bad in (
         f"{secret}?sslkey=/x",
         secret.replace("localhost", "elsewhere"),
-        f"sc://localhost/;x={MARKS['password']}",
+        f"sc://localhost:9/;x={MARKS['password']}",
     ):
         answer = town.ask("owner", "POST", "/datasets/visits/versions", data={"address": bad})
         assert answer.status_code == 422
         assert not found_in(answer.text)
 
 
-def _version(town, **origin):
+def _version(town, address="", **origin):
+    with town.hub.database.reading() as session:
+        dataset = datasets.find(session, "visits")
+    if address:
+        origin["link"] = datasets.reach(town.hub, town.people["owner"], dataset, address)
     with town.hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
         version = datasets.new_version(town.hub, session, town.people["owner"], dataset, **origin)
@@ -310,8 +315,10 @@ def test_no_mail_no_export_no_number_and_no_copy_holds_one(town, driven, tmp_pat
     assert not found_in(metrics.read(town.hub, "Bearer numbers"))
     backup(town.hub, tmp_path / "copy.tar")
     assert not found_in((tmp_path / "copy.tar").read_bytes())
-    with tarfile.open(tmp_path / "copy.tar") as archive:
+    with opened(tmp_path / "copy.tar", town.hub.keys) as archive:
         assert len(archive.getnames()) > 5
+        for member in archive.getmembers():
+            assert not found_in(archive.extractfile(member).read()), member.name
 
 
 def test_the_owner_and_nobody_else_reads_what_went_wrong(town, driven):
@@ -334,3 +341,50 @@ def test_the_owners_look_at_values_finds_what_the_search_did_not(town, driven):
     for who in ("other", "reviewer", "ada", "operator", "auditor", "provider"):
         answer = town.ask(who, "POST", "/datasets/visits/schema", data={"action": "look"})
         assert answer.status_code == 404
+
+
+def test_what_does_not_fit_into_memory_fails_and_reaches_no_disk(tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    made = hub_town.build(tmp_path / "hub", job_memory="40MB")
+    try:
+        lines = (f"p{i},surgery,{i % 90},1.5,{MARKS['text']}-{i:040d}-{'x' * 80}" for i in range(300_000))
+        raw = "\n".join(["patient,ward,age,cost,comment", *lines, ""]).encode()
+        with made.hub.database.reading() as session:
+            dataset = datasets.find(session, "visits")
+        with made.hub.database.writing() as session:
+            sent = upload.begin(
+                made.hub, session, made.people["owner"], dataset, table="visits", file="visits.csv", size=len(raw)
+            )
+        for at in range(0, len(raw), upload.LARGEST_PIECE):
+            upload.receive(made.hub, made.people["owner"], sent.id, at, raw[at : at + upload.LARGEST_PIECE])
+        with made.hub.database.writing() as session:
+            version = datasets.new_version(
+                made.hub, session, made.people["owner"], datasets.find(session, "visits"), uploads={"visits": sent.id}
+            )
+        seen, end = [], threading.Event()
+
+        def look():  # what is spilled may be gone when the statement ends
+            while not end.wait(0.002):
+                seen.extend(path for path in scratch.rglob("*") if path.is_file())
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        try:
+            assert ingest.prepare(made.hub, version.id) == "ready"
+            job = made.submit("ada", sql="SELECT COUNT(DISTINCT comment) AS n FROM visits")
+            assert made.work() == ["failed"]  # so it did not fit
+        finally:
+            end.set()
+            watcher.join()
+        assert seen == []
+        assert list(scratch.iterdir()) == []
+        (ended,) = made.rows(sa.select(Job).where(Job.id == job.id))
+        assert "could not be computed" in ended.problem
+        assert "memory" in owner_detail(made.hub, ended).lower()
+        for path in tmp_path.rglob("*"):
+            assert not path.is_file() or not found_in(path.read_bytes()), path
+    finally:
+        made.hub.close()

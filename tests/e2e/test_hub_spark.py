@@ -13,7 +13,7 @@ import pytest
 from cloister import rho
 from cloister.dataset import Dataset as Data
 from cloister.hub.hub import Hub
-from cloister.hub.models import Person, Version
+from cloister.hub.models import Organisation, Person, Version
 from cloister.hub.settings import Settings
 from cloister.hub.store import datasets, ingest
 
@@ -85,8 +85,9 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def hub(tmp_path):
-    with Hub.create(Settings(folder=tmp_path / "hub", connect_hosts="127.0.0.1")) as made:
+def hub(tmp_path, cluster):
+    listed = f"Hospital={cluster.removeprefix('sc://')}"
+    with Hub.create(Settings(folder=tmp_path / "hub", connect_hosts=listed)) as made:
         yield made
 
 
@@ -94,12 +95,17 @@ def hub(tmp_path):
 def test_a_connected_spark_is_planned_on_its_twin_and_worked_on_in_place(hub, cluster):
     owner = Person(email="maria@x.example", name="Maria", roles=["data owner"])
     with hub.database.writing() as session:
+        place = Organisation(name="Hospital")
+        session.add(place)
+        session.flush()
+        owner.organisation_id = place.id
         session.add(owner)
     with hub.database.writing() as session:
         about = {"name": "visits", "title": "Visits", "about": "", "policy_text": POLICY, "schema_text": SCHEMA}
         dataset = datasets.create(hub, session, owner, **about)
+    link = datasets.reach(hub, owner, dataset, cluster)
     with hub.database.writing() as session:
-        made = datasets.new_version(hub, session, owner, dataset, schema_text=SCHEMA, address=cluster)
+        made = datasets.new_version(hub, session, owner, dataset, schema_text=SCHEMA, link=link)
     assert ingest.prepare(hub, made.id) == "ready"
     with hub.database.reading() as session:
         made = session.get_one(Version, made.id)

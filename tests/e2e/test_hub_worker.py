@@ -5,18 +5,21 @@ import multiprocessing
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.models import Job, Spent
+from cloister.hub.models import Job, Spent, Version
 from cloister.hub.settings import Settings
+from cloister.hub.store import bounded, datasets
 from cloister.hub.work import queue, worker
 from cloister.privacy.loss import Loss, rho
 
@@ -39,7 +42,7 @@ import os, signal, sys
 from pathlib import Path
 from cloister.hub.hub import Hub
 from cloister.hub.settings import Settings
-from cloister.hub.store import datasets
+from cloister.hub.store import bounded, datasets
 from cloister.hub.work import queue
 from cloister.hub.work.job import run_job
 from cloister.hub.work.shelf import Shelf
@@ -182,12 +185,48 @@ def test_a_job_that_takes_too_long_is_stopped_and_not_tried_again(world, start):
     assert charges(world) == 1
 
 
+def test_a_version_that_takes_too_long_fails_and_jobs_go_on(world, tmp_path):
+    server, held = socket.create_server(("127.0.0.1", 0)), []
+
+    def serve():  # lets everybody in, and then says nothing more
+        with suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                held.append(client)
+                client.recv(1000)
+                client.sendall(b"R\0\0\0\x08\0\0\0\0" + b"Z\0\0\0\x05I")
+
+    threading.Thread(target=serve, daemon=True).start()
+    port = server.getsockname()[1]
+    settings = replace(world.hub.settings, connect_hosts=f"Hospital=127.0.0.1:{port}", prepare_seconds=3)
+    world.hub.settings = settings
+    with world.hub.database.reading() as session:
+        dataset = datasets.find(session, "visits")
+    link = datasets.reach(world.hub, world.owner, dataset, f"postgresql://u@127.0.0.1:{port}/x?sslmode=disable")
+    with world.hub.database.writing() as session:
+        made = datasets.new_version(world.hub, session, world.owner, datasets.find(session, "visits"), link=link)
+    job = world.submit("ada")
+    stop = threading.Event()
+    supervisor = threading.Thread(target=worker.run, args=(world.hub, stop))
+    supervisor.start()
+    try:
+        (found,) = until(lambda: world.rows(sa.select(Version).where(Version.id == made.id, Version.state == "failed")))
+        assert "it took longer than 3 seconds" in found.problem
+        until(lambda: world.job(job.id).state == "done")
+    finally:
+        stop.set()
+        supervisor.join()
+        server.close()
+        for one in held:
+            one.close()
+
+
 def test_a_child_that_takes_too_much_memory_is_killed():
     hog = "import time\nkept = bytearray(b'x') * (700 * 2**20)\ntime.sleep(60)"
     child = Started(subprocess.Popen([sys.executable, "-c", hog]))
-    watch = multiprocessing.get_context("spawn").Array("d", [7, time.monotonic()], lock=False)
+    watch = multiprocessing.get_context("spawn").Array("d", [worker._JOB, 7, time.monotonic()], lock=False)
     settings = Settings(job_memory="64MB")
-    most = worker.memory_of(settings.job_memory) + worker._OWN_MEMORY
+    most = bounded.memory_of(settings.job_memory) + bounded.OWN_MEMORY
     why = worker._watched(child, watch, settings, most, threading.Event())
     assert why == "it took more memory than the 64MB that a job may have"
     assert not child.is_alive()

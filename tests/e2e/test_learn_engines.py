@@ -12,6 +12,7 @@ import pytest
 
 import cloister as cl
 from cloister.data.schema import Schema
+from cloister.data.statistics import WEIGHT
 from cloister.learn.boosting import GradientBoostingClassifier
 from cloister.learn.categorical_naive_bayes import CategoricalNB
 from cloister.learn.class_counts import EngineClassCounts
@@ -79,7 +80,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Schema],
 
 def weights(schema: Schema) -> np.ndarray:
     rows = np.bincount(PERSON)[PERSON]
-    return np.ones(N, dtype=np.int64) if schema is BY_ROW else np.where(rows > 6, 1024 * 6 // rows, 1024)
+    return np.ones(N, dtype=np.int64) if schema is BY_ROW else np.where(rows > 6, WEIGHT * 6 // rows, WEIGHT)
 
 
 def cells(values: np.ndarray, high: float) -> np.ndarray:
@@ -101,7 +102,7 @@ def test_second_moments_are_what_numpy_says(opened: Callable[[Schema], Any], sch
         every, weight = design(), weights(schema).astype(object)
         assert (made.matrix() == every.T @ (every * weight[:, None])).all()
         assert made.names == ["age", "ward=a", "ward=b", "ward=c"]
-        assert made.reach.weight == (1 if schema is BY_ROW else 6 * 1024)
+        assert made.reach.weight == (1 if schema is BY_ROW else 6 * WEIGHT)
 
 
 @SCHEMAS

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cloister.data.schema import Schema
+from cloister.data.statistics import WEIGHT
 from cloister.data.summaries import counts, cross_products, histogram, marginal, sums
 from cloister.data.tables import open_tables
 from cloister.privacy.errors import BadSchema
@@ -43,7 +44,7 @@ SUMMARIES: dict[str, Any] = {
 
 def weights() -> np.ndarray:
     rows = np.bincount(PERSON)[PERSON]
-    return np.where(rows > 6, 1024 * 6 // rows, 1024)
+    return np.where(rows > 6, WEIGHT * 6 // rows, WEIGHT)
 
 
 def on_grid(values: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cloister.data.statistics import WEIGHT
 from cloister.privacy.loss import epsilon
 from cloister.privacy.noise import SeededSource
 from cloister.query.run import _look
@@ -81,9 +82,9 @@ def test_no_row_moves_any_statistic_too_far_where_the_unit_is_the_row(row, other
 
 
 def weights(rows: list[dict[str, Any]]) -> list[float]:
-    """What each row counts: the cap by weight, in 1024ths, rounded down."""
+    """What each row counts: the cap by weight, in parts of a row, rounded down."""
     owned = [sum(other["patient"] == row["patient"] for other in rows) for row in rows]
-    return [min(1024, MAX_ROWS * 1024 // n) / 1024 for n in owned]
+    return [min(WEIGHT, MAX_ROWS * WEIGHT // n) / WEIGHT for n in owned]
 
 
 @few

@@ -97,3 +97,21 @@ def test_the_mean_of_a_person_cannot_make_a_question_fail():
                 for condition in ("FLOOR(1/a) > 5", "WIDTH_BUCKET(1/a, 1, 2, 3) > 1", "CAST(1/a AS BIGINT) > 2"):
                     sql = f"SELECT COUNT(*) AS n FROM ({inner}) AS v WHERE {condition}"
                     assert len(data.sql(sql, spend=cl.rho("0.01"))) == 1
+
+
+@pytest.mark.parametrize("start", ["1", "2147483647", "2147483648", "4294967295", "4294967296", "9223372036854775807"])
+@pytest.mark.parametrize("length", ["1", "2147483647", "4294967296", "99999999999999999999999999"])
+def test_a_piece_of_text_beyond_what_engines_take_is_refused_and_fails_for_nobody(tmp_path, start, length):
+    schema = {
+        "unit": {"name": "person", "max_rows": 1},
+        "tables": {"t": {"unit": "p", "columns": {"name": {"type": "text"}}}},
+    }
+    table = pa.table({"p": ["1", "2"], "name": ["alice", None]})
+    with cl.open({"t": table}, schema=schema, budget=cl.rho(10**6), ledger=tmp_path) as dataset:
+        piece = f"SUBSTRING(name, {start}, {length}) = 'a'"
+        sql = f"SELECT COUNT(*) AS n FROM t WHERE CASE WHEN name = 'alice' THEN {piece} END"
+        if int(start) + int(length) > 10**9:
+            with pytest.raises(QueryRefused, match="SUBSTRING goes up to"):
+                dataset.sql(sql, spend=cl.rho(1))
+        else:
+            dataset.sql(sql, spend=cl.rho(1))

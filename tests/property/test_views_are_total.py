@@ -77,7 +77,7 @@ def test_text_of_any_kind_in_every_column(cells, ids):
         pa.table({"id": pa.array(names, pa.string())} | {name: pa.array(cells, pa.string()) for name in COLUMNS})
     )
     assert found.num_rows == sum(name not in (None, "") for name in names)
-    assert found.column("_unit").to_pylist() == [name for name in names if name not in (None, "")]
+    assert found.column("_cl_unit").to_pylist() == [name for name in names if name not in (None, "")]
 
 
 @FEW

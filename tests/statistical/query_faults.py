@@ -12,6 +12,7 @@ import numpy as np
 from sqlglot import exp
 
 from cloister.data import statistics, views
+from cloister.data.schema import internal
 from cloister.data.statistics import DistinctUnits, Sums
 from cloister.data.tongue import Tongue
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
@@ -61,7 +62,7 @@ class _Whole(Sums):
     """Everybody counts once in every group."""
 
     def _weight(self, say: Tongue) -> tuple[str | None, str]:
-        return str(statistics.WEIGHT), say.name("_rows")
+        return str(statistics.WEIGHT), say.name(internal("rows"))
 
 
 def no_cap_on_groups(patch: Patch, _: Pair) -> None:

@@ -58,7 +58,9 @@ SCHEMA = Schema.load({
         "wards": _WARDS,
     },
 })  # fmt: skip
-BY_ROW = Schema.load({"unit": "row", "tables": {"visits": {"columns": _COLUMNS}, "wards": _WARDS}})
+BY_ROW = Schema.load({
+    "unit": "row", "tables": {"visits": {"columns": _COLUMNS}, "wards": {**_WARDS, "max_rows": 2}},
+})  # fmt: skip
 
 SHAPES = {
     "count": "SELECT COUNT(*) FROM visits",

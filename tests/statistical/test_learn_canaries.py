@@ -8,6 +8,7 @@ fits a side prove little about a slight excess, which is what the other audits o
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,12 @@ CASES = {
     "RandomForestClassifier": Case(
         lambda spend: learn.RandomForestClassifier(spend, **CLASSES, bins=4, max_depth=1, n_estimators=2), probabilities
     ),
+    "RandomForestClassifier, greedy": Case(
+        lambda spend: learn.RandomForestClassifier(
+            spend, **CLASSES, bins=4, max_depth=1, n_estimators=2, method="greedy"
+        ),
+        probabilities,
+    ),
     "RandomForestClassifier, random": Case(
         lambda spend: learn.RandomForestClassifier(
             spend, **CLASSES, bins=2, max_depth=2, n_estimators=1, method="random"
@@ -141,20 +148,45 @@ def attacked(name: str, spend: Loss, account: Any, monkeypatch: pytest.MonkeyPat
     quick_noise(monkeypatch, 7)
     monkeypatch.setattr("cloister.learn.selection.rehearse", lambda *_: None)
     monkeypatch.setattr("cloister.learn.validation.rehearse", lambda *_: None)
-    inside, outside = [], []
+    steps: list[list[Any]] = []
+    outside = []
     for table in case.tables():
-        steps, answers = [], []
+        answers = []
         for _ in range(case.n):
             meters.clear()
             answers.append(np.ravel(case.answer(case.make(spend).fit(*table))).astype(np.float64))
-            steps.append(np.concatenate(meters[-1].kept))
-        inside.append(np.array(steps))
+            steps.append(meters[-1].kept)
         outside.append(np.array(answers))
     found = [
         audit(Batched(lambda side, n, kept=kept: kept[side][:n]), 0, 1, CLAIM, n=case.n, confidence=SURE)
-        for kept in (inside, outside)
+        for kept in (np.split(in_columns(steps), 2), outside)
     ]
     return found[0], found[1]
+
+
+def in_columns(transcripts: list[list[Any]]) -> np.ndarray:
+    """Transcripts as rows of one table. How many releases there are, and how long they are, may follow from releases
+    before: every release has columns of its own, one of which says how long it is, and what is absent is zero there.
+    """
+    blocks = []
+    for releases in zip_longest(*transcripts, fillvalue=np.empty(0)):
+        block = np.zeros((len(transcripts), 1 + max(map(len, releases))))
+        for row, one in zip(block, releases, strict=True):
+            row[: 1 + len(one)] = [len(one), *one]
+        blocks.append(block)
+    return np.hstack(blocks)
+
+
+def test_a_table_of_transcripts_tells_them_apart_whatever_their_lengths() -> None:
+    told = [[[1.0, 2.0], [3.0]], [[1.0, 2.0]], [[1.0], [2.0, 3.0]], [[1.0, 2.0], [3.0, 0.0]], [[1.0, 2.0], [0.0]]]
+    table = in_columns([[np.array(one) for one in releases] for releases in told])
+    assert table.tolist() == [
+        [2, 1, 2, 1, 3, 0],
+        [2, 1, 2, 0, 0, 0],
+        [1, 1, 0, 2, 2, 3],
+        [2, 1, 2, 2, 3, 0],
+        [2, 1, 2, 1, 0, 0],
+    ]
 
 
 def test_everything_that_is_offered_is_attacked() -> None:

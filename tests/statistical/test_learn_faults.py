@@ -253,7 +253,7 @@ def counts_of(meter: Any, budget: Purse, rows: Any) -> None:
     places = range(rows.shape[1])
     parts = read_features(list(places), None, (0, 1), 2)
     labels = np.array([0] * 5 + [1] * (len(rows) - 5))
-    table = class_counts.ClassCounts({i: rows[:, i] for i in places}, labels, np.array([0, 1]), parts)
+    table = class_counts.ClassCounts(list(rows.T), labels, np.array([0, 1]), parts)
     learn.MixedNB(calibrate=False)._learn(meter, budget, table)
 
 

@@ -22,6 +22,7 @@ from cloister.learn.binned import BinnedRows
 from cloister.learn.bins import read_axes, read_columns
 from cloister.learn.boosting import _classes_task
 from cloister.learn.boosting_regressor import _number_task, _survey, _Target
+from cloister.learn.forest import RandomForestClassifier, _added, _calibrated
 from cloister.learn.growth import grow
 from cloister.learn.lloyd import cluster
 from cloister.learn.purse import Purse
@@ -57,6 +58,20 @@ def tree_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
 def forest_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
     for _ in range(2):
         grow(meter, budget, data, 1, Fraction(1, 2), 1)
+
+
+def counted_forest_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+    RandomForestClassifier(method="greedy", n_estimators=2, max_depth=1)._grow(meter, budget, data)
+
+
+def sized_forest_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+    """Its noisy count says whether splits are chosen or drawn, and how many trees there are."""
+    RandomForestClassifier(method="auto", n_estimators=2, max_depth=1, max_features=1.0)._grow(meter, budget, data)
+
+
+def calibrated_forest_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+    trees = [grow(meter, budget, data, 1, Fraction(1, 4)) for _ in range(2)]
+    _calibrated(_added(trees, np.array([3.0, 3.0])), meter, budget.part("1/2"), data)
 
 
 def random_tree_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
@@ -96,6 +111,12 @@ CASES = [
     (tree_of, (FEW3, MORE3), LOUD, 0.25),
     (forest_of, (FEW, MORE), LOUD, 0.2),
     (forest_of, (FEW, MORE), PURE, 0.2),
+    (counted_forest_of, (FEW, MORE), LOUD, 0.2),
+    (counted_forest_of, (FEW, MORE), PURE, 0.2),
+    (sized_forest_of, (FEW, MORE), LOUD, 0.3),
+    (sized_forest_of, (FEW, MORE), PURE, 0.7),
+    (calibrated_forest_of, (FEW, MORE), LOUD, 0.4),
+    (calibrated_forest_of, (FEW, MORE), PURE, 0.4),
     (random_tree_of, (FEW, MORE), LOUD, 0.1),
     (random_tree_of, (FEW, MORE), PURE, 0.5),
     (shapes_of, (FEW, MORE), LOUD, 0.6),

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cloister.data.schema import Schema
+from cloister.data.statistics import WEIGHT
 from cloister.data.tables import open_tables
 from cloister.dataset import Dataset
 from cloister.privacy.ledger import Ledger
@@ -74,7 +75,7 @@ def capped(column: str, group: str | None) -> tuple[NDArray[np.float64], NDArray
     owned = {person: ROWS["person"].count(person) for person in set(ROWS["person"])}
     low, high = {"x": (0, 40), "y": (-1.0, 3.0), "g": (0, 0)}[column]
     chosen = [
-        (0.0 if column == "g" else min(max(value, low), high), min(1024, MAX_ROWS * 1024 // owned[person]) / 1024)
+        (0.0 if column == "g" else min(max(value, low), high), min(WEIGHT, MAX_ROWS * WEIGHT // owned[person]) / WEIGHT)
         for person, g, value in zip(ROWS["person"], ROWS["g"], ROWS[column], strict=True)
         if value is not None and group in (None, g)
     ]
@@ -123,6 +124,10 @@ AGGREGATES: dict[str, tuple[str, Callable[[Any, Any], float]]] = {
     "QUANTILE(x, 0.05)": ("x", true_quantile(0.05)),
     "QUANTILE(x, 0.9)": ("x", true_quantile(0.9)),
     "MEDIAN(y)": ("y", true_quantile(0.5)),
+    "MIN(x)": ("x", lambda values, weights: float(values.min())),
+    "MAX(x)": ("x", lambda values, weights: float(values.max())),
+    "MIN(y)": ("y", lambda values, weights: float(values.min())),
+    "MAX(y)": ("y", lambda values, weights: float(values.max())),
 }
 
 
@@ -249,6 +254,49 @@ def test_quantiles_of_few_rows_keep_their_intervals_where_noise_is_a_step_or_non
             assert coverage(made, np.full(REPETITIONS, float(truth)), 1)[0] >= 0.94
 
 
+EXTREMES = {
+    "uniform": ([20 + i % 61 for i in range(6000)], 20, 80),
+    "one value": ([50] * 3000, 50, 50),
+    "at the bounds": ([0] * 2000 + [100] * 2000, 0, 100),
+    "a tail of single rows": ([40] * 4000 + list(range(41, 71)), 40, 70),
+}
+
+
+@pytest.mark.parametrize("spend", [rho("0.1"), epsilon("0.5")], ids=str)
+@pytest.mark.parametrize("case", EXTREMES)
+def test_min_and_max_name_values_that_are_reached(tmp_path, case: str, spend) -> None:
+    """In a column with many empty bins on both sides, noise must not be taken for rows, nor a bound for a value."""
+    rows, least, most = EXTREMES[case]
+    bounds = {"type": "integer", "bounds": [0, 100], "nullable": False}
+    wide = {"type": "real", "bounds": [-900.0, 1900.0], "nullable": False}
+    schema = Schema.load({"unit": "row", "tables": {"t": {"columns": {"x": bounds, "y": wide}}}})
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**4, delta="1e-6"))
+    table = pa.table({"x": rows, "y": [float(one) for one in rows]})
+    with Dataset(open_tables({"t": table}, schema, threads=1), account) as dataset:
+        for column, least_width in (("x", 1.0), ("y", 2800 / 64)):
+            for name, true in (("MIN", least), ("MAX", most)):
+                plan = dataset.plan(f"SELECT {name}({column}) FROM t", spend=spend)
+                made = _estimate(plan, stacked(plan, dataset, case, 2000), 0, plan.question.aggregates[0], 0.95)
+                assert coverage(made, np.full(2000, float(true)), 1)[0] >= 0.95
+                assert made.low is not None
+                assert made.high is not None
+                inner = made.high if name == "MIN" else -made.low
+                assert (inner >= (true if name == "MIN" else -true) - 1e-9).mean() >= 0.97
+                if case != "a tail of single rows":  # whose ends no noise of this size shows
+                    assert (np.abs(made.value - true) <= least_width).mean() >= 0.9
+
+
+def test_min_and_max_of_rows_that_noise_hides_are_null(tmp_path) -> None:
+    for rows in ([], [7] * 3):
+        account = Ledger.in_folder(tmp_path / str(len(rows))).open_account("t", epsilon(10**4, delta="1e-6"))
+        table = pa.table({"x": pa.array(rows, pa.int64())})
+        with Dataset(open_tables({"t": table}, BY_ROW, threads=1), account) as dataset:
+            sql = "SELECT MIN(x) AS a, MAX(x) AS b FROM t"
+            answer = dataset.sql(sql, spend=epsilon("0.001"), source=SeededSource("hidden"))
+            assert answer.rows() == [{"a": None, "a_low": 0, "a_high": 5, "b": None, "b_low": 0, "b_high": 5}]
+            assert "NULL [0, 5]" in str(answer).replace(".0", "")
+
+
 def test_a_mode_is_as_near_to_the_most_frequent_as_its_probability_says(tmp_path):
     schema = {"unit": "row", "tables": {"t": {"columns": {"x": {"type": "text", "categories": list("abcdefgh")}}}}}
     # Many that are just too far behind: the hardest case for the bound.
@@ -263,3 +311,27 @@ def test_a_mode_is_as_near_to_the_most_frequent_as_its_probability_says(tmp_path
     chosen = vote.mechanisms[0].release([votes] * 4000, SeededSource("mode"))
     assert np.mean(behind[chosen] <= far) >= 0.95
     assert np.mean(behind[chosen] <= far / 10) < 0.95
+
+
+MANY = Schema.load({
+    "unit": "row",
+    "tables": {"t": {"columns": {"g": {"type": "integer", "bounds": [1, 200], "nullable": False}}}},
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "ending", ["ORDER BY n DESC LIMIT 1", "HAVING COUNT(*) > 3", "ORDER BY COUNT(*) + 1 LIMIT 3", "ORDER BY 2 LIMIT 2"]
+)
+def test_intervals_of_rows_that_were_chosen_by_their_noise_hold(tmp_path, ending: str) -> None:
+    """The largest of many noisy numbers is the one with the largest noise."""
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**4, delta="1e-6"))
+    with Dataset(open_tables({"t": pa.table({"g": list(range(1, 201))})}, MANY, threads=1), account) as dataset:
+        plan = dataset.plan(f"SELECT g, COUNT(*) AS n FROM t GROUP BY g {ending}", spend=rho("0.1"))
+        assert "chosen by noisy numbers" in str(plan)
+        runs = [dataset.run(plan, source=SeededSource(f"run {i}")).rows() for i in range(30)]
+        held = [all(row["n_low"] <= 1 <= row["n_high"] for row in rows) for rows in runs]
+        assert np.mean(held) >= 0.9
+        assert any(abs(row["n"] - 1) > 3 for rows in runs for row in rows)
+        public = dataset.plan("SELECT g, COUNT(*) AS n FROM t GROUP BY g HAVING g > 3 ORDER BY g LIMIT 2", spend=rho(1))
+        whole = dataset.plan("SELECT g, COUNT(*) AS n FROM t GROUP BY g ORDER BY n", spend=rho(1))
+        assert public.interval_confidence == whole.interval_confidence == 0.95

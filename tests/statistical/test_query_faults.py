@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from cloister.attack import Batched, audit
-from cloister.data.statistics import Sums
 
 from .query_faults import FAULTS, Fault
 from .query_shapes import BY_ROW, HEAVY, LOSSES, OTHERS, SCHEMA, Pair, breaches, draw, overcharge, pair
@@ -57,14 +56,6 @@ CHECKS: dict[str, Callable[[Pair, str], bool]] = {
     "groups": by_groups,
     "record": by_record,
 }
-
-
-@pytest.fixture(autouse=True)
-def statements_are_written_afresh():
-    """A statement is remembered for each set of sums; a fault must not find the honest one."""
-    Sums.sql.cache_clear()
-    yield
-    Sums.sql.cache_clear()
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def made_by(name: str, **told: Any) -> Callable[[Any], Any]:
 
 
 def scored(data: Any) -> Any:
-    return synth.publishable_score(data, pa.table(SYNTHETIC), spend=SPEND, random_state=1)
+    return synth.publishable_score(data, pa.table(SYNTHETIC), spend=SPEND, released=True, random_state=1)
 
 
 # 1. A selection that is not charged
@@ -204,7 +204,7 @@ FAULTS = {
     ),
     "clustering on raw data": Fault(made_by("mggm", bins=10), raw_sets, "another result"),
     "the number of rows, read off the table": Fault(made_by("independent"), true_size, "another result"),
-    "levels that are merged by true counts": Fault(made_by("aim", rounds=2), true_levels, "another plan"),
+    "levels that are merged by true counts": Fault(made_by("aim", rounds=2), true_levels, "another result"),
     "candidates that are listed by true counts": Fault(made_by("aim", rounds=2), true_candidates, "another plan"),
     "the number of rows of a score, without noise": Fault(scored, true_rows, "another result"),
     "several marginals that are paid for as one": Fault(made_by("independent"), one_marginal, "too little noise"),

@@ -24,11 +24,11 @@ FRESH = people(80, seed=9).select(SOME)
 
 
 def choosing(ds: Any, **told: Any) -> Any:
-    return synth.choose(ds, [FRESH, FRESH.slice(0, 20), FRESH.slice(20)], **told)
+    return synth.choose(ds, [FRESH, FRESH.slice(0, 20), FRESH.slice(20)], released=True, **told)
 
 
 def scoring(ds: Any, **told: Any) -> Any:
-    return synth.publishable_score(ds, FRESH, **told)
+    return synth.publishable_score(ds, FRESH, released=True, **told)
 
 
 GENERATORS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {

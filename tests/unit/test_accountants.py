@@ -265,7 +265,7 @@ def test_the_curve_of_a_pure_loss_is_that_of_randomised_response(amount):
 
 @pytest.mark.parametrize("what", [rho(1), Opaque(1.0)])
 def test_a_distribution_accountant_refuses_what_has_no_known_distribution(what):
-    with pytest.raises(WrongMeasure, match="GaussianStep"):
+    with pytest.raises(WrongMeasure, match="Use RenyiAccountant"):
         DistributionAccountant().compose(what)
 
 

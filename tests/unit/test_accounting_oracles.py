@@ -22,7 +22,9 @@ from cloister.privacy.accountant import (
 )
 from cloister.privacy.accountant.amplification import sampled_gaussian_rdp
 from cloister.privacy.accountant.renyi import ORDERS
+from cloister.privacy.errors import WrongMeasure
 from cloister.privacy.loss import epsilon, rho
+from cloister.privacy.mechanisms import DiscreteGaussian, Gaussian
 
 DELTAS = [1e-9, 1e-6, 1e-3]
 
@@ -81,6 +83,55 @@ def test_convolved_gaussians_stay_above_the_exact_one_down_to_the_smallest_delta
         assert truth <= float(composed.delta(at)) <= truth * 1.001 + 3e-12
         if truth > 1e-10:
             assert at <= float(composed.epsilon(truth)) <= at + 0.01
+
+
+def discrete_delta(sigma, shift, count, at):
+    """The delta of `count` discrete Gaussian releases, from the law of the sum of losses, point by point.
+
+    The loss at noise k is shift (2 k + shift)/(2 sigma²), so losses of several releases add as the sums of their k do.
+    """
+    k = np.arange(-40 * math.ceil(sigma), 40 * math.ceil(sigma) + 1)
+    law = np.exp(-(k**2) / (2 * sigma**2))
+    law /= law.sum()
+    total, places = law, k
+    for _ in range(count - 1):
+        total = np.convolve(total, law)
+        places = np.arange(places[0] + k[0], places[-1] + k[-1] + 1)
+    loss = shift * (2 * places + count * shift) / (2 * sigma**2)
+    return float((total * -np.expm1(np.minimum(at - loss, 0))).sum())
+
+
+@pytest.mark.parametrize(
+    ("sigma", "shift", "count"), [(0.5, 1, 1), (1, 1, 1), (1, 1, 6), (5, 3, 1), (5, 1, 30), (2, 4, 2)]
+)
+def test_discrete_gaussian_noise_is_priced_by_its_own_law(sigma, shift, count):
+    step = DiscreteGaussian(shift, sigma, rho(shift**2 / (2 * sigma**2)), scalar=True)
+    plan = DistributionAccountant().compose(step, count)
+    for at in (0.01, 0.5, 1.0, 3.0, 9.6):
+        truth = discrete_delta(sigma, shift, count, at)
+        assert truth * (1 - 1e-12) <= float(plan.delta(at)) <= truth * 1.003 + 3e-12
+        if truth > 1e-9:
+            assert float(plan.epsilon(truth)) >= at * (1 - 1e-9)
+
+
+def test_the_continuous_law_would_price_discrete_noise_too_low():
+    step = DiscreteGaussian(1, "1/2", rho(2), scalar=True)
+    own, continuous = (DistributionAccountant().compose(one).delta("9.6") for one in (step, GaussianStep("1/2")))
+    assert own > 3 * continuous
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        DiscreteGaussian.for_loss(1, rho("0.1")),
+        DiscreteGaussian.for_loss(2**20, rho("0.1"), scalar=True),
+        Gaussian.for_loss(1, rho("0.1")),
+    ],
+)
+def test_discrete_noise_without_a_known_distribution_is_refused_with_an_accountant_that_prices_it(step):
+    with pytest.raises(WrongMeasure, match="Use RenyiAccountant or ZcdpAccountant"):
+        DistributionAccountant().compose(step)
+    assert RenyiAccountant().compose(step).epsilon(1e-6) > 0
 
 
 def test_the_reference_case_of_private_gradient_descent():

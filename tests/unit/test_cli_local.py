@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from cloister import local
 from cloister.cli import main
 from cloister.local.question import read_questions
 
@@ -64,7 +65,11 @@ def test_advice_shows_the_table_for_every_level_and_writes_the_question(place: P
     assert questions["job"].choices == tuple(CHOICES)
     assert questions["age"].offered == ("1", "2")
     assert questions["pets"].most == 2
-    assert "16 bits" in run("advise", "age", "--between", "0:1")
+    shown = run("advise", "age", "--between", "0:1")
+    assert all(f" {label} " in shown for label in ("Lap", "SR", "PM", "HM"))  # with the table, as for choices
+    best = questions["age"].at(1)
+    assert best == local.advise_number(("17", "90"), local.epsilon(1), 1000).best
+    assert best.mse(1000) < local.Piecewise.for_loss((17, 90), local.epsilon(1)).mse(1000)
     assert "OLH" in run("advise", "word", "--domain", "1000", "--most-bits", "20")
 
 
@@ -188,4 +193,19 @@ def test_counts_of_other_questions_are_not_mixed(place: Path) -> None:
     run("advise", "smoker", "--yes-no", "--levels", "1", "--output", "survey.json")
     assert "counts are of other questions" in run(
         "collect", "survey.json", "r.jsonl", "--counts", "counts.json", fails=True
+    )
+
+
+def test_wrong_answers_are_counted_and_skipped_on_request(place: Path) -> None:
+    (place / "bad.csv").write_text(
+        "job,smoker\nclerk,yes\nastronaut,no\npilot,maybe\nclerk,\nclerk,no\n", encoding="utf-8"
+    )
+    shown = run("perturb", "survey.json", "bad.csv", "--level", 1, "--skip-wrong", "--output", "r.jsonl")
+    assert "no answer to smoker: 1 " in shown
+    assert "astronaut" not in shown
+    wrong = sum(choice not in CHOICES for choice in ("clerk", "astronaut", "pilot", "clerk", "clerk"))
+    assert f"no answer to job: {wrong} " in shown
+    assert f"wrote {5 - wrong + 3} reports" in shown
+    assert f"counted {5 - wrong + 3} reports, refused 0" in run(
+        "collect", "survey.json", "r.jsonl", "--counts", "c.json"
     )

@@ -315,3 +315,110 @@ def test_values_of_negative_zero_and_huge_counts_survive():
     column = pa.chunked_array([pa.array([None, 2**70, -(2**70)], pa.decimal128(38, 0))])
     assert integers(column).tolist() == [0, 2**70, -(2**70)]
     assert integers(pa.chunked_array([pa.array([5, -3, None], pa.decimal128(38, 0))])).dtype == np.int64
+
+
+@pytest.mark.parametrize("spend", [0.1, 1, "rho 1", None, cl.rho])
+def test_a_spend_that_is_no_loss_is_refused_with_what_to_write(visits, spend):
+    sql = "SELECT COUNT(*) AS n FROM visits"
+    calls = [
+        lambda: visits.sql(sql, spend=spend),
+        lambda: visits.plan(sql, spend=spend),
+        lambda: visits.find_keys("ward", spend=spend),
+        lambda: visits.find_bounds("cost", spend=spend),
+        lambda: visits.where("age > 3").agg(cl.count()).run(spend=spend),
+    ]
+    for call in calls:
+        with pytest.raises(BadLoss, match="spend="):
+            call()
+    assert not visits.account.spent.amount
+
+
+def test_run_takes_a_plan_of_the_same_dataset_seen_through_the_same_views(visits, tmp_path):
+    sql = "SELECT COUNT(*) AS n FROM visits"
+    with pytest.raises(QueryRefused, match=r"ds\.sql"):
+        visits.run(sql)
+    plan = visits.plan(sql, spend=cl.rho(1))
+    narrow = visits.through({"visits": "SELECT ward, age FROM visits WHERE ward = 'surgery'"})
+    with opened(tmp_path / "other") as other:
+        for ds, made in ((other, plan), (narrow, plan), (visits, narrow.plan(sql, spend=cl.rho(1)))):
+            with pytest.raises(QueryRefused, match="another"):
+                ds.run(made)
+            assert not ds.account.spent.amount
+    assert visits.run(plan).loss == cl.rho(1)
+
+
+PUBLIC_JOIN = {
+    "unit": "row",
+    "tables": {
+        "t": {"columns": {"g": {"type": "text", "categories": ["a", "b"]}}},
+        "w": {
+            "public": True,
+            "columns": {
+                "g": {"type": "text", "categories": ["a", "b"]},
+                "k": {"type": "integer", "bounds": [0, 9], "nullable": False},
+            },
+        },
+    },
+}
+
+
+def joined(folder, most=None, keys=()):
+    tables = PUBLIC_JOIN["tables"]
+    w = tables["w"] if most is None else {**tables["w"], "max_rows": most}
+    schema = {**PUBLIC_JOIN, "tables": {"t": tables["t"], "w": w}, "foreign_keys": list(keys)}
+    source = {"t": pa.table({"g": ["a"] * 100 + ["b"] * 50}), "w": pa.table({"g": list("aaab"), "k": [1, 2, 3, 4]})}
+    return cl.open(source, schema=schema, budget=cl.rho(10**6), ledger=folder)
+
+
+def test_a_row_that_is_joined_to_several_public_rows_counts_as_often(tmp_path):
+    sql = "SELECT COUNT(*) AS n FROM t JOIN w ON t.g = w.g"
+    with joined(tmp_path / "unknown") as ds, pytest.raises(QueryRefused, match="max_rows of the public table"):
+        ds.plan(sql, spend=cl.rho(1))
+    with joined(tmp_path / "three", most=3) as ds:
+        plan = ds.plan(sql, spend=cl.rho(10**4))
+        assert plan.measurements[0].sensitivity == 3
+        assert "at most 3 of w" in str(plan)
+        assert round(ds.run(plan).item()) == 350
+        assert round(ds.sql(f"{sql} AND w.k > 1", spend=cl.rho(10**4)).item()) == 250
+        assert round(ds.sql(sql.replace("JOIN", "LEFT JOIN"), spend=cl.rho(10**4)).item()) == 350
+        with pytest.raises(QueryRefused, match="several rows"):
+            ds.plan(sql.replace("JOIN w", "JOIN (SELECT a.g FROM w AS a CROSS JOIN w AS b) AS w"), spend=cl.rho(1))
+
+
+def test_a_foreign_key_to_the_joined_column_says_that_there_is_one_row(tmp_path):
+    with joined(tmp_path, keys=["t.g -> w.g"]) as ds:
+        answer = ds.sql("SELECT COUNT(*) AS n FROM t JOIN w USING (g)", spend=cl.rho(10**4))
+        assert round(answer.item()) == 150  # enforced, whatever the table holds
+        assert any("at most 1 of w" in note for note in answer.notes)
+        with pytest.raises(QueryRefused, match="several rows"):
+            ds.plan("SELECT COUNT(*) AS n FROM t JOIN w ON LENGTH(t.g) = w.k", spend=cl.rho(1))
+
+
+PEOPLE = pa.table({"p": [str(i) for i in range(2000)], "name": ["x"] * 2000, "age": [10] * 1000 + [40] * 1000})
+OPEN_AGE = {
+    "unit": {"name": "person", "max_rows": 1},
+    "tables": {"t": {"unit": "p", "columns": {"name": {"type": "text"}, "age": {"type": "integer"}}}},
+}
+
+
+def test_bounds_found_through_a_view_do_not_let_other_rows_into_it(tmp_path):
+    with cl.open({"t": PEOPLE}, schema=OPEN_AGE, budget=cl.rho(10**6), ledger=tmp_path) as whole:
+        adults = whole.through({"t": "SELECT age FROM t WHERE age >= 18"})
+        moved = whole.through({"t": "SELECT age + 1000 AS age FROM t WHERE age >= 18"})
+        assert adults.find_bounds("T.age", spend=cl.rho(1)).value == (32, 64)
+        assert moved.find_bounds("age", spend=cl.rho(1)).value == (1024, 2048)
+        assert whole.find_bounds("age", spend=cl.rho(1)).value == (8, 64)
+        for seen, rows, mean in ((adults, 1000, 40), (moved, 1000, 1040), (whole, 2000, 25)):
+            (row,) = seen.sql("SELECT COUNT(*) AS n, AVG(age) AS a FROM t", spend=cl.rho(1000)).rows()
+            assert row["n"] == pytest.approx(rows, abs=2)
+            assert row["a"] == pytest.approx(mean, abs=2)
+        later = whole.through({"t": "SELECT age FROM t WHERE age < 18"})
+        (found,) = later.plan("SELECT COUNT(*) AS n FROM t", spend=cl.rho(1)).measurements
+        assert found.sums.run(later.tables.engine)[0][0] == 1000 * found.sums.unit_weight
+
+
+def test_accounts_whose_names_look_alike_in_a_folder_share_no_answers(tmp_path):
+    few = PEOPLE.slice(0, 10)
+    for name, table, rows in (("clinic/2020", PEOPLE, 2000), ("clinic_2020", few, 10), ("clinic:2020", few, 10)):
+        with cl.open({"t": table}, schema=OPEN_AGE, budget=cl.rho(10**6), ledger=tmp_path, name=name) as dataset:
+            assert dataset.sql("SELECT COUNT(*) AS n FROM t", spend=cl.rho(1000)).item() == pytest.approx(rows, abs=2)

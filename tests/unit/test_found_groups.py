@@ -103,3 +103,55 @@ def test_a_search_over_budget_reads_nothing(trips):
     with pytest.raises(OverBudget):
         trips.run(plan)
     assert trips.account.spent.amount == 0
+
+
+def test_a_total_over_groups_that_were_found_is_not_forced_onto_their_sum(tmp_path):
+    """Rows of groups that were not found are in the total and in none of its parts."""
+    cities = ["Ulm"] * 2000 + [f"village {i}" for i in range(2000)]
+    table = pa.table(
+        {"person": list(range(4000)), "city": cities, "year": [1] * 4000, "km": [i % 3 for i in range(4000)]}
+    )
+    with open_dataset(table, schema=SCHEMA, budget=rho(10**5, delta="0.1"), ledger=tmp_path) as trips:
+        answer = trips.sql(
+            "SELECT city, COUNT(*) AS n FROM trips GROUP BY ROLLUP (city)", spend=rho(10**4, delta="1e-6")
+        )
+        assert {row["city"]: round(row["n"]) for row in answer.rows()} == {"Ulm": 2000, None: 4000}
+        # Below a group that was found, the parts of a public key do add up to it.
+        answer = trips.sql(
+            "SELECT city, km, COUNT(*) AS n FROM trips GROUP BY ROLLUP (city, km)", spend=rho("0.1", delta="1e-6")
+        )
+        counts = [row["n"] for row in answer.rows()]
+        [of_ulm] = counts[102:-1]
+        assert sum(counts[:102]) == pytest.approx(of_ulm)
+        assert counts[-1] == pytest.approx(4000, abs=100)
+
+
+def test_a_bounded_number_whose_values_were_found_has_the_others_as_null(tmp_path):
+    table = pa.table(
+        {"person": list(range(600)), "city": ["a"] * 600, "year": [1] * 600, "km": [10] * 400 + list(range(200))}
+    )
+    with open_dataset(table, schema=SCHEMA, budget=rho(10**5, delta="0.1"), ledger=tmp_path) as trips:
+        assert 10 in trips.find_keys("km", spend=rho(1, delta="1e-6")).value
+        answer = trips.sql("SELECT km, COUNT(*) AS n FROM trips GROUP BY ROLLUP (km)", spend=rho(10**4))
+        found = [row["n"] for row in answer.rows()]
+        assert sum(found[:-1]) == pytest.approx(600, abs=3)
+        assert found[-2] > 50  # NULL: whatever was not found
+        assert found[-1] == pytest.approx(600, abs=1)
+
+
+def test_a_delta_that_no_search_needs_is_not_spent(trips):
+    answer = trips.sql("SELECT COUNT(*) AS n FROM trips", spend=rho("0.1", delta="1e-6"))
+    assert answer.loss == rho("0.1")
+
+
+@pytest.mark.parametrize(("column", "way"), [("day", "EXTRACT"), ("price", "FLOOR")])
+def test_groups_that_cannot_be_found_are_refused_with_a_way_that_works(tmp_path, column, way):
+    columns = {"day": {"type": "date", "bounds": ["2026-01-01", "2026-12-31"]}, "price": {"type": "real"}}
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    table = pa.table({"day": pa.array([None], pa.date32()), "price": [1.0]})
+    with open_dataset(table, schema=schema, budget=rho(1), ledger=tmp_path) as found:
+        with pytest.raises(QueryRefused, match=way) as refused:
+            found.plan(f"SELECT {column}, COUNT(*) AS n FROM t GROUP BY {column}", spend=rho(1))
+        written = str(refused.value).split(": ")[-1].split(",")[0].rstrip(".")
+        if column == "day":
+            found.plan(f"SELECT COUNT(*) AS n FROM t GROUP BY {written}", spend=rho(1))

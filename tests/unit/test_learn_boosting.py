@@ -43,6 +43,21 @@ def model(kind, folder: Path, spend: Loss = SPEND, **more):
     return kind(spend, **{"bounds": (0, 1), "bins": 16, "ledger": folder, "random_state": 5, **own, **more})
 
 
+@pytest.mark.parametrize("spend", [epsilon("0.5"), epsilon(1), epsilon(1, delta="1e-6")], ids=str)
+def test_few_rows_get_few_rounds_and_no_wild_predictions(tmp_path, spend):
+    x, y = numbers(700)
+    fits = [model(GradientBoostingRegressor, tmp_path, spend, random_state=seed).fit(x, y) for seed in range(5)]
+    assert all(one.n_iter_ < 40 for one in fits)
+    assert np.mean([one.score(*numbers(5_000, 1)) for one in fits]) > 0
+
+
+def test_many_rows_get_all_rounds_and_rounds_that_are_asked_for_are_taken(tmp_path):
+    for kind, rows in ((GradientBoostingClassifier, 20_000), (GradientBoostingRegressor, 20_000)):
+        assert model(kind, tmp_path).fit(*data(kind, rows)).n_iter_ == 40
+        assert model(kind, tmp_path, epsilon("0.1"), rounds=5).fit(*data(kind, 100)).n_iter_ == 5
+    assert model(GradientBoostingClassifier, tmp_path, epsilon("0.1")).fit(*table(300)).n_iter_ == 1
+
+
 def data(kind, *given):
     return table(*given) if kind is GradientBoostingClassifier else numbers(*given)
 
@@ -192,21 +207,23 @@ def test_values_and_targets_beyond_the_bounds_are_clipped(tmp_path: Path, kind) 
 
 
 @each_kind
-def test_missing_values_are_refused_or_filled(tmp_path: Path, kind) -> None:
+def test_rows_with_missing_values_are_left_out_or_filled(tmp_path: Path, kind) -> None:
     x, y = data(kind, 100)
     x[0, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        model(kind, tmp_path).fit(x, y)
+    known = data(kind, 100)[0][1:]
+    assert (
+        model(kind, tmp_path).fit(x, y).predict(known) == model(kind, tmp_path).fit(x[1:], y[1:]).predict(known)
+    ).all()
     assert model(kind, tmp_path, fill=0.5).fit(x, y).predict(x).shape == (100,)
 
 
-def test_a_missing_target_is_refused(tmp_path: Path) -> None:
+def test_a_row_without_a_target_is_left_out(tmp_path: Path) -> None:
     x, y = numbers(100)
-    y[3] = np.nan
-    with pytest.raises(BadInput, match="contains NaN"):
-        model(GradientBoostingRegressor, tmp_path).fit(x, y)
-    with pytest.raises(BadInput, match="column of numbers"):
-        model(GradientBoostingRegressor, tmp_path).fit(x, ["many"] * 100)
+    without = model(GradientBoostingRegressor, tmp_path).fit(np.delete(x, 3, axis=0), np.delete(y, 3)).predict(x)
+    for missing in (np.nan, None, "many"):
+        goal = y.astype(object)
+        goal[3] = missing
+        assert (model(GradientBoostingRegressor, tmp_path).fit(x, goal).predict(x) == without).all()
 
 
 @pytest.mark.parametrize(

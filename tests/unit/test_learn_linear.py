@@ -33,6 +33,25 @@ def model(tmp_path: Path, spend: object = GENEROUS, kind: type = LinearRegressio
     return kind(spend, **given)
 
 
+@pytest.mark.parametrize("spend", [cl.epsilon("0.1"), cl.rho("0.0002")], ids=str)
+@pytest.mark.parametrize("kind", [LinearRegression, Ridge])
+def test_no_prediction_leaves_the_bounds_of_the_target_however_few_rows_there_are(tmp_path, kind, spend):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(60, 5))
+    target = rows @ np.ones(5) + random.normal(size=60)
+    for seed in range(8):
+        fitted = kind(spend, bounds=(-5, 5), target_bounds=(-12, 12), ledger=tmp_path, random_state=seed)
+        found = fitted.fit(rows, target).predict(100 * rows)
+        assert (np.abs(found) <= 12).all()
+
+
+def test_a_constant_that_the_noise_hides_is_drawn_to_the_middle_of_the_bounds():
+    loud = Moments(np.diag([0.0, 40.0]), np.array([0.0, 400.0]), 10.0, (50.0, 400.0, 50.0))
+    clear = Moments(np.diag([9e3, 4e4]), np.array([0.0, 1.2e4]), 8e3, (1.0, 1.0, 1.0))
+    assert abs(solve(loud, np.zeros(2)).coefficients[-1]) < 0.2
+    assert solve(clear, np.zeros(2)).coefficients[-1] == pytest.approx(0.3, abs=0.001)
+
+
 @pytest.mark.parametrize("method", ["moments", "adassp", "functional"])
 def test_with_hardly_any_noise_it_is_least_squares(tmp_path: Path, method: str) -> None:
     rows, y, _ = sample(4000, 5, 0)
@@ -169,11 +188,15 @@ def test_what_is_not_public_is_refused_before_anything_is_charged(tmp_path: Path
     assert account.spent.amount == 0
 
 
-def test_nan_needs_a_public_fill(tmp_path: Path) -> None:
+def test_a_row_with_a_missing_number_or_target_is_left_out_unless_it_is_filled(tmp_path: Path) -> None:
     rows, y, _ = sample(500, 2, 8)
     rows[::7, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        model(tmp_path).fit(rows, y)
+    known = ~np.isnan(rows[:, 0])
+    assert (model(tmp_path).fit(rows, y).coef_ == model(tmp_path).fit(rows[known], y[known]).coef_).all()
+    assert (
+        model(tmp_path, fill=0.5).fit(rows, np.where(known, y, np.nan)).coef_
+        == model(tmp_path).fit(rows[known], y[known]).coef_
+    ).all()
     assert np.isfinite(model(tmp_path, fill=0.5).fit(rows, y).coef_).all()
 
 

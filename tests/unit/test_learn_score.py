@@ -79,8 +79,11 @@ def test_the_noise_on_the_scores_is_what_it_says(tmp_path):
 )
 def test_other_scores_are_in_the_units_people_know(tmp_path, model, scoring, low, high):
     rows, labels = made()
-    scores = learn.cross_val_score(model, rows, labels, scoring=scoring, ledger=tmp_path, random_state=0)
-    assert low < scores.value.mean() < high
+    several = [
+        learn.cross_val_score(model, rows, labels, scoring=scoring, ledger=tmp_path, random_state=seed)
+        for seed in range(4)  # one fold's noise can reach the end of the scale
+    ]
+    assert low < np.mean([scores.value for scores in several]) < high
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, list], ids=["pandas", "polars", "lists"])

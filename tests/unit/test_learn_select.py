@@ -45,6 +45,7 @@ class Constant(learn.LogisticRegression):
     def __init__(self, spend=None, *, says=0, bounds=None, classes=None):
         self.says = says
         super().__init__(spend, bounds=bounds, classes=classes)
+        self.classes_ = np.array([0, 1])
 
     def predict(self, rows):
         return np.full(len(rows), self.says)

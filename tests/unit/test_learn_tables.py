@@ -326,7 +326,8 @@ def test_missing_numbers_need_a_fill_and_missing_words_none(tmp_path: Path) -> N
         source = fetch(ds, "back", ["age", "ward"], None, fill=45.0)
         assert (source.numbers()[::5, 0] == 45).all()
         assert (source.numbers()[::7, 1:] == 0).all()
-        cells = source.columns().cells(source.axes(4, 4))
+        cells, known = source.columns().cells(source.axes(4, 4))
+        assert known.all()
         assert (cells[::7, 1] == 3).all()  # the cell of all others
 
 
@@ -364,6 +365,85 @@ def test_what_a_table_does_not_allow_is_refused_and_costs_nothing(tmp_path: Path
         with pytest.raises(error):
             make(ds)
         assert ds.account.spent.amount == 0
+
+
+EVERY = [*TO_CLASSES, *TO_NUMBERS, *NO_TARGET, "StandardScaler"]
+NO_NUMBER: list[Any] = [[0.5] * 7, (1, 2), np.array([0.5]), {"age": 1}, "x", b"x", np.inf, np.nan, 10**400, 1e101, True]
+WRONG: dict[str, list[Any]] = {
+    "fill": NO_NUMBER,
+    "alpha": [*NO_NUMBER, None, -1],
+    "var_smoothing": [*NO_NUMBER, None, 0.0, 1e-320],
+    "max_features": [*NO_NUMBER, None, 0.0],
+    "calibrate": [np.array([True, False]), [], "x", None, 1],
+    **{name: [*NO_NUMBER, 0, -1, 1.5] for name in ("rows", "rounds", "max_iter", "n_clusters", "max_depth")},
+    **{name: [*NO_NUMBER, 0, -1, 1.5] for name in ("n_estimators", "n_components")},
+    **{name: [*NO_NUMBER, None] for name in ("method", "variance", "output_distribution")},
+}
+FAR: dict[str, list[Any]] = {
+    "fill": [1e100, -(10**100), np.float32(0.5), np.int64(3)],
+    "alpha": [0, 1e100, 10**100, np.float32(0.5)],
+    "var_smoothing": [1e-100, 0.25, np.float32(0.25)],
+    "max_features": [1e-300, 1],
+    "calibrate": [np.bool_(False)],
+    "rows": [1, 2**53],
+}
+
+
+def with_gaps(folder: Path, gaps: int) -> Any:
+    """A short table with so many NULLs among the ages."""
+    columns = {**COLUMNS, "age": {"type": "integer", "bounds": [0, 90]}}
+    rows = table(slice(0, 200))
+    ages = pa.array([None] * gaps + AGE[gaps:200].tolist())
+    schema = Schema.load({"unit": "row", "tables": {"visits": {"columns": columns}}})
+    return opened(folder, schema, rows.set_column(2, "age", ages))
+
+
+def fitted_over_gaps(name: str, ds: Any, **more: Any) -> Any:
+    if name != "StandardScaler":
+        return fitted(name, ds, **{"spend": cl.rho("0.1"), "random_state": None, **more})
+    return learn.StandardScaler(cl.rho("0.1"), **more).fit(ds, features=["age", "cost"])
+
+
+def parameters(name: str) -> Any:
+    return kind_of(name)().get_params()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_wrong_parameters_are_refused_before_the_charge(tmp_path: Path, name: str) -> None:
+    with with_gaps(tmp_path, 7) as ds:
+        usual = {"fill": 0.5} if "fill" in parameters(name) else {}
+        for one in parameters(name).keys() & WRONG.keys():
+            for value in WRONG[one]:
+                with pytest.raises(BadInput, match=one):
+                    fitted_over_gaps(name, ds, **{**usual, one: value})
+        assert ds.account.spent.amount == 0
+
+
+def test_every_parameter_of_an_estimator_is_known_to_the_test_above() -> None:
+    read_with_the_input = {"spend", "bounds", "data_norm", "classes", "categories", "bins", "target_bounds"}
+    told = {one for name in EVERY for one in parameters(name)}
+    assert told - {"ledger", "account", "random_state"} - read_with_the_input == set(WRONG)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_parameters_at_the_ends_of_their_ranges_are_fitted(tmp_path: Path, name: str) -> None:
+    with with_gaps(tmp_path, 7) as ds:
+        usual = {"fill": 0.5} if "fill" in parameters(name) else {}
+        for one in parameters(name).keys() & FAR.keys():
+            for value in FAR[one]:
+                assert fitted_over_gaps(name, ds, **{**usual, one: value}).release_.private
+
+
+def test_how_many_numbers_are_missing_decides_no_refusal(tmp_path: Path) -> None:
+    for gaps in (6, 7, 8):
+        with with_gaps(tmp_path / str(gaps), gaps) as ds:
+            with pytest.raises(BadInput, match="fill is one public number"):
+                fitted_over_gaps("DecisionTreeClassifier", ds, fill=[0.5] * 7)
+            with pytest.raises(BadInput, match="fill is one public number"):
+                fetch(ds, "back", ["age"], None, fill=[0.5] * 7)  # type: ignore[arg-type]
+            with pytest.raises(BadInput, match="fill is one public number"):
+                class_design(read_relation(ds, None, ["age", "back"]), ("age",), "back", [False, True], np.inf)
+            assert ds.account.spent.amount == 0
 
 
 @pytest.mark.parametrize(

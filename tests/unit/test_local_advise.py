@@ -145,3 +145,10 @@ def test_more_targets_can_be_pushed_by_bits_than_by_single_values() -> None:
     with pytest.raises(BadInput):
         local.poisoning(local.DirectEncoding.for_loss(4, loss), 10, 5)
     assert "fake" in str(bits)
+
+
+def test_a_report_that_is_a_hundred_times_shorter_may_err_a_little_more() -> None:
+    found = local.advise(100_000, local.epsilon(1), 10_000)
+    least = found.table[0]
+    assert least.bits >= 100 * found.best.bits
+    assert found.best.mse(10_000) <= 1.05**2 * least.mse

@@ -284,6 +284,27 @@ def test_a_wallet_charges_the_first_answer_repeats_it_for_nothing_and_keeps_its_
 
 
 @needs_node
+@pytest.mark.parametrize("name", ["a b", "__proto__", "", "é", "q" * 65, 7])
+def test_a_wallet_checks_the_questions_id_before_it_charges(name: Any) -> None:
+    told, held = steps_of("2", [{**asked(SMOKER, "1", 1), "question": {**SMOKER.describe(), "id": name}}] * 3)
+    assert [one["refused"].partition(" has ")[0] for one in told] == ["a question's id"] * 3
+    assert json.loads(held)["charges"] == []
+    told, held = steps_of("2", [{**asked(SMOKER, "1", 1), "question": {**SMOKER.describe(), "id": "constructor"}}] * 3)
+    assert [one["spent"] for one in told] == ["1"] * 3  # a name that every object has is a name like others
+
+
+@needs_node
+def test_what_a_page_gave_every_object_is_not_taken_for_the_mechanisms_or_the_sources_own() -> None:
+    steps = [asked(SMOKER, "1", 1, bytes="00" * 24), asked(PETS, "1/2", [3, 0]), asked(SMOKER, "1", 1)]
+    plain, _ = steps_of("2", steps)
+    names = ["accept", "more", "logs", "inner", "lifetime", "remember", "again", "smoker", "pets", "memos"]
+    told, held = steps_of("2", steps, polluted=names)
+    assert [one["spent"] for one in told] == [one["spent"] for one in plain] == ["1", "3/2", "3/2"]
+    assert set(json.loads(held)["memos"]) == {"smoker", "pets"}
+    assert not json.loads(told[0]["envelope"])["private"]
+
+
+@needs_node
 def test_a_wallet_keeps_the_permanent_report_and_sends_fresh_ones_of_it() -> None:
     told, held = steps_of("2", [asked(WAVES, "1", 2)] * 40)
     assert {one["spent"] for one in told} == {"2"}  # the lifetime, once

@@ -154,13 +154,13 @@ def test_a_wallet_refuses_beyond_its_cap_and_adds_exactly(tmp_path: Path) -> Non
     wallet = local.Wallet.open(tmp_path / "w.json", local.epsilon(1))
     tenth = local.DirectEncoding.for_loss(3, local.epsilon("0.1"))
     for number in range(10):
-        wallet.answer(f"question {number}", tenth, 1)
+        wallet.answer(f"question-{number}", tenth, 1)
     assert (wallet.spent, wallet.left) == (1, 0)
     before = wallet.path.read_bytes()
     with pytest.raises(OverBudget, match=r"0\.1, 0 is left"):
-        wallet.answer("one more", tenth, 1)
+        wallet.answer("one-more", tenth, 1)
     assert wallet.path.read_bytes() == before
-    assert len(wallet.answer("question 4", tenth, 1)) == 1  # what was answered can be answered again
+    assert len(wallet.answer("question-4", tenth, 1)) == 1  # what was answered can be answered again
 
 
 def test_a_changed_answer_is_refused_unless_asked_for_and_then_paid(wallet: local.Wallet) -> None:
@@ -201,8 +201,9 @@ def test_a_refused_answer_charges_nothing(wallet: local.Wallet) -> None:
             wallet.answer("q", MECHANISMS["direct"], wrong)
     with pytest.raises(BadInput):
         wallet.answer("q", MECHANISMS["direct"], [1, 2])
-    with pytest.raises(BadName):
-        wallet.answer("", MECHANISMS["direct"], 1)
+    for name in ("", "Do you smoke?", "__proto__", "q" * 65, 7):
+        with pytest.raises(BadName):  # an envelope could not be sealed with it
+            wallet.answer(name, MECHANISMS["direct"], 1)
     assert wallet.spent == 0
 
 

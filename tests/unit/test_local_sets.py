@@ -282,3 +282,25 @@ def test_liars_are_bounded_for_sets_too() -> None:
     one, bits = MECHANISMS["one"], MECHANISMS["bits"]
     assert local.poisoning(one, 10, 1000, targets=5).together < local.poisoning(bits, 10, 1000, targets=5).together * 5
     assert local.poisoning(bits, 10, 1000).up > 0.01
+
+
+@pytest.mark.parametrize(
+    ("q", "above"), [("3/8", 1), ("1/2", 1), (f"1/{2**62}", 1), (f"5/{2**61}", 3), (f"{2**20 + 1}/{2**64}", 9)]
+)
+@pytest.mark.parametrize(("domain", "most"), [(2, 1), (2, 2), (4, 3), (4, 4), (5, 2)])
+def test_the_ratio_of_set_bits_is_that_of_its_law_also_where_words_are_rounded_down(
+    q: str, above: int, domain: int, most: int
+) -> None:
+    coin = Fraction(q)
+    topics = local.SetBits(domain, most, coin + above * Fraction(1, 2**64), coin, local.epsilon(3))
+    laws = [topics.law(value) for value in topics.inputs]
+    worst = max(one / other for law in laws for beside in laws for one, other in zip(law, beside, strict=True))
+    assert topics.largest_ratio() == worst
+
+
+def test_set_bits_are_refused_if_a_word_is_rounded_to_nothing_or_to_less_than_its_coin() -> None:
+    coin = Fraction(3, 8)
+    with pytest.raises(BadLoss, match="cost more"):
+        local.SetBits(100, 90, coin + Fraction(1, 2**64), coin, local.epsilon("0.001"))
+    with pytest.raises(BadProbability, match="able to show"):
+        local.SetBits(1020, 100, coin + Fraction(1, 2**64), coin, local.epsilon("0.001"))

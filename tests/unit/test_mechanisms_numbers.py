@@ -4,10 +4,11 @@ import math
 from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
-from cloister.privacy.loss import epsilon, rho
+from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -131,6 +132,22 @@ def test_the_analytic_calibration_meets_its_delta() -> None:
         sigma = float(calibration.analytic(1, epsilon(amount, delta=delta)))
         assert calibration.normal_delta(sigma, float(amount)) <= float(delta)
         assert calibration.normal_delta(sigma * 0.9999, float(amount)) > float(delta)
+
+
+def true_delta_over(sigma: Fraction, loss: Loss) -> mpmath.mpf:
+    """The continuous Gaussian's delta at sensitivity 1 over the loss's, to 300 digits (Balle & Wang 2018, Thm 8)."""
+    with mpmath.workdps(400):
+        s, e, delta = (mpmath.mpf(x.numerator) / x.denominator for x in (sigma, loss.amount, loss.delta))
+        return (mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)) / delta
+
+
+@pytest.mark.parametrize("amount", ["1e-20", "1e-14", "1e-12", "1e-9", "1e-6", "1e-4", "1e-2", "0.3", "1", "10", "1e6"])
+@pytest.mark.parametrize("delta", ["1e-100", "1e-50", "1e-30", "1e-20", "1e-10", "1e-5", "0.01", "0.5"])
+def test_the_analytic_sigma_is_never_too_small_and_hardly_too_large(amount: str, delta: str) -> None:
+    loss = epsilon(amount, delta=delta)
+    sigma = calibration.analytic(1, loss)
+    assert true_delta_over(sigma, loss) <= 1
+    assert true_delta_over(sigma * (1 - Fraction(1, 10**8)), loss) > 1
 
 
 def test_known_sigmas() -> None:

@@ -1,5 +1,7 @@
 """Adaptive steps under one charge."""
 
+from fractions import Fraction
+
 import pytest
 
 from cloister.privacy.errors import LookFailed, OverBudget
@@ -46,6 +48,17 @@ def test_steps_follow_from_one_another_within_the_total(account):
     assert len(set(values)) > 1
     assert receipt.body["parameters"][0]["times"] == "3"
     assert not receipt.body["private"]
+
+
+@pytest.mark.parametrize("amount", ["0.0" + "123456789" * 30, "0.000000001" + "123456789" * 60])
+def test_parts_of_very_many_digits_fit_into_their_sum(account, amount):
+    def steps(meter):
+        for _ in range(3):
+            meter.release(lambda: 0, DiscreteGaussian.for_loss(1, rho(rho(amount).amount / 3)))
+        return meter.left.amount
+
+    left, _ = run(steps, account, spend=amount)
+    assert 0 <= left < Fraction(1, 10**76)  # the ledger's own rounding, upwards
 
 
 def test_a_step_beyond_the_total_is_refused_before_it_looks(account):

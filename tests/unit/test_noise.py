@@ -1,9 +1,12 @@
 """What callers may give to the samplers, and what they get back."""
 
 import multiprocessing
+import os
+import sys
 import threading
 from decimal import Decimal
 from fractions import Fraction
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -24,6 +27,7 @@ from cloister.privacy.noise import (
     permute_and_flip,
     uniform,
 )
+from cloister.privacy.noise.source import SystemSource, _Stream
 
 SCALED = [geometric, discrete_laplace, discrete_gaussian]
 
@@ -124,6 +128,58 @@ def test_a_forked_process_draws_other_bits_than_its_parent():
     for child in children:
         child.join()
     assert len(seen) == 5
+
+
+def test_a_draw_in_the_middle_of_another_one_gets_other_bits():
+    drawn: list[bytes] = []
+    watched = {SystemSource.bytes.__code__, _Stream.take.__code__}
+    busy = False
+
+    def interrupt(frame: FrameType, event: str, _: object) -> object:
+        """Draw before every instruction of a draw, as a signal handler or a finaliser may."""
+        nonlocal busy
+        if busy or frame.f_code not in watched:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            busy = True
+            drawn.append(SYSTEM.bytes(16))
+            busy = False
+        return interrupt
+
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        outer = [SYSTEM.bytes(16) for _ in range(3)]
+    finally:
+        sys.settrace(before)
+    assert len(drawn) > 100
+    assert len({*outer, *drawn}) == len(outer) + len(drawn)
+
+
+def test_a_process_forked_in_the_middle_of_a_draw_returns_other_bits_than_its_parent():
+    SYSTEM.bytes(8)
+    receiving, sending = os.pipe()
+    children: list[int] = []
+
+    def fork(frame: FrameType, event: str, _: object) -> object:
+        if not children and frame.f_code is _Stream.take.__code__:
+            children.append(os.fork())
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(fork)
+    try:
+        drawn = SYSTEM.bytes(32)
+    finally:
+        sys.settrace(before)
+    if children == [0]:
+        os.write(sending, drawn)
+        os._exit(0)
+    os.waitpid(children[0], 0)
+    assert os.read(receiving, 32) != drawn
+    for end in (receiving, sending):
+        os.close(end)
 
 
 def test_threads_never_draw_the_same_bits():

@@ -1,7 +1,11 @@
 """The language, construct by construct: what is accepted means what SQL says, what is refused names what works."""
 
+import contextlib
 import datetime as dt
+import itertools
 import math
+import time
+from decimal import Decimal
 
 import duckdb
 import numpy as np
@@ -276,6 +280,59 @@ def test_totals_over_groups_are_those_of_sql(groups, dataset, plain):
     assert got == sorted(plain.execute(sql).fetchall(), key=repr)
 
 
+def test_a_star_shows_the_left_one_of_a_joined_pair_once(dataset, plain):
+    few = "(SELECT ward, level FROM wards WHERE level = 1) AS few"
+    sql = f"SELECT ward, COUNT(*) AS n FROM (SELECT * FROM visits LEFT JOIN {few} USING (ward)) AS t GROUP BY ward"
+    truth = dict(plain.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward").fetchall())
+    answer = dataset.sql(sql, spend=rho(10_000))
+    assert {row["ward"]: round(row["n"]) for row in answer.rows()} == truth
+
+
+def test_nulls_come_first_where_they_are_asked_for(dataset):
+    sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY ward"
+    assert dataset.sql(sql, spend=rho(1)).column("ward")[-1] is None
+    assert dataset.sql(f"{sql} NULLS FIRST", spend=rho(1)).column("ward")[0] is None
+    assert dataset.sql(f"{sql} DESC NULLS FIRST", spend=rho(1)).column("ward")[0] is None
+
+
+def test_ids_that_a_function_maps_together_are_counted_once(tmp_path):
+    schema = {"unit": {"name": "p", "max_rows": 1}, "tables": {"t": {"unit": "p", "columns": {"x": {"type": "text"}}}}}
+    table = pa.table({"p": [-2, -1, 1, 2, 3], "x": ["a"] * 5})
+    with open_dataset(table, schema=schema, budget=rho(10**5), ledger=tmp_path) as ds:
+        for text, truth in (("ABS(p)", 3), ("-p", 5), ("p", 5), ("ABS(-p)", 3)):
+            assert round(ds.sql(f"SELECT COUNT(DISTINCT {text}) AS n FROM t", spend=rho(10_000)).item()) == truth
+
+
+def test_comments_reach_neither_the_engine_nor_the_plan(dataset):
+    condition = (
+        "age > 3 /* third */ AND ward = 'cardio' /* fourth */ AND (smoker OR TRUE /* fifth */) "
+        "AND note LIKE 'a%' /* sixth */"
+    )
+    sql = f"SELECT /* first */ ward, COUNT(*) AS n -- second\nFROM visits WHERE {condition} GROUP BY ward"
+    statements = "".join(dataset.plan(sql, spend=rho(1)).statements())
+    words = ("first", "second", "third", "fourth", "fifth", "sixth", "/*", "--")
+    assert not any(word in statements for word in words)
+
+
+def test_the_parser_writes_nothing_of_a_question_to_the_log(dataset, caplog, capfd):
+    for sql in (
+        "EXPLAIN SELECT secret_word",
+        "SELECT SUM(age IGNORE NULLS) FROM visits",
+        "VACUUM secret_word",
+        "COPY x",
+    ):
+        with pytest.raises(QueryRefused):
+            dataset.plan(sql, spend=rho(1))
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_rule_has_a_list_of_what_it_reads():
+    from cloister.query import aggregate, grammar
+
+    assert {*cloister.query.term._RULES, *aggregate._RULES} <= set(grammar._TAKES)
+
+
 def test_every_row_rule_of_the_language_is_tried():
     tried = [*NUMBERS, *CONDITIONS, *KEYS, "WIDTH_BUCKET(age, 0, 1, 2)", "IF(smoker, NULL, 1)"]
     found = {type(node) for text in tried for node in sqlglot.parse_one(text, read="duckdb").walk()}
@@ -317,8 +374,20 @@ REFUSED = [
     ("SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY age DESC) FROM visits",
      "write PERCENTILE_CONT(0.5)", "ORDER BY x"),
     ("SELECT note, COUNT(*) FROM visits GROUP BY note", "the groups of note are not public", "WHERE note IN (...)"),
-    ("SELECT stay, COUNT(*) FROM visits GROUP BY stay",
-     "the groups of stay are not public", "with a delta"),
+    ("SELECT note, COUNT(*) FROM visits GROUP BY note", "the groups of note are not public", "with a delta"),
+    ("SELECT stay, COUNT(*) FROM visits GROUP BY stay", "the groups of stay are not public", "FLOOR(stay / 10) * 10"),
+    ("SELECT COUNT(*) FILTER (WHERE age > 3) FROM visits", "FILTER is not offered", "CASE WHEN"),
+    ("SELECT VAR(age) FROM visits", "VAR(age) is not offered", "VARIANCE(x)"),
+    ("SELECT mean(age) FROM visits", "is not offered", "AVG(x)"),
+    ("SELECT 1 + std(age) FROM visits", "is not offered", "STDDEV(x)"),
+    ("SELECT SUM(age IGNORE NULLS) FROM visits", "is not offered", "aggregates are"),
+    ("SELECT quantile_cont(age, 0.5) FROM visits", "a quantile is written", "QUANTILE(x, 0.5)"),
+    ("SELECT QUANTILE(age, 0.5, 0.9) FROM visits", "0.9 would be passed over", "Leave it out"),
+    ("SELECT QUANTILE(age, 0.5, stay) FROM visits", "stay would be passed over", "Leave it out"),
+    ("SELECT COUNT(*) FROM visits GROUP BY WIDTH_BUCKET(age, 0, 100, 4, 7)", "not offered with", "Leave that out"),
+    ("SELECT COUNT(*) AS n, SUM(age) AS n_low FROM visits", "n_low is a limit of n", "AS"),
+    ("SELECT COUNT(*) AS n, SUM(age) AS N_High FROM visits", "n_high is a limit of n", "AS"),
+    ("SELECT COUNT(*) FROM (SELECT * FROM visits JOIN labs ON age > result) AS t", "* shows patient of several", "AS"),
     ("SELECT ward, COUNT(*) FROM visits GROUP BY CUBE (ward, smoker)",
      "CUBE is not offered", "ROLLUP or GROUPING SETS"),
     ("SELECT ward, COUNT(*) FROM visits GROUP BY 7", "GROUP BY 1 means the first column", ""),
@@ -404,6 +473,34 @@ def test_what_is_outside_the_language_is_refused_with_what_works(sql, rule, way_
     assert dataset.left == left
 
 
+def _doubled(step, k):
+    """WITH queries of which each names the one before twice."""
+    ways = {
+        "union": "SELECT age, patient FROM {0} UNION ALL SELECT age, patient FROM {0}",
+        "join": "SELECT a.age, a.patient FROM {0} AS a JOIN {0} AS b ON TRUE",
+    }
+    names = ["visits", *(f"t{i}" for i in range(k))]
+    parts = [f"{new} AS ({ways[step].format(old)})" for old, new in itertools.pairwise(names)]
+    return f"WITH {', '.join(parts)} SELECT COUNT(*) FROM {names[-1]}"
+
+
+@pytest.mark.parametrize("step", ["union", "join"])
+def test_a_short_text_that_doubles_at_every_step_is_refused_before_it_is_large(step, dataset):
+    dataset.plan(_doubled(step, 3), spend=rho(1))
+    begun = time.process_time()
+    with pytest.raises(QueryRefused, match="more than 8,000 parts") as refusal:
+        dataset.plan(_doubled(step, 40), spend=rho(1))
+    assert "Use a WITH query fewer times" in str(refusal.value)
+    assert time.process_time() - begun < 10  # 40 doublings would never end; this takes about half a second
+
+
+def test_many_with_queries_together_are_bounded_too(dataset):
+    chain = _doubled("union", 6).removesuffix("SELECT COUNT(*) FROM t5")
+    more = ", ".join(f"u{i} AS (SELECT age FROM t5)" for i in range(200))
+    with pytest.raises(QueryRefused, match="more than 8,000 parts"):
+        dataset.plan(f"{chain}, {more} SELECT COUNT(*) FROM u1", spend=rho(1))
+
+
 def test_long_chains_of_sums_stay_short_enough_to_answer(dataset):
     sql = "SELECT " + " + ".join(["SUM(age)"] * 15) + " AS x FROM visits"
     answer = dataset.sql(sql, spend=rho(20_000), source=SeededSource(4))
@@ -416,3 +513,46 @@ def test_nothing_is_infinite_or_no_number(dataset):
     )
     assert math.isfinite(plan.measurements[0].variance)
     assert not np.any(total)
+
+
+@pytest.mark.parametrize(
+    ("condition", "truth"),
+    [
+        ("price BETWEEN 0.06 - 0.01 AND 0.06 + 0.01", ["0.05", "0.06", "0.07"]),
+        ("price + 0.1 = 0.3", ["0.2"]),
+        ("0.3 = 0.1 + price", ["0.2"]),
+        ("price - 0.1 <= 0.1 AND price >= 0.2", ["0.2"]),
+        ("0.3 - price = 0.1", ["0.2"]),
+        ("0.3 - price < 0.1", ["0.3"]),
+        ("-(price - 0.3) > 0.2", ["0.05", "0.06", "0.07"]),
+        ("price + 0.1 IN (0.3, 0.4)", ["0.2", "0.3"]),
+        ("price + 0.1 <> 0.3 AND price > 0.1", ["0.3"]),
+        ("0.1 + 0.2 = 0.3 AND price = 3 * 0.1", ["0.3"]),
+        ("price = 0.7 / 10", ["0.07"]),
+    ],
+)
+def test_decimals_are_compared_as_they_are_written(tmp_path, condition, truth):
+    """In doubles 0.06 + 0.01 is not 0.07, and 0.2 + 0.1 is not 0.3."""
+    prices = [Decimal(one) for one in ("0.05", "0.06", "0.07", "0.2", "0.3")]
+    table = pa.table({"price": pa.array(prices, pa.decimal128(10, 2)), "i": list(range(5))})
+    columns = {"price": {"type": "real", "bounds": [0, 10]}, "i": {"type": "integer", "bounds": [0, 4]}}
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    with open_dataset(table, schema=schema, budget=rho(10**5), ledger=tmp_path) as ds:
+        answer = ds.sql(f"SELECT i, COUNT(*) AS n FROM t WHERE {condition} GROUP BY i", spend=rho(10_000))
+        assert [str(prices[row["i"]]) for row in answer.rows() if row["n"] > 0.5] == truth
+
+
+@pytest.mark.parametrize("text", ["1e999999999", "1e-999999999", "0e-99999999", "9" * 300, "0." + "1" * 300])
+def test_a_constant_of_any_size_is_read_at_once(dataset, text):
+    began = time.monotonic()
+    with contextlib.suppress(QueryRefused):
+        dataset.plan(f"SELECT COUNT(*) FROM visits WHERE stay + {text} > {text} - 0.1", spend=rho(1))
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("large", ["1e16", "-1e16", "1e90", "4611686018427387904 * 4611686018427387904"])
+@pytest.mark.parametrize("aggregate", ["MIN", "MAX", "MEDIAN", "SUM", "AVG", "VARIANCE", "STDDEV_POP"])
+def test_constants_beyond_what_a_step_of_one_changes_are_planned_and_asked_again(dataset, aggregate, large):
+    sql = f"SELECT {aggregate}(CAST({large} AS DOUBLE)) AS x FROM visits"
+    first = dataset.sql(sql, spend=rho(1)).rows()
+    assert dataset.sql(sql, spend=rho(1)).rows() == first

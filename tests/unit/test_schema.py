@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from datetime import date, datetime
 
 import pytest
@@ -92,7 +93,7 @@ tables:
       l: {type: integer, bounds: [0, 9223372036854775808]}
       m: {type: text, categories: ["", a]}
       n: {type: real, bounds: fill in}
-      _unit: {type: text}
+      _CL_x: {type: text}
       A: {type: text}
   wards:
     public: true
@@ -123,7 +124,7 @@ extra: 1
         ("visits.k", "each a finite date"),
         ("visits.l", "needs a lower bound below the upper one, between -9223372036854775807"),
         ("visits.m", "needs categories"),
-        ("visits._unit", "needs a printable name other than _unit"),
+        ("visits._CL_x", "needs a printable name that does not begin with _cl_"),
         ("wards", "names a unit column, but is public"),
         ("wards", "needs a whole number above 0 for rows"),
         ("foreign key visits.a -> wards.nothing", "there is no column wards.nothing"),
@@ -189,6 +190,97 @@ def test_reading_a_schema_loads_no_engine():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+# Text that somebody else wrote
+
+ONE = "unit: row\ntables: {t: {columns: {n: {type: integer, bounds: [0, 9]}}}}\n"
+
+
+def test_a_schema_in_one_line_is_text_and_never_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = "{unit: row, tables: {t: {columns: {n: {type: integer, bounds: [0, 9]}}}}}"
+    assert Schema.parse(line) == Schema.parse(ONE)
+    (tmp_path / "s.yaml").write_text(ONE)
+    with pytest.raises(BadSchema, match="needs names with something under each"):
+        Schema.parse("s.yaml")
+    with pytest.raises(BadSchema, match="needs names with something under each"):
+        Schema.parse("/etc/passwd")
+
+
+def test_the_same_text_is_read_once_and_what_one_caller_changes_reaches_no_other(monkeypatch):
+    from cloister.data import reader
+
+    text, calls = ONE.replace("[0, 9]", "[0, 4711]"), []
+    parse = reader._parsed
+    monkeypatch.setattr(reader, "_parsed", lambda *given: calls.append(given) or parse(*given))
+    first = Schema.parse(text)
+    first.tables["t"].columns.clear()
+    first.tables.clear()
+    assert list(Schema.parse(text).tables["t"].columns) == ["n"]
+    assert len(calls) == 1
+    assert Schema.parse(text.replace("{t:", "{T:")).tables.keys() == {"T"}
+    assert len(calls) == 2
+
+
+def test_a_long_schema_is_refused_unread_unless_its_length_is_allowed():
+    listed = ", ".join(f"code{i}" for i in range(20_000))
+    text = f"unit: row\ntables: {{t: {{columns: {{c: {{type: text, categories: [{listed}]}}}}}}}}\n"
+    with pytest.raises(BadSchema, match=r"has 208,9\d\d bytes, and at most 200,000 are read"):
+        Schema.parse(text)
+    start = time.process_time()
+    assert len(Schema.parse(text, max_bytes=None).tables["t"].columns["c"].categories) == 20_000
+    assert time.process_time() - start < 5  # a pure Python parser takes 8 s
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (ONE.replace("9", "9" * 6000), "a number of more than 30 digits in line 2"),
+        (ONE.replace("columns", f"rows: {'9' * 30}, columns"), "needs a whole number above 0 for rows, of at most"),
+        (ONE.replace("columns", "rows: 0x" + "f" * 6000 + ", columns"), "needs a whole number above 0 for rows"),
+        (ONE.replace("columns", f"never: [{{n: {'9' * 25}}}], columns"), "writes values in never as"),
+        (ONE.replace("columns", f"never: [{{n: {{from: {'9' * 25}}}}}], columns"), "writes values in never as"),
+        (ONE.replace("columns", f"never: [{{n: [1, {'9' * 25}]}}], columns"), "writes values in never as"),
+        (ONE.replace("unit: row", f"unit: {{name: p, max_rows: {'9' * 30}}}"), "at most 1,000,000,000"),
+        (ONE.replace("unit: row", "unit: {name: p, max_rows: 1:30}"), "must be a whole number of at least 1"),
+        (ONE.replace("[0, 9]", "[0, 0x10]"), "each a finite integer"),
+        (ONE.replace("[0, 9]", "[0, 0b11]"), "each a finite integer"),
+        (ONE.replace("[0, 9]", "[0, 1:30]"), "each a finite integer"),
+        (ONE.replace("type: integer, bounds: [0, 9]", 'type: text, categories: ["\\ud800"]'), "not YAML near line 2"),
+        (ONE.replace("type: integer", "type: \ud800"), "not YAML"),
+        (ONE.replace("type: integer", "type: !!python/name:os.system x"), "a tag (!) in line 2"),
+        (ONE + "---\n" + ONE, "another document"),
+        (ONE.replace("n:", "? [a]\n:"), "that is not a word"),
+        ("[" * 100_000, "nested too deeply"),
+        ("unit: &a row\nx: *a\n", "has an alias"),
+    ],
+)
+def test_hostile_text_is_refused_in_words(text, words):
+    with pytest.raises(BadSchema) as caught:
+        Schema.parse(text)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "bounds", ["[0001-01-01T00:00:00+23:59, 2020-01-01]", "[2020-01-01, 9999-12-31T23:59:59-23:59]"]
+)
+def test_a_timestamp_that_does_not_exist_in_utc_is_refused_in_words(bounds):
+    text = ONE.replace("type: integer, bounds: [0, 9]", f"type: timestamp, bounds: {bounds}")
+    assert problems(text) == ["t.n: needs bounds: [lower, upper], each a finite timestamp"]
+
+
+def test_numbers_that_no_column_can_have_are_refused_in_a_dict_too():
+    raw = {"unit": "row", "tables": {"t": {"rows": 10**6000, "columns": {"n": {"type": 10**6000}}}}}
+    assert problems(raw) == [
+        "t: needs a whole number above 0 for rows, of at most 63 bits",
+        "t.n: has the type a number too long to print. Types are integer, real, text, boolean, date, timestamp",
+    ]
+
+
+def test_names_and_codes_are_read_as_they_are_written():
+    text = "unit: row\ntables: {t: {columns: {on: {type: text, categories: [010, 0x1F, 1:30, <<]}}}}\n"
+    assert Schema.parse(text).tables["t"].columns["on"].categories == ("010", "0x1F", "1:30", "<<")
+
+
 # The commands
 
 CSV = "patient_id,ward,stay,cost,admitted,note\n1,surgery,3,10.5,2024-03-01,a b\n2,cardiology,57,NaN,2023-12-31,\n"
@@ -237,3 +329,19 @@ def test_an_owners_draft_is_refused_until_every_mark_is_gone(tmp_path):
     (tmp_path / "s.yaml").write_text(text.replace("confirm: confirm that this is public", "confirm: confirmed"))
     code, text = run("check", tmp_path / "s.yaml")
     assert (code, "1 tables, 6 columns, protects one patient (at most 3 rows)" in text) == (0, True)
+
+
+def test_an_owners_draft_suggests_that_a_column_is_never_missing_where_nothing_is(tmp_path):
+    (tmp_path / "visits.csv").write_text("ward,stay,cost\na,1,\nb,2,3.5\n")
+    text = run("draft-as-owner", tmp_path / "visits.csv")[1]
+    columns = Schema.load(text.replace("unit: fill in", "unit: row", 1).replace("    unit: fill in\n", "")).tables[
+        "visits"
+    ]
+    assert {name: column.nullable for name, column in columns.columns.items()} == {
+        "ward": False,
+        "stay": False,
+        "cost": True,
+    }
+    assert not any(column.confirmed for column in columns.columns.values())
+    (tmp_path / "empty.csv").write_text("ward,stay\n")
+    assert "nullable" not in run("draft-as-owner", tmp_path / "empty.csv")[1]

@@ -12,6 +12,7 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
+from cloister.data.statistics import WEIGHT
 from cloister.privacy.purse import purse
 from cloister.synth.domain import read_domain
 from cloister.synth.marginals import Survey
@@ -71,7 +72,7 @@ def test_marginals_are_counts_of_rows_and_missing_values_are_a_cell_of_their_own
         cells = np.column_stack([axis.place(rows.column(axis.name)) for axis in domain.modelled])
         person = np.asarray(rows["person"])
         size = np.bincount(np.unique(person, return_inverse=True)[1])[np.unique(person, return_inverse=True)[1]]
-        weight = np.ones(len(rows)) if schema is BY_ROW else np.minimum(1024, 2048 // size) / 1024
+        weight = np.ones(len(rows)) if schema is BY_ROW else np.minimum(WEIGHT, 2 * WEIGHT // size) / WEIGHT
         for one in sets:
             inside = (cells[:, list(one)] >= 0).all(axis=1)
             shape = [domain.shape[place] for place in one]
@@ -116,7 +117,7 @@ def test_sums_that_leave_64_bits_do_not_wrap(tmp_path: Path, monkeypatch: Any) -
     with opened(tmp_path, table, schema) as ds:
         _, run = recorded(monkeypatch, lambda: synth.ron_gauss(ds, spend=LOUD, dimensions=1, random_state=1))
     length = int(run.steps[1].seen[-1])
-    assert length == 8 * rows * (1024 * 128) ** 2 * 1024
+    assert length == 8 * rows * (1024 * 128) ** 2 * WEIGHT
 
 
 CARE = Schema.load(

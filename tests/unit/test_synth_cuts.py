@@ -9,7 +9,7 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
-from cloister.privacy.errors import BadBounds
+from cloister.privacy.errors import BadBounds, BadInput
 from cloister.synth.axes import Axis
 from cloister.synth.cuts import quantile_cuts
 
@@ -101,3 +101,18 @@ def test_quantiles_that_coincide_are_one():
 def test_impossible_cuts_are_refused(wrong):
     with pytest.raises(BadBounds):
         synth.PrivateCuts(**wrong)
+
+
+def test_a_condition_that_all_bought_bins_meet_is_answered_and_not_refused_after_the_charge(tmp_path):
+    # Of three equal bins of wages only the first is below 3,000; all that are bought lie where rows are, below it.
+    ds = cl.open(pay(), schema=WIDE, budget=cl.rho(100), ledger=tmp_path)
+    asked = [{"wage": {"below": 3000}}, {"wage": {"below": 3000}, "kind": "a"}]
+    told = {"workload": asked, "bins": synth.PrivateCuts(3), "columns": ["wage", "kind"], "random_state": 1}
+    made = synth.mwem(ds, spend=cl.rho(20), rows=3000, **told)
+    assert made.domain.axis("wage").cells_of(asked[0]["wage"]).all()
+    assert len(made.side["expected error"]["queries"]) == 2
+    kinds = made.to_arrow()["kind"].to_pylist()
+    assert abs(kinds.count("a") - pay()["kind"].to_pylist().count("a")) < 150
+    with pytest.raises(BadInput, match="some cells meet"):  # what is known before the charge is refused before it
+        synth.mwem(ds, spend=cl.rho(20), workload=[{"wage": {"from": 0}}], bins=synth.PrivateCuts(3))
+    assert ds.left == cl.rho(80)

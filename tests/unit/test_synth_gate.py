@@ -9,10 +9,14 @@ import pytest
 
 from cloister import epsilon, rho, synth
 from cloister.data.hospital import SCHEMA, hospital
+from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth import negatives
+from cloister.synth.axes import read_axis
 from cloister.synth.scoring.figure import Figure, share
 from cloister.synth.scoring.membership import Membership, beaten
+from cloister.synth.scoring.numbers import SHARES, number_distances
+from cloister.synth.scoring.rows import read_rows, sides_of
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 
@@ -77,7 +81,7 @@ def test_independent_columns_are_private_and_useless(tables):
     verdict = gated(tables, shuffled(tables["fresh"]))
     assert verdict.private
     assert not verdict.useful
-    assert failed(verdict) == {"marginals"}
+    assert failed(verdict) == {"marginals", "correlations"}
     assert "Not fit" in verdict.headline
 
 
@@ -232,11 +236,18 @@ def test_a_copy_is_not_praised_for_keeping_more_than_everything(larger):
 def test_a_correlation_that_is_far_off_is_told(tables):
     made = tables["fresh"].set_column(2, "stay_days", shuffled(tables["fresh"])["stay_days"])
     verdict = gated(tables, made)
+    assert "correlations" in failed(verdict)
+    assert "correlations" not in failed(synth.judge(verdict.score, synth.Limits(correlation=1.5)))
     (note,) = (one for one in verdict.checks if one.about == "note")
     assert "stay_days and cost have 0." in note.reason
     assert "  note  correlations: " in str(verdict)
     assert "correlations: stay_days and cost" in str(verdict.score)
     assert not any(one.about == "note" for one in gated(tables, tables["fresh"]).checks)
+
+
+def test_equal_tables_have_no_correlation_that_is_off(tables):
+    found = synth.score(tables["real"], tables["real"], VISITS, boxes=10, rules=10, models=False)
+    assert "correlations" not in {one.name for one in synth.judge(found).checks}
 
 
 def test_a_table_of_some_columns_is_attacked_with_those(tables):
@@ -275,3 +286,148 @@ def test_a_copy_that_claims_an_epsilon_is_refuted(tables):
     assert "the claim" in failed(verdict)
     honest = gated(tables, Claims(tables["fresh"]))
     assert "the claim" not in failed(honest)
+
+
+# Inside the bins
+
+SALES = {
+    "unit": "row",
+    "tables": {
+        "sales": {
+            "columns": {
+                "quantity": {"type": "integer", "bounds": [-10_000, 10_000], "nullable": False},
+                "price": {"type": "real", "bounds": [0, 1_000], "nullable": False},
+                "shop": {"type": "text", "categories": ["a", "b", "c"], "nullable": False},
+                "sold": {"type": "timestamp", "bounds": ["2025-01-01", "2025-12-31"], "nullable": False},
+            }
+        }
+    },
+}
+
+
+def sales(seed, rows=2000):
+    """Log-normal prices and quantities that depend on the shop: nearly all in one of 32 equal bins."""
+    random = np.random.default_rng(seed)
+    shop = random.integers(3, size=rows)
+    return pa.table(
+        {
+            "quantity": np.minimum(1 + np.exp(random.normal(1 + shop / 2, 1, rows)).astype(np.int64), 10_000),
+            "price": np.minimum(np.round(np.exp(random.normal(1 - shop / 4, 0.8, rows)), 2), 1_000),
+            "shop": np.take(["a", "b", "c"], shop),
+            "sold": np.datetime64("2025-01-01T00:00:00", "us") + random.integers(3 * 10**13, size=rows),
+        }
+    )
+
+
+def spread_in_bins(table, schema, bins, seed=0):
+    """Each number drawn anew, evenly inside its bin: what a perfect generator without noise makes of these bins."""
+    (known,) = Schema.load(schema).tables.values()
+    random = np.random.default_rng(seed)
+    columns = {}
+    for name in table.column_names:
+        axis = read_axis(known.columns[name], bins)
+        columns[name] = axis.draw(axis.place(table[name]), random)
+    return pa.table(columns)
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    real, held, fresh = (sales(seed) for seed in range(3))
+    return {"real": real, "held back": held, "fresh": fresh, "spread": spread_in_bins(fresh, SALES, 32)}
+
+
+def test_skewed_numbers_spread_evenly_in_their_bins_fail(skewed):
+    verdict = synth.gate(skewed["real"], skewed["spread"], SALES, skewed["held back"])
+    assert verdict.private
+    assert {"KS distance", "Wasserstein distance", "marginals", "single columns", "propensity"} <= failed(verdict)
+    (numbers,) = (one for one in verdict.checks if one.name == "KS distance")
+    assert "its median is" in numbers.reason
+    assert "Not fit to hand on" in verdict.headline
+    assert verdict.score.ranges.mean.value > 5 * verdict.score.ranges.fresh
+
+
+def test_skewed_numbers_that_are_drawn_well_pass(skewed):
+    verdict = synth.gate(skewed["real"], skewed["fresh"], SALES, skewed["held back"])
+    assert not {one.name for one in verdict.checks if one.about == "usefulness" and not one.passed}
+    fine = spread_in_bins(skewed["fresh"], SALES, 4000)
+    assert not {"KS distance", "Wasserstein distance"} & failed(
+        synth.gate(skewed["real"], fine, SALES, skewed["held back"])
+    )
+
+
+def test_even_bins_of_tame_numbers_pass(tables):
+    assert not failed(gated(tables, spread_in_bins(tables["fresh"], VISITS, 32)))
+
+
+def test_public_bins_alone_do_not_see_it(skewed):
+    # What quantile cuts and distances are for: without them the table looks as good as fresh rows.
+    blind = synth.score(skewed["real"], skewed["spread"], SALES, skewed["held back"], quantiles=1)
+    assert blind.marginals[0].mean.value < 0.03
+    assert blind.marginals[-1].mean.value < 0.2
+    assert blind.ranges.mean.value < 0.02
+
+
+def test_one_skewed_number_among_many_tame_ones_fails(tables):
+    cost = spread_in_bins(sales(3, len(tables["fresh"])), SALES, 32)["price"]
+    schema = {"unit": "row", "tables": {"t": {"columns": dict(VISITS["tables"]["visits"]["columns"])}}}
+    schema["tables"]["t"]["columns"]["price"] = SALES["tables"]["sales"]["columns"]["price"]
+    real, held = (
+        tables[name].append_column("price", sales(seed, len(tables[name]))["price"])
+        for seed, name in enumerate(("real", "held back"))
+    )
+    verdict = synth.gate(real, tables["fresh"].append_column("price", cost), schema, held)
+    assert {"KS distance", "Wasserstein distance"} <= failed(verdict)
+
+
+def test_rows_in_the_tail_that_are_not_real_are_seen_by_their_distance(skewed):
+    prices = skewed["fresh"]["price"].to_numpy().copy()
+    prices[:40] = 999.0
+    made = skewed["fresh"].set_column(1, "price", pa.array(prices))
+    verdict = synth.gate(skewed["real"], made, SALES, skewed["held back"])
+    assert failed(verdict) == {"Wasserstein distance"}
+
+
+def test_limits_of_numbers_and_models_are_the_owners_to_set(skewed):
+    found = synth.score(skewed["real"], skewed["spread"], SALES, skewed["held back"])
+    lax = synth.Limits(usefulness=-1e9, ks=1, wasserstein=1e9, correlation=2, told_apart=1)
+    assert failed(synth.judge(found, lax)) == {"single columns"}
+
+
+def test_quantiles_stand_beside_each_other_in_text_page_and_file(skewed):
+    found = synth.score(skewed["real"], skewed["spread"], SALES, skewed["held back"], boxes=10, rules=10)
+    by_name = {one.name: one for one in found.numbers}
+    assert by_name["price"].real == tuple(np.quantile(skewed["real"]["price"], SHARES, method="inverted_cdf"))
+    assert by_name["quantity"].real[2] < 10 < 100 < by_name["quantity"].synthetic[2]
+    assert by_name["sold"].real[2].year == 2025
+    text, page = str(found), found.to_html()
+    assert max(map(len, text.splitlines())) <= 80
+    for one in found.numbers:
+        for _, values in one.table:
+            assert all(value in text and f"<td>{value}</td>" in page for value in values)
+    told = {one["column"]: one for one in found.to_json()["numbers"]}
+    assert [one["share"] for one in told["sold"]["quantiles"]] == list(SHARES)
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_numbers_that_are_constant_or_missing_are_compared_too():
+    schema = {"unit": "row", "tables": {"t": {"columns": {c: {"type": "real", "bounds": [0, 9]} for c in "xy"}}}}
+    one = pa.table({"x": [5.0] * 300, "y": pa.array([None] * 300, pa.float64())})
+    same = synth.score(one, one, schema, models=False)
+    assert [(x.ks, x.wasserstein) for x in same.numbers] == [(0.0, None), (0.0, None)]
+    moved = synth.score(one, one.set_column(0, "x", pa.array([6.0] * 300)), schema, models=False)
+    assert moved.numbers[0].ks == 1
+    assert "KS distance" in failed(synth.judge(moved))
+    json.dumps(moved.to_json(), allow_nan=False)
+    assert moved.to_html()
+
+
+def test_chance_alone_breaks_no_limit_of_numbers():
+    # Two hundred pairs of samples of one population, with far fewer rows than are advised.
+    random = np.random.default_rng(5)
+    table = Schema.load(SALES).tables["sales"]
+    everybody = read_rows(sales(4, 60_000), table, sides_of(table, None, 32))
+    for samples in np.split(np.arange(60_000), 200):
+        real, made = everybody.take(samples[:150]), everybody.take(samples[150:])
+        for one in number_distances(real, made, real.take(random.integers(150, size=150))):
+            assert one.ks <= one.ks_margin
+            assert one.wasserstein <= 0.5 + one.wasserstein_margin

@@ -1,6 +1,7 @@
 """What may be told of a score, and a choice among tables: paid for, close to the truth, and moved little by anybody."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -9,13 +10,16 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, OverBudget
+from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, NotPrivate, OverBudget
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
 from cloister.synth.marginals import Survey
+from cloister.synth.negatives import bootstrap, copying, smote
 from cloister.synth.scoring.workload import compare_with, some_pairs
 
 COLUMNS = SCHEMA["tables"]["visits"]["columns"]
+# Rows of another table by the same generator: they depend on nobody in the dataset.
+scored, chosen = partial(synth.publishable_score, released=True), partial(synth.choose, released=True)
 BY_ROW = {"unit": "row", "tables": {"visits": {"columns": COLUMNS}}}
 
 
@@ -39,7 +43,7 @@ def ds(tmp_path):
 
 def test_with_little_noise_the_error_is_that_of_the_owners_score(ds):
     made = visits("fresh")
-    found = synth.publishable_score(ds, made, spend=cl.rho(100_000))
+    found = scored(ds, made, spend=cl.rho(100_000))
     truth = synth.score(visits("real"), made, BY_ROW, boxes=5, rules=5, models=False)
     assert found.one_way.value == pytest.approx(truth.marginals[0].mean.value, abs=0.001)
     assert found.two_way.value == pytest.approx(truth.marginals[1].mean.value, abs=0.001)
@@ -49,16 +53,14 @@ def test_with_little_noise_the_error_is_that_of_the_owners_score(ds):
 
 
 def test_an_honest_spend_tells_a_good_table_from_a_bad_one(ds):
-    good, bad = (
-        synth.publishable_score(ds, made, spend=cl.epsilon(1)) for made in (visits("fresh"), shuffled(visits("fresh")))
-    )
+    good, bad = (scored(ds, made, spend=cl.epsilon(1)) for made in (visits("fresh"), shuffled(visits("fresh"))))
     assert good.two_way.high < bad.two_way.low
     assert good.two_way.low <= good.two_way.value <= good.two_way.high
 
 
 def test_it_is_charged_and_has_a_receipt(ds):
     before = ds.left
-    found = synth.publishable_score(ds, visits("fresh"), spend=cl.rho("0.5"))
+    found = scored(ds, visits("fresh"), spend=cl.rho("0.5"))
     assert before - ds.left == cl.rho("0.5")
     found.release.receipt.verify(ds.account.book.key.public)
     assert found.release.private
@@ -67,7 +69,7 @@ def test_it_is_charged_and_has_a_receipt(ds):
 
 
 def test_a_seed_is_marked_not_private_and_repeats(ds):
-    found = [synth.publishable_score(ds, visits("fresh"), spend=cl.rho("0.5"), random_state=1) for _ in range(2)]
+    found = [scored(ds, visits("fresh"), spend=cl.rho("0.5"), random_state=1) for _ in range(2)]
     assert found[0].to_json() == found[1].to_json()
     assert not found[0].release.private
     assert str(found[0]).startswith("NOT PRIVATE")
@@ -77,9 +79,9 @@ def test_what_cannot_be_paid_is_refused_before_a_row_is_read(tmp_path, monkeypat
     ds = opened(tmp_path, visits("real"), BY_ROW, cl.rho("0.1"))
     monkeypatch.setattr(Survey, "count", lambda *_: pytest.fail("a row was read"))
     with pytest.raises(OverBudget):
-        synth.publishable_score(ds, visits("fresh"), spend=cl.rho(1))
+        scored(ds, visits("fresh"), spend=cl.rho(1))
     with pytest.raises(OverBudget):
-        synth.choose(ds, [visits("a"), visits("b")], spend=cl.rho(1))
+        chosen(ds, [visits("a"), visits("b")], spend=cl.rho(1))
     assert ds.left == cl.rho("0.1")
 
 
@@ -87,11 +89,11 @@ def test_the_charge_stands_before_the_first_look(tmp_path, monkeypatch):
     ds = opened(tmp_path, visits("real"), BY_ROW, cl.rho(1))
     monkeypatch.setattr(Survey, "exact", lambda *_: 1 / 0)
     with pytest.raises(cl.privacy.errors.LookFailed):
-        synth.publishable_score(ds, visits("fresh"), spend=cl.rho("0.25"))
+        scored(ds, visits("fresh"), spend=cl.rho("0.25"))
     assert ds.left == cl.rho("0.75")
 
 
-@pytest.mark.parametrize("call", [synth.publishable_score, lambda ds, t, **k: synth.choose(ds, [t, t], **k)])
+@pytest.mark.parametrize("call", [scored, lambda ds, t, **k: chosen(ds, [t, t], **k)])
 def test_a_missing_spend_or_dataset_is_refused_in_words(ds, call):
     with pytest.raises(BadLoss, match="may cost"):
         call(ds, visits("fresh"), spend=None)
@@ -100,15 +102,15 @@ def test_a_missing_spend_or_dataset_is_refused_in_words(ds, call):
 
 
 def test_only_columns_that_both_have_are_scored(ds):
-    found = synth.publishable_score(ds, visits("fresh").select(["ward", "age"]), spend=cl.rho(1))
+    found = scored(ds, visits("fresh").select(["ward", "age"]), spend=cl.rho(1))
     assert set(found.columns) == {"ward", "age"}
-    alone = synth.publishable_score(ds, visits("fresh").select(["ward"]), spend=cl.rho(1))
+    alone = scored(ds, visits("fresh").select(["ward"]), spend=cl.rho(1))
     assert alone.two_way is None
 
 
 def distances(ds, table, rows=1000):
     """The exact distances of all columns and pairs, as a step would look at them."""
-    compared = compare_with(ds, [table], ["ward", "age", "readmitted", "stay_days"], None, 8)
+    compared = compare_with(ds, [table], ["ward", "age", "readmitted", "stay_days"], None, 8, True)
     survey = Survey(compared.domain, compared.relation, None, None)
     count = len(compared.domain.modelled)
     places = [(i,) for i in range(count)] + some_pairs(count, 200)
@@ -133,7 +135,7 @@ def test_nobody_moves_a_distance_by_more_than_their_rows(tmp_path, schema):
 
 def test_the_best_table_is_chosen(ds):
     tables = [shuffled(visits("a")), visits("b"), shuffled(visits("c"))]
-    found = synth.choose(ds, tables, spend=cl.epsilon(1))
+    found = chosen(ds, tables, spend=cl.epsilon(1))
     assert found.index == 1
     assert found.table is tables[1]
     assert found.short_by < 0.02
@@ -143,13 +145,13 @@ def test_the_best_table_is_chosen(ds):
 
 def test_a_choice_is_charged(ds):
     before = ds.left
-    synth.choose(ds, [visits("a"), visits("b")], spend=cl.rho("0.5"))
+    chosen(ds, [visits("a"), visits("b")], spend=cl.rho("0.5"))
     assert before - ds.left == cl.rho("0.5")
 
 
 def test_a_choice_needs_two_tables(ds):
     with pytest.raises(BadCandidates, match="at least two"):
-        synth.choose(ds, [visits("a")], spend=cl.rho(1))
+        chosen(ds, [visits("a")], spend=cl.rho(1))
 
 
 @pytest.mark.parametrize("kind", [PermuteAndFlip, Exponential])
@@ -160,7 +162,7 @@ def test_a_choice_keeps_its_promise_on_neighbours(tmp_path, kind):
 
     def law(given, name):
         ds = opened(tmp_path, given, BY_ROW, name=name)
-        compared = compare_with(ds, made, ["ward", "age", "readmitted"], None, 4)
+        compared = compare_with(ds, made, ["ward", "age", "readmitted"], None, 4, True)
         survey = Survey(compared.domain, compared.relation, None, None)
         pairs = some_pairs(3, 200)
         scores = [-sum(compared.distance(survey, i, pair, 12) for pair in pairs) for i in range(3)]
@@ -191,8 +193,56 @@ def test_intervals_hold_the_truth_though_the_number_of_rows_is_noisy_too(ds):
     made, columns = visits("fresh"), ["ward", "age", "stay_days", "readmitted"]
     truth = synth.score(visits("real"), made, BY_ROW, columns=columns, boxes=5, rules=5, models=False).marginals
     for seed in range(20):
-        told = synth.publishable_score(ds, made, spend=cl.rho("0.02"), columns=columns, random_state=seed)
+        told = scored(ds, made, spend=cl.rho("0.02"), columns=columns, random_state=seed)
         by_rows = (told.rows.high - told.rows.value) / (2 * told.rows.value)
         for figure, one in ((told.one_way, truth[0].mean.value), (told.two_way, truth[1].mean.value)):
             assert figure.low <= one <= figure.high
             assert by_rows < figure.high - figure.value < 3 * by_rows
+
+
+@pytest.mark.parametrize(
+    "make", [copying, bootstrap, lambda rows: smote(rows, BY_ROW)], ids=["copy", "bootstrap", "smote"]
+)
+def test_no_score_and_no_choice_vouches_for_a_table_that_protects_nobody(ds, make):
+    table, before = make(visits("real")), ds.left
+    for released in (False, True):
+        with pytest.raises(NotPrivate, match="protects nobody"):
+            synth.publishable_score(ds, table, spend=cl.rho(1), released=released)
+        with pytest.raises(NotPrivate, match="protects nobody"):
+            synth.choose(ds, [visits("a"), table], spend=cl.rho(1), released=True)
+    assert ds.left == before
+
+
+def test_bare_rows_are_scored_on_the_callers_word_alone(ds):
+    before = ds.left
+    with pytest.raises(NotPrivate, match="released=True"):
+        synth.publishable_score(ds, visits("real"), spend=cl.rho(1))
+    with pytest.raises(NotPrivate, match="released=True"):
+        synth.choose(ds, [visits("real"), visits("a").to_pandas()], spend=cl.rho(1))
+    assert ds.left == before
+    assert scored(ds, visits("fresh"), spend=cl.rho(1)).release.private
+
+
+def test_a_score_of_a_seeded_table_is_not_private_either(ds):
+    seeded = synth.independent(ds, spend=cl.rho(1), rows=100, random_state=3)
+    honest = synth.independent(ds, spend=cl.rho(1), rows=100)
+    for found in (
+        synth.publishable_score(ds, seeded, spend=cl.rho(1)),
+        synth.choose(ds, [honest, seeded], spend=cl.rho(1)),
+    ):
+        assert not found.release.private
+        assert found.release.receipt.body["private"] is False
+        assert str(found).startswith("NOT PRIVATE")
+    assert synth.choose(ds, [honest, honest], spend=cl.rho(1)).release.receipt.body["private"] is True
+
+
+def test_a_handed_table_is_scored_if_its_receipt_holds_under_the_ledgers_key(ds, tmp_path):
+    path = tmp_path / "made.parquet"
+    synth.independent(ds, spend=cl.rho(1), rows=100).to_parquet(path)
+    assert synth.publishable_score(ds, synth.read_table(path), spend=cl.rho(1)).release.private
+    stranger = opened(tmp_path, visits("real"), BY_ROW, name="stranger")
+    before = stranger.left
+    with pytest.raises(NotPrivate, match="key of this dataset's ledger"):
+        synth.publishable_score(stranger, synth.read_table(path), spend=cl.rho(1))
+    assert stranger.left == before
+    assert synth.publishable_score(stranger, synth.read_table(path), spend=cl.rho(1), released=True).release.private

@@ -10,8 +10,11 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
+from cloister.data.schema import Schema
 from cloister.privacy.errors import MissingExtra
 from cloister.synth.scoring.page import _learned
+from cloister.synth.scoring.rows import sides_of
+from cloister.synth.scoring.shapes import label
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 
@@ -155,6 +158,30 @@ def test_axes_tell_whole_numbers_and_days(score):
     labels = {one.name: one.labels for one in score.shapes}
     assert all(one.replace(",", "").isdigit() for name in ("age", "stay_days") for one in labels[name])
     assert all(re.fullmatch(r"2025-\d\d-\d\d", one) for one in labels["admitted"])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "first", "last"),
+    [
+        (["2010-12-01", "2011-12-09"], "2010-12-01", "2011-11-2"),
+        (["2011-06-01", "2011-06-09"], "06-01 00:00", "06-08 18:00"),
+        (["2011-06-01", "2011-06-01T08:00:00"], "00:00:00", "07:45:00"),
+    ],
+)
+def test_labels_of_moments_are_short_enough_to_stand_beside_each_other(bounds, first, last):
+    schema = Schema.load({"unit": "row", "tables": {"t": {"columns": {"at": {"type": "timestamp", "bounds": bounds}}}}})
+    (side,) = sides_of(schema.tables["t"], None, 32)
+    labels = [label(side, code) for code in range(len(side.labels))]
+    assert len(set(labels)) == len(labels) == 32
+    assert max(map(len, labels)) <= 11
+    assert labels[0] == first
+    assert labels[-1].startswith(last)
+
+
+def test_the_strongest_pairs_stand_beside_each_other(score, page):
+    assert "The strongest in the real rows: stay_days and cost 0.9" in page
+    (first, *_) = score.correlations.strongest(5)
+    assert first[:2] == ("stay_days", "cost")
 
 
 def test_of_many_columns_the_worst_are_drawn_and_that_is_said():

@@ -84,3 +84,16 @@ def test_rows_of_a_table_too_large_to_settle_stay_as_they_were_drawn(monkeypatch
     before = drawn(model, monkeypatch, 0)
     monkeypatch.setattr(settling, "_MOST_CELLS", 100)
     assert (drawn(model, monkeypatch, 8) == before).all()
+
+
+@pytest.mark.parametrize("columns", [4, 5])
+def test_what_was_measured_of_four_columns_is_not_undone(columns):
+    """The fourth column is the parity of three, of which no triple tells."""
+    places, shape = (0, 1, 2, 3), (2,) * columns
+    odd = np.indices((2,) * 4).sum(axis=0) % 2
+    model = Model(shape, junction_tree(shape, [places]), {}, (), 500.0, tuple(map(Grain.whole, shape)))
+    model.factors[places] = np.where(odd == 0, 0.0, -4.0)
+    model.beliefs = propagate(model)
+    cells = draw(model, 4000, np.random.default_rng(5))
+    expected = 1 / (1 + np.exp(-4))
+    assert np.mean(cells[:, :4].sum(axis=1) % 2 == 0) == pytest.approx(expected, abs=0.01)

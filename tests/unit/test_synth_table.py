@@ -263,3 +263,78 @@ def test_the_side_file_tells_the_error_of_every_marginal_that_was_measured(data)
     made = cl.synth.m_way(data, spend=cl.rho(1), columns=names, bins=6, rows=50)
     told = {tuple(one["columns"]): one["error"] for one in made.side["expected error"]["marginals"]}
     assert told[tuple(names)] == pytest.approx(made.error(names).error, abs=1e-6)
+
+
+def even(folder, rows=20_000):
+    """Ages and costs that lie evenly, and next to no noise on them."""
+    random = np.random.default_rng(3)
+    table = pa.table({"age": random.integers(0, 101, rows), "cost": random.random(rows) * 150})
+    columns = {"age": ("integer", 100), "cost": ("real", 150)}
+    facts = {name: {"type": kind, "bounds": [0, top], "nullable": False} for name, (kind, top) in columns.items()}
+    schema = {"unit": "row", "tables": {"visits": {"columns": facts}}}
+    with cl.open(table, schema=schema, budget=cl.rho(10**6), ledger=folder) as opened:
+        return table, cl.synth.independent(opened, spend=cl.rho(10**5), rows=rows, bins=16)
+
+
+CUT = [
+    {"age": 65},
+    {"age": {"from": 65}},
+    {"age": {"from": 64, "below": 65}},
+    {"age": [3, 65, 99]},
+    {"cost": {"from": 100.0, "below": 101.0}},
+    {"age": {"below": 18}, "cost": {"from": 33.0}},
+]
+
+
+def test_a_count_that_ends_inside_a_bin_takes_a_part_of_it_and_says_how_far_that_may_be_off(tmp_path):
+    rows, made = even(tmp_path)
+    made.to_parquet(tmp_path / "made.parquet")
+    handed = cl.synth.read_table(tmp_path / "made.parquet")
+    for where in CUT:
+        met = np.ones(len(rows), dtype=bool)
+        for name, wanted in where.items():
+            values = rows[name].to_numpy()
+            if isinstance(wanted, dict):
+                met &= (values >= wanted.get("from", -1)) & (values < wanted.get("below", 1e9))
+            else:
+                met &= np.isin(values, wanted)
+        for table in (made, handed):  # one question has one answer
+            found = table.count(where)
+            assert found.value == pytest.approx(met.sum(), rel=0.25), where
+            assert abs(found.value - met.sum()) < found.error
+        whole = made.count({"cost": {"below": 75.0}})  # eight bins of sixteen
+        assert made.count(where).error > 5 * whole.error
+
+
+def test_a_skewed_column_is_within_its_error_though_its_bins_are_wide(tmp_path):
+    random = np.random.default_rng(4)
+    rows = np.minimum(np.exp(random.normal(1, 1, 20_000)), 1000.0)
+    facts = {"price": {"type": "real", "bounds": [0, 1000], "nullable": False}}
+    schema = {"unit": "row", "tables": {"sales": {"columns": facts}}}
+    with cl.open(pa.table({"price": rows}), schema=schema, budget=cl.rho(9), ledger=tmp_path) as data:
+        made = cl.synth.independent(data, spend=cl.rho(1), rows=5_000)
+    made.to_parquet(tmp_path / "sales.parquet")
+    for table in (made, cl.synth.read_table(tmp_path / "sales.parquet")):
+        found = table.count({"price": {"below": 2}})
+        assert abs(found.value - (rows < 2).sum()) <= found.error
+    assert "over whole bins" in made.side["expected error"]["meaning"]
+
+
+@pytest.mark.parametrize(
+    ("given", "meets"),
+    [
+        ({"age": {"from": 65}}, lambda row: row["age"] >= 65),
+        ({"age": 65}, lambda row: row["age"] == 65),
+        ({"age": [64, 3]}, lambda row: row["age"] in (3, 64)),
+        ({"cost": {"from": 100.0, "below": 100.5}}, lambda row: 100 <= row["cost"] < 100.5),
+        ({"cost": [20.25, 100.0]}, lambda row: row["cost"] in (20.25, 100.0)),
+    ],
+)
+def test_every_sampled_row_meets_its_condition_also_inside_a_bin(tmp_path, given, meets):
+    made = even(tmp_path, 2_000)[1]
+    assert all(meets(row) for row in made.sample(300, given=given).to_pylist())
+
+
+def test_a_condition_that_no_value_meets_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="no row"):
+        even(tmp_path, 500)[1].sample(3, given={"age": {"from": 3.2, "below": 3.9}})

@@ -1,9 +1,14 @@
 """Which declared types can be read as what, and what a view asks for."""
 
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sqlglot
 
-from cloister.data.schema import Column, Table
+from cloister.data.schema import Column, Schema, Table
+from cloister.data.tables import open_tables
 from cloister.data.tongue import family, tongue
 from cloister.data.views import readable, view
 
@@ -45,7 +50,7 @@ def test_a_view_names_its_columns_then_the_unit(dialect):
     table = Table('odd "name`', {"a'b": Column("a'b", "integer"), "é": Column("é", "text")}, unit='u"`')
     select = view(table, {"a'b": "text", "é": "text", 'u"`': "text"}, tongue(dialect).name(table.name), dialect)
     inner = select.find(sqlglot.exp.Subquery).this
-    assert [column.alias_or_name for column in inner.expressions] == ["a'b", "é", 'u"`', "_unit"]
+    assert [column.alias_or_name for column in inner.expressions] == ["a'b", "é", 'u"`', "_cl_unit"]
     again = sqlglot.parse_one(select.sql(dialect), dialect=dialect)
     assert again.sql(dialect) == select.sql(dialect)
 
@@ -57,3 +62,15 @@ def test_a_bounded_number_costs_two_comparisons_and_no_parsing():
         'SELECT CASE WHEN "n" < CAST(0 AS BIGINT) THEN CAST(0 AS BIGINT) WHEN "n" > CAST(60 AS BIGINT) '
         'THEN CAST(60 AS BIGINT) ELSE "n" END AS "n" FROM (SELECT CAST("n" AS BIGINT) AS "n" FROM "t") AS "t"'
     )
+
+
+def test_a_parquet_files_own_statistics_are_not_believed(tmp_path):
+    """They leave NaN out, so an optimizer that trusts them would not look for it."""
+    pq.write_table(pa.table({"p": ["1", "2"], "x": [0.5, math.nan]}), tmp_path / "t.parquet")
+    columns = {"x": {"type": "real", "bounds": [0.0, 9.0]}}
+    schema = Schema.load({"unit": {"name": "p", "max_rows": 1}, "tables": {"t": {"unit": "p", "columns": columns}}})
+    tables = open_tables(tmp_path / "t.parquet", schema)
+    try:
+        assert tables.engine.run(tables.view("t").sql("duckdb")).column("x").to_pylist() == [0.5, None]
+    finally:
+        tables.close()

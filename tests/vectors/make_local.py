@@ -180,6 +180,12 @@ def envelopes() -> list[dict[str, Any]]:
     return made
 
 
+def set_bits(domain: int, most: int, p: Fraction, q: Fraction, loss: str) -> dict[str, Any]:
+    """A description of bits of a set that Python itself refuses to make."""
+    honest = SetBits.for_loss(domain, most, local.epsilon(1)).describe()
+    return {**honest, "p": str(p), "q": str(q), "loss": loss}
+
+
 def refused() -> list[dict[str, Any]]:
     """Descriptions that cost more than they say or say what cannot be, and values that are none."""
     direct = local.DirectEncoding.for_loss(14, local.epsilon(1)).describe()
@@ -195,7 +201,16 @@ def refused() -> list[dict[str, Any]]:
     folded = local.CountMeanSketch.for_loss(1000, local.epsilon(1), 15, 4).describe()
     prefix = local.HeavyHitters.for_loss(local.epsilon(1), 8, 2).describe()
     cut = local.ThresholdEncoding.for_loss(5, local.epsilon(1)).describe()
+    last = Fraction(1, 2**64)
+    subset = local.SubsetSelection.for_loss(1 << 20, local.epsilon(1), size=(1 << 20) - 1).describe()
     wrong = [
+        # Words are rounded down one by one: with a p that is hardly above q some end up below their coins.
+        ("costs more than its level", set_bits(100, 90, Fraction(3, 8) + last, Fraction(3, 8), "1/1000")),
+        (
+            "an option that can never be the first to show",
+            set_bits(1020, 100, Fraction(3, 8) + last, Fraction(3, 8), "1"),
+        ),
+        ("coins that are mended for minutes", {**subset, "start": "0"}),
         *(
             ("costs more than its level", {**one, "loss": "9/10"})
             for one in (vector, noisy, bit, either, folded, prefix, cut)

@@ -51,7 +51,8 @@ const verbs = {
     return { envelope: client.answer(question, level, value, new client.ScriptedSource(unhex(bytes))) };
   },
   /** A wallet over a storage of its own: each step is an answer, and what it says of itself afterwards. */
-  wallet({ cap, steps, held, full }) {
+  wallet({ cap, steps, held, full, polluted = [] }) {
+    for (const name of polluted) Object.prototype[name] = () => true;
     const kept = new Map(held === undefined ? [] : [["cloister-wallet", held]]);
     const storage = { getItem: (name) => kept.get(name) ?? null, setItem: (name, text) => kept.set(name, text) };
     const told = [];
@@ -68,6 +69,7 @@ const verbs = {
         told.push({ refused: error.message });
       }
     }
+    for (const name of polluted) delete Object.prototype[name];
     return { told, held: kept.get("cloister-wallet") };
   },
   thresholds: ({ mechanism }) => ({

@@ -1,5 +1,6 @@
 """`cloister hub`: set up, run and look after a hub."""
 
+import os
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +45,7 @@ def _open(folder: Path | None) -> "Hub":
 @click.group()
 def hub() -> None:
     """Set up, run and look after a hub, where owners share data and researchers ask."""
+    os.umask(0o077)  # whatever is written is for the hub's own user
 
 
 @hub.command()

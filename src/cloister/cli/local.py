@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,8 +72,9 @@ def advise(question: str, levels: list[str], people: int, output: Path | None, *
 @click.argument("questions", type=_FILE)
 @click.argument("answers", type=_FILE)
 @click.option("--level", help="For those whose row names none in a column QUESTION.level.")
+@click.option("--skip-wrong", is_flag=True, help="Count and skip what is no answer to its question; else stop there.")
 @click.option("--output", type=_NEW, required=True, help="JSON lines: one envelope a report.")
-def perturb(questions: Path, answers: Path, level: str | None, output: Path) -> None:
+def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool, output: Path) -> None:
     """Do what devices do: turn ANSWERS (CSV or JSON lines, a column a question) into reports.
 
     Run it where the answers are. Each run costs every person the levels of the questions they answer, again.
@@ -81,17 +83,20 @@ def perturb(questions: Path, answers: Path, level: str | None, output: Path) -> 
     from cloister.local.question import read_questions
 
     written = 0
+    skipped = Counter[str]()
     asked = read_questions(questions)
     beside = output.with_name(f".{output.name}.{os.getpid()}")  # a refused row leaves no half of a file behind
     try:
         with _progress([answers], "perturbing") as read, beside.open("wb") as file:
-            for one in envelopes(asked, read_rows(answers, read), level):
+            for one in envelopes(asked, read_rows(answers, read), level, skipped=skipped if skip_wrong else None):
                 file.write(one + b"\n")
                 written += 1
         beside.replace(output)
     finally:
         beside.unlink(missing_ok=True)
     click.echo(f"wrote {written:,} reports to {output}")
+    for question, times in sorted(skipped.items()):
+        click.echo(f"  skipped, no answer to {question}: {times:,} (for the eyes of whoever holds the answers)")
 
 
 @local.command()

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fastapi.testclient import TestClient
 
 from cloister.data.hospital import SCHEMA, hospital
+from cloister.data.reader import to_yaml
 from cloister.hub.database import now
 from cloister.hub.hub import Hub
 from cloister.hub.models import Dataset, Organisation, Person
+from cloister.hub.people import sessions, tokens
 from cloister.hub.policy.conditions import Environment
-from cloister.hub.policy.page import to_yaml
 from cloister.hub.policy.published import publish
 from cloister.hub.settings import Settings
 from cloister.hub.store import datasets, ingest, upload
+from cloister.hub.web.app import create_app
 from cloister.hub.work import gateway, queue
 from cloister.hub.work.job import run_job
+from cloister.hub.work.known import result_of
 from cloister.hub.work.shelf import Shelf
 
 POLICY = """
@@ -80,11 +84,18 @@ class World:
 
     def job(self, number):
         with self.hub.database.reading() as session:
-            return session.get(gateway.Job, number)
+            job = session.get(gateway.Job, number)
+            result = result_of(session, job)
+            session.expunge(job)
+            job.result = result  # a repeat shows the result that it points to
+        return job
 
     def rows(self, *statement):
         with self.hub.database.reading() as session:
-            return list(session.scalars(*statement))
+            found = list(session.scalars(*statement))
+            for one in found:
+                getattr(one, "result", None)  # a job's result is loaded only when it is asked for
+            return found
 
     def publish(self, **changes):
         """A new policy: the same text with some words changed."""
@@ -122,6 +133,7 @@ def build(folder, **settings):
             ):
                 people[first] = Person(
                     email=f"{first}@{place.lower()}.example",
+                    verified=now(),
                     name=first.title(),
                     organisation_id=places[place].id,
                     roles=roles,
@@ -145,8 +157,8 @@ def build(folder, **settings):
 
 
 def open_world(folder, **settings):
-    """A hub that was built, with its people."""
-    hub = Hub.open(Settings(folder=folder, country="DE", **settings))
+    """A hub that was built, with its people. Answers to surveys are shown one by one unless a test says otherwise."""
+    hub = Hub.open(Settings(folder=folder, **{"country": "DE", "survey_batch": 1, **settings}))
     with hub.database.reading() as session:
         people = {one.name.lower(): one for one in session.scalars(gateway.sa.select(Person))}
     return World(hub, people)
@@ -210,3 +222,32 @@ def answered(hospital_hub):
         return made
 
     return make
+
+
+class Visit:
+    """Somebody at the pages and at the API."""
+
+    def __init__(self, world, app, person):
+        with world.hub.database.writing() as session:
+            secret, kept = sessions.begin(session, world.hub.settings, person, complete=True)
+            token = tokens.make(session, person, "test", ["read", "work", "share"], 1)
+        self._csrf = kept.csrf
+        self.web = TestClient(app, follow_redirects=False, headers={"cookie": f"cloister-session={secret}"})
+        self.api = TestClient(app, headers={"Authorization": f"Bearer {token}"})
+
+    def get(self, path):
+        return self.web.get(path)
+
+    def post(self, path, **sent):
+        return self.web.post(path, data={**sent, "csrf": self._csrf})
+
+
+@pytest.fixture
+def visits_of():
+    """Sign people of a world in: `visits_of(world)("ada").get("/datasets")`."""
+
+    def of(world):
+        app = create_app(world.hub)
+        return lambda name: Visit(world, app, world.people[name])
+
+    return of

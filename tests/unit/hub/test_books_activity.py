@@ -91,7 +91,7 @@ def hub(tmp_path):
 def world(hub):
     budget = epsilon(2, delta="1e-7")
     with hub.database.writing() as session:
-        people = [Person(email=f"{name}@x.example", name=name.title()) for name in ("own", "ann", "bob")]
+        people = [Person(verified=1.0, email=f"{name}@x.example", name=name.title()) for name in ("own", "ann", "bob")]
         session.add_all(people)
         session.flush()
         sets = [Dataset(name=name, owner_id=people[0].id, budget=budget.to_json()) for name in ("visits", "visits2")]

@@ -28,7 +28,8 @@ def hub(tmp_path):
 def world(hub):
     with hub.database.writing() as session:
         people = {
-            name: Person(email=f"{name}@x.example", name=name.title(), roles=[]) for name in ("ann", "bob", "own")
+            name: Person(verified=1.0, email=f"{name}@x.example", name=name.title(), roles=[])
+            for name in ("ann", "bob", "own")
         }
         session.add_all(people.values())
         session.flush()

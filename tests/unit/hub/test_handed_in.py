@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from sqlalchemy.orm import undefer
 
 import cloister as cl
 from cloister import synth
@@ -315,7 +316,7 @@ def test_a_budget_that_is_spent_meanwhile_refuses_it_too(world, files, monkeypat
     monkeypatch.setattr(type(world.hub.ledger), "reserve", late)
     with pytest.raises(OverBudget):
         give(world, files)
-    (job,) = world.rows(sa.select(Job))
+    (job,) = world.rows(sa.select(Job).options(undefer(Job.result)))
     assert (job.state, job.loss, job.result) == ("refused", None, None)
     assert world.rows(sa.select(Spent)) == []
     assert look(world, "ada").sheets == ()
@@ -326,7 +327,7 @@ def test_a_ledger_that_may_be_an_older_copy_takes_none_and_names_no_place(world,
     with pytest.raises(NotNow, match="may be an older copy") as refused:
         give(world, files)
     assert str(world.hub.folder) not in str(refused.value)
-    (job,) = world.rows(sa.select(Job))
+    (job,) = world.rows(sa.select(Job).options(undefer(Job.result)))
     assert (job.state, str(refused.value)) == ("refused", job.problem)
     assert look(world, "ada").sheets == ()
 
@@ -371,7 +372,7 @@ def test_a_loss_in_another_measure_is_priced_and_one_for_other_neighbours_refuse
 
 def test_a_score_is_charged_too_or_left_out(world, files, made):
     give(world, files, score=made[2])
-    (job,) = world.rows(sa.select(Job))
+    (job,) = world.rows(sa.select(Job).options(undefer(Job.result)))
     assert world.spent() == rho("0.025")
     assert job.result["score"]["publishable"]
     assert job.result["side"]["score"] == made[2]
@@ -407,7 +408,7 @@ def test_a_hub_that_stops_after_the_charge_shows_nothing_and_the_charge_stands(w
         broken.setattr(handing, "_signed", stops)
         with pytest.raises(StoreFailed):
             give(world, files)
-    (job,) = world.rows(sa.select(Job))
+    (job,) = world.rows(sa.select(Job).options(undefer(Job.result)))
     assert (job.state, job.result, world.spent()) == ("charged", None, rho("0.02"))
     assert look(world, "ada").sheets == ()
     assert queue.recover(world.hub, job.worker) == 1
@@ -424,7 +425,7 @@ def test_a_hub_that_stops_before_the_charge_leaves_nothing_to_run(world, files, 
         broken.setattr(handing, "_pay", stops)
         with pytest.raises(StoreFailed):
             give(world, files)
-    (job,) = world.rows(sa.select(Job))
+    (job,) = world.rows(sa.select(Job).options(undefer(Job.result)))
     assert queue.recover(world.hub, job.worker) == 1
     assert world.job(job.id).state == "failed"
     assert queue.claim(world.hub.database, "tester") is None

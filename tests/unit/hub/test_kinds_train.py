@@ -174,7 +174,7 @@ def test_groups_may_be_few_whole_numbers_and_the_target_itself(data):
 def test_the_sides_share_nobody_and_together_are_everybody(data, table):
     names = ["age"]
     learned, held = (one.relation("visits", names) for one in sides(data, 5))
-    ids = [set(one.engine.run(one.rows.sql("duckdb")).column("_unit").to_pylist()) for one in (learned, held)]
+    ids = [set(one.engine.run(one.rows.sql("duckdb")).column("_cl_unit").to_pylist()) for one in (learned, held)]
     assert not ids[0] & ids[1]
     assert ids[0] | ids[1] == set(table.column("patient").to_pylist())
     assert 0.15 < len(ids[1]) / 1500 < 0.25  # a fifth, within 4.8 standard deviations
@@ -281,7 +281,7 @@ def test_a_junior_trains_on_the_columns_and_rows_they_see(world):
         submit(world, "cleo")
     submit(world, "cleo", target="ward")
     assert world.work() == ["done"]
-    job = world.rows(sa.select(Job))[-1]
+    job = world.rows(sa.select(Job).options(sa.orm.undefer(Job.result)))[-1]
     assert job.result["features"] == ["age"]
 
 

@@ -5,7 +5,10 @@ import json
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -13,10 +16,12 @@ import sqlalchemy as sa
 from cloister.hub import models
 from cloister.hub.database import now
 from cloister.hub.hub import Hub
-from cloister.hub.operate.backup import backup, restore
-from cloister.hub.operate.heads import newest_head, show_head, write_off
+from cloister.hub.operate import backup as backup_file
+from cloister.hub.operate.backup import backup, opened, restore
+from cloister.hub.operate.heads import check_receipts, newest_head, show_head, write_off
 from cloister.hub.people import tokens
 from cloister.hub.settings import Settings
+from cloister.hub.store.keys import OVERHEAD
 from cloister.privacy.errors import CloisterError, HeadRejected, NotHere, NotNow, OverBudget, RolledBack, StoreFailed
 from cloister.privacy.loss import rho
 from cloister.privacy.measure import measure
@@ -75,7 +80,7 @@ def test_everything_comes_back(hub, tmp_path):
 def test_neither_the_master_key_nor_the_head_nor_the_signing_key_is_in_the_file(hub, tmp_path):
     backup(hub, tmp_path / "copy")
     content = (tmp_path / "copy").read_bytes()
-    with tarfile.open(tmp_path / "copy") as archive:
+    with opened(tmp_path / "copy", hub.keys) as archive:
         names = archive.getnames()
     assert not {"master.key", "head", "signing.key"} & set(names)
     assert hub.master_key_file.read_bytes().strip() not in content
@@ -192,9 +197,9 @@ def test_a_hub_is_never_restored_over_another(hub, tmp_path):
         backup(hub, tmp_path / "copy")
 
 
-def rewritten(path, change):
-    """The same archive with some content replaced."""
-    with tarfile.open(path) as archive:
+def rewritten(path, keys, change):
+    """The same archive with some content replaced, in the form that version 0.1.0 wrote: not sealed as a whole."""
+    with opened(path, keys) as archive:
         parts = {one.name: archive.extractfile(one).read() for one in archive.getmembers()}
     parts = change(parts)
     with tarfile.open(path, "w") as archive:
@@ -217,22 +222,75 @@ def rewritten(path, change):
 )
 def test_a_copy_that_was_changed_is_not_restored(hub, tmp_path, change):
     backup(hub, tmp_path / "copy")
-    rewritten(tmp_path / "copy", change)
+    rewritten(tmp_path / "copy", hub.keys, change)
     with pytest.raises(CloisterError):
         restored(tmp_path, tmp_path / "copy")
 
 
-def test_a_copy_that_was_cut_off_is_not_restored(hub, tmp_path):
+def test_a_copy_without_the_master_key_shows_nothing(hub, tmp_path):
+    backup(hub, tmp_path / "copy")
+    content = (tmp_path / "copy").read_bytes()
+    for word in (b"o@x.org", b"data owner", b"visits", b"SQLite format", b"hub.db", b"dataset.made", b"a line"):
+        assert word not in content, word
+    assert not tarfile.is_tarfile(tmp_path / "copy")
+    rewritten(tmp_path / "copy", hub.keys, lambda parts: parts)
+    assert b"o@x.org" in (tmp_path / "copy").read_bytes()  # so the search would have found it
+    with restored(tmp_path, tmp_path / "copy") as again:  # and a copy in the older form is restored all the same
+        assert again.ledger.account("visits").spent == rho("0.1")
+
+
+SEALED = backup_file._PIECE + OVERHEAD
+BEGIN = len(backup_file._MAGIC) + 32 + OVERHEAD
+
+
+def piece(raw, number):
+    return raw[BEGIN + number * SEALED : BEGIN + (number + 1) * SEALED]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda raw: raw[: len(raw) // 2],
+        lambda raw: raw[: BEGIN + SEALED],  # at the end of a piece
+        lambda raw: raw[: BEGIN + 2 * SEALED],
+        lambda raw: raw[:BEGIN],
+        lambda raw: raw[:-1],
+        lambda raw: raw + b"x",
+        lambda raw: raw[: BEGIN + 100] + bytes([raw[BEGIN + 100] ^ 1]) + raw[BEGIN + 101 :],
+        lambda raw: (
+            raw[:BEGIN]
+            + raw[BEGIN + SEALED : BEGIN + 2 * SEALED]
+            + raw[BEGIN : BEGIN + SEALED]
+            + raw[BEGIN + 2 * SEALED :]
+        ),
+        lambda raw: raw[:BEGIN] + raw[BEGIN + SEALED :],
+        lambda raw: raw[:30] + bytes([raw[30] ^ 1]) + raw[31:],
+    ],
+)
+def test_a_sealed_copy_that_was_changed_or_cut_off_is_not_restored(hub, tmp_path, change):
+    (hub.folder / "sealed" / "visits" / "2.parquet").write_bytes(os.urandom(3_000_000))
     backup(hub, tmp_path / "copy")
     whole = (tmp_path / "copy").read_bytes()
-    (tmp_path / "copy").write_bytes(whole[: len(whole) // 2])
+    assert len(whole) > BEGIN + 3 * SEALED
+    (tmp_path / "copy").write_bytes(change(whole))
     with pytest.raises(CloisterError):
         restored(tmp_path, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, backup_file._PIECE - 1, backup_file._PIECE, backup_file._PIECE + 1, 3 * backup_file._PIECE]
+)
+def test_what_was_sealed_comes_back_whatever_its_length(hub, size):
+    raw, data = io.BytesIO(), os.urandom(size)
+    with backup_file._Sealing(raw, hub.keys) as sealing:
+        for at in range(0, size, 700_001):
+            sealing.write(data[at : at + 700_001])
+    assert backup_file._Unsealing(raw, hub.keys).read() == data
 
 
 def test_a_file_that_is_in_the_archive_but_not_in_the_manifest_is_not_written(hub, tmp_path):
     backup(hub, tmp_path / "copy")
-    rewritten(tmp_path / "copy", lambda parts: parts | {"../outside": b"x", "extra": b"x"})
+    rewritten(tmp_path / "copy", hub.keys, lambda parts: parts | {"../outside": b"x", "extra": b"x"})
     with restored(tmp_path, tmp_path / "copy") as again:
         assert not (again.folder / "extra").exists()
         assert not (tmp_path / "outside").exists()
@@ -244,5 +302,112 @@ def test_what_is_in_postgresql_is_left_to_pg_dump_and_said(hub, tmp_path, monkey
     hub.settings = replace(hub.settings, database_url="postgresql://h/d", ledger_url="postgresql://h/l")
     done = backup(hub, tmp_path / "copy")
     assert sum("pg_dump" in note for note in done.notes) == 2
-    with tarfile.open(tmp_path / "copy") as archive:
+    with opened(tmp_path / "copy", hub.keys) as archive:
         assert not {"hub.db", "ledger.db"} & set(archive.getnames())
+
+
+# A ledger that was put back with its head
+
+
+def asked(hub, number):
+    """A job that was charged and holds its receipt, as a worker leaves it."""
+    release = measure(
+        lambda: 7,
+        DiscreteGaussian.for_loss(1, rho("0.01")),
+        account=hub.ledger.account("visits"),
+        request=f"question {number}",
+    )
+    with hub.database.writing() as session:
+        made = models.Job(
+            kind="query", dataset_id=1, person_id=1, purpose="x", parameters={}, policy_number=1, state="done"
+        )
+        made.receipt, made.finished = release.receipt.text(), now()
+        session.add(made)
+
+
+def put_back(hub, kept):
+    hub.ledger.close()
+    del hub.__dict__["ledger"]
+    for name in ("ledger.db-wal", "ledger.db-shm"):
+        (hub.folder / name).unlink(missing_ok=True)
+    for name, content in kept.items():
+        (hub.folder / name).write_bytes(content)
+
+
+def whole(hub):
+    hub.ledger.close()
+    return {name: (hub.folder / name).read_bytes() for name in ("ledger.db", "head")}
+
+
+def test_a_ledger_put_back_with_its_head_is_noticed_by_the_hubs_own_receipts(hub):
+    asked(hub, 1)
+    check_receipts(hub)
+    entries, kept = hub.ledger.head.number, whole(hub)
+    asked(hub, 2)
+    check_receipts(hub)
+    assert hub.ledger.head.number > entries
+    put_back(hub, kept)
+    hub.ledger.check_newest()  # by itself it looks whole
+    with pytest.raises(RolledBack):
+        check_receipts(hub)
+    with pytest.raises(RolledBack):
+        hub.ledger.check_newest()
+    with pytest.raises(RolledBack):
+        spend(hub)
+
+
+def test_a_check_of_receipts_writes_nothing_into_a_ledger_that_is_whole(hub):
+    check_receipts(hub)
+    asked(hub, 1)
+    before = str(hub.ledger.head)
+    check_receipts(hub)
+    assert str(hub.ledger.head) == before
+
+
+def test_receipts_of_what_was_given_up_for_shut_the_ledger_no_more(hub):
+    kept = whole(hub)
+    asked(hub, 1)
+    put_back(hub, kept)
+    with pytest.raises(RolledBack):
+        check_receipts(hub)
+    write_off(hub, "visits")
+    hub.ledger.open_account("new", rho(1)).reserve(rho("0.1"), "a new dataset is not concerned")
+    check_receipts(hub)
+    hub.ledger.check_newest()
+
+
+def test_receipts_of_others_do_not_shut_the_ledger(hub, tmp_path):
+    with Hub.create(Settings(folder=tmp_path / "other")) as other:
+        other.ledger.open_account("visits", rho(1))
+        foreign = measure(
+            lambda: 7, DiscreteGaussian.for_loss(1, rho("0.1")), account=other.ledger.account("visits"), request="q"
+        ).receipt.text()
+    asked(hub, 1)
+    with hub.database.writing() as session:
+        session.execute(sa.update(models.Job).values(receipt=f"{foreign}\nno receipt\n{{}}"))
+    check_receipts(hub)
+    hub.ledger.check_newest()
+
+
+# For the hub's own user alone
+
+
+def test_nobody_else_can_look_into_the_folder_of_a_hub(tmp_path):
+    folder = tmp_path / "hub"
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    Hub.create(Settings(folder=folder)).close()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o755)
+    Hub.open(Settings(folder=folder)).close()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_every_command_writes_for_the_hubs_own_user_alone(tmp_path):
+    command = "umask 022; mkdir -m 755 hub; exec cloister hub init --folder hub --operator o@x.example"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, check=True, capture_output=True, env={**os.environ, "PATH": path}
+    )
+    for one in (tmp_path / "hub", *(tmp_path / "hub").rglob("*")):
+        assert not stat.S_IMODE(one.stat().st_mode) & 0o077, one

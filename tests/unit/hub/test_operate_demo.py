@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -58,6 +59,22 @@ def test_the_same_question_of_another_person_costs_the_dataset_nothing(hub):
         again = session.get(models.Job, 3)
     assert again.loss["amount"] == "0"
     assert hub.ledger.account("visits").spent == rho("0.005") + rho("0.001") + rho("0.004") + rho("0.01")
+
+
+def test_the_first_answers_are_useful(hub):
+    """Every number of the tour is a few per cent off at most, and so is the release that waits for its owner."""
+    from cloister.hub.wire import answer_from_json
+
+    with hub.database.reading() as session:
+        with_result = [sa.orm.undefer(models.Job.result)]
+        jobs = {number: session.get(models.Job, number, options=with_result) for number in (1, 2, 4, 6)}
+    for number, columns in ((1, ("visits", "stay")), (2, ("patients",)), (4, ("visits",))):
+        table = answer_from_json(jobs[number].result["answer"]).value
+        for name in columns:
+            value, low, high = (np.asarray(table.column(name + end), dtype=float) for end in ("", "_low", "_high"))
+            assert ((high - low) / 2 < 0.1 * value).all()
+    (_, error), *_ = jobs[6].plan["errors"]
+    assert float(error.removeprefix("± ")) < 0.05 * 50_000_000  # a ward's cost of a year is 50 million or more
 
 
 def test_its_books_hold(hub):

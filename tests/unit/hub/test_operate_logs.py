@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+import sqlalchemy as sa
 
+from cloister.hub.database import Database
 from cloister.hub.operate import logs
 
 MARK = "PRIVATE-7731"
@@ -43,9 +45,81 @@ def test_facts_that_are_not_listed_are_left_out(lines):
 
 
 def test_what_is_filled_into_a_message_is_left_out(lines):
-    logging.getLogger("somebody.else").error("could not read %s of %d rows", MARK, 3)
+    logging.getLogger("cloister.hub").error("could not read %s of %d rows", MARK, 3)
     (line,) = lines()
     assert line["event"] == "could not read %s of %d rows"
+
+
+def test_what_a_library_says_is_left_out_since_it_formats_before_it_logs(lines):
+    logging.getLogger("a.library").warning(f"'EXPLAIN SELECT {MARK}' contains unsupported syntax")
+    (line,) = lines()
+    assert MARK not in json.dumps(line)
+    assert (line["log"], line["level"]) == ("a.library", "warning")
+
+
+UNCAUGHT = f"""
+import sys, threading
+from cloister.hub.operate import logs
+
+logs.configure()
+logs.catch_all()
+
+
+class Loud:
+    def __del__(self):
+        raise ValueError("{MARK}")
+
+
+def fail():
+    try:
+        raise ValueError("{MARK}")
+    except ValueError as error:
+        raise RuntimeError("{MARK} again") from error
+
+
+Loud()
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+fail()
+"""
+
+
+def test_errors_that_nobody_catches_are_lines_without_their_words():
+    done = subprocess.run([sys.executable, "-c", UNCAUGHT], capture_output=True, text=True, check=False)
+    found = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [one["error"] for one in found] == ["ValueError", "RuntimeError", "RuntimeError"]
+    assert all(one["place"] for one in found)
+    assert done.returncode == 1
+    assert MARK not in done.stderr + done.stdout
+
+
+CHILD = f"""
+import os
+from cloister.hub.settings import Settings
+from cloister.hub.work import worker
+
+def broken(*_):
+    raise ValueError("{MARK}")
+
+worker.work = broken
+worker._child(Settings(), "a name", None, os.getppid())
+"""
+
+
+def test_a_workers_child_that_fails_says_where_and_not_what(tmp_path):
+    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=False, cwd=tmp_path)
+    (line,) = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (line["event"], line["error"], done.returncode) == ("a worker's child failed", "ValueError", 1)
+    assert MARK not in done.stderr + done.stdout
+
+
+def test_a_statement_that_fails_does_not_quote_its_values(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'x.db'}")
+    with pytest.raises(sa.exc.OperationalError) as caught, database.writing() as session:
+        session.execute(sa.text("INSERT INTO nowhere VALUES (:secret)"), {"secret": MARK})
+    database.close()
+    assert MARK not in str(caught.value)
 
 
 def test_an_error_shows_its_type_and_place_but_not_its_words(lines):

@@ -104,6 +104,8 @@ def test_jobs_charges_and_budgets_are_read_from_the_books(hub):
     assert found['cloister_budget_left{dataset="visits",measure="rho"}'] == 0.75
     assert found['cloister_budget{dataset="visits",measure="rho"}'] == 1
     assert found["cloister_ledger_readable"] == 1
+    assert found["cloister_ledger_spends"] == 1
+    assert found["cloister_workers"] == 0
     assert found["cloister_ledger_entries_total"] == 3
 
 

@@ -193,7 +193,7 @@ def test_a_changed_password_ends_the_session(hub, ann):
 
 
 def test_a_token_is_shown_once_works_and_is_revoked(hub, ann):
-    form = {"label": "<b>laptop</b>", "scopes": ["read"], "days": "30"}
+    form = {"label": "<b>laptop</b>", "scopes": ["read"], "days": "30", "token_password": GOOD}
     made = ann.post("/account/tokens", form, at="/account")
     secret = secret_in(made)
     assert "<b>laptop" not in made.text
@@ -201,7 +201,7 @@ def test_a_token_is_shown_once_works_and_is_revoked(hub, ann):
     program = TestClient(create_app(hub), headers={"Authorization": f"Bearer {secret}"})
     assert program.get("/api/me").json() == {
         "id": 2, "email": "ann@clinic.org", "name": "ann", "roles": ["data owner"], "organisation": None,
-        "scopes": ["read"],
+        "scopes": ["read"], "verified": True,
     }  # fmt: skip
     assert program.get("/account", follow_redirects=False).status_code == 303  # a token opens no page
     number = re.search(r"/account/tokens/(\d+)/revoke", ann.get("/account").text)[1]
@@ -210,13 +210,15 @@ def test_a_token_is_shown_once_works_and_is_revoked(hub, ann):
 
 
 def test_a_bad_token_form_is_answered_with_its_problem(ann):
-    answer = ann.post("/account/tokens", {"label": "x", "scopes": ["operate"], "days": "30"}, at="/account")
+    answer = ann.post(
+        "/account/tokens", {"label": "x", "scopes": ["operate"], "days": "30", "token_password": GOOD}, at="/account"
+    )
     assert answer.status_code == 422
     assert "read, work, share" in answer.text
 
 
 def test_another_persons_token_cannot_be_revoked(hub, ann, operator):
-    ann.post("/account/tokens", {"label": "x", "scopes": ["read"], "days": "30"}, at="/account")
+    ann.post("/account/tokens", {"label": "x", "scopes": ["read"], "days": "30", "token_password": GOOD}, at="/account")
     for number in (1, 10**30):
         assert operator.post(f"/account/tokens/{number}/revoke", at="/account").status_code == 404
 

@@ -36,6 +36,14 @@ def test_a_delta_where_the_limit_has_none_passes_the_limit():
         cost.refuse_above(page, rho("0.001", delta="1e-9"))
 
 
+def test_a_delta_is_named_as_the_cause_only_where_it_is():
+    page = policy(epsilon(2, delta="1e-7"), per_request=rho("0.05"))
+    with pytest.raises(OverBudget, match="may have no delta here, this one needs delta 5e-09"):
+        cost.refuse_above(page, rho("0.0002", delta="5e-9"))
+    with pytest.raises(OverBudget, match=r"may cost rho 0\.05 here, this one needs rho 0\.06\. Lower"):
+        cost.refuse_above(page, rho("0.06", delta="5e-9"))
+
+
 def test_no_approvals_means_nobody_is_asked():
     assert cost.needs(policy(epsilon(1)), epsilon("0.5")) == 0
 

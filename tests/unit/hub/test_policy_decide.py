@@ -256,10 +256,10 @@ def test_a_verdict_goes_into_the_audit_log():
 
 
 def test_a_person_of_the_hub_becomes_a_subject():
-    person = Person(email="Ann@Uni.example", name="Ann", roles=["data user"])
+    person = Person(verified=1.0, email="Ann@Uni.example", name="Ann", roles=["data user"])
     person.organisation = Organisation(name="University", country="at")
     assert Subject.of(person, ["analysts"]) == Subject(
         "ann@uni.example", "University", "AT", ("data user",), (Grant("analysts"),)
     )
-    alone = Person(email="eve@example.org", name="Eve", roles=[])
+    alone = Person(verified=1.0, email="eve@example.org", name="Eve", roles=[])
     assert Subject.of(alone).facts == {"person": "eve@example.org"}

@@ -41,10 +41,14 @@ def hub(tmp_path):
             university = Organisation(name="University", country="AT")
             session.add(university)
             people = {
-                name: Person(email=email, name=name, roles=["data user", "data owner"], organisation=university)
+                name: Person(
+                    verified=1.0, email=email, name=name, roles=["data user", "data owner"], organisation=university
+                )
                 for name, email in (("Owner", "owner@clinic.example"), ("Ann", "ann@uni.example"))
             }
-            people["Stranger"] = Person(email="stranger@else.example", name="Stranger", roles=["data owner"])
+            people["Stranger"] = Person(
+                verified=1.0, email="stranger@else.example", name="Stranger", roles=["data owner"]
+            )
             session.add_all(people.values())
             session.flush()
             dataset = Dataset(

@@ -28,8 +28,8 @@ def hub(tmp_path):
 @pytest.fixture
 def world(hub):
     with hub.database.writing() as session:
-        owner = Person(email="owner@clinic.example", name="Owner", roles=["data owner"])
-        other = Person(email="other@clinic.example", name="Other", roles=["data owner"])
+        owner = Person(verified=1.0, email="owner@clinic.example", name="Owner", roles=["data owner"])
+        other = Person(verified=1.0, email="other@clinic.example", name="Other", roles=["data owner"])
         session.add_all([owner, other])
         session.flush()
         dataset = Dataset(name="visits", owner_id=owner.id, budget=epsilon(2, delta="1e-7").to_json())

@@ -57,7 +57,13 @@ def world(hub):
         clinic = Organisation(name="Clinic")
         session.add(clinic)
         people = {
-            name: Person(email=f"{name}@clinic.example", name=name.title(), roles=["data user"], organisation=clinic)
+            name: Person(
+                verified=1.0,
+                email=f"{name}@clinic.example",
+                name=name.title(),
+                roles=["data user"],
+                organisation=clinic,
+            )
             for name in MAIL
         }
         session.add_all(people.values())

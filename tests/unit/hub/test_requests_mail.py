@@ -142,7 +142,9 @@ def open_hub(tmp_path):
         hub = Hub.create(Settings(folder=tmp_path / f"hub{len(made)}", **settings))
         made.append(hub)
         with hub.database.writing() as session:
-            people = [Person(email=f"{name}@clinic.example", name=name.title()) for name in ("ann", "bob")]
+            people = [
+                Person(verified=1.0, email=f"{name}@clinic.example", name=name.title()) for name in ("ann", "bob")
+            ]
             session.add_all(people)
         return hub, *people
 

@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from cloister.hub.people import sessions, tokens
+from cloister.hub.people import tokens
 from cloister.hub.web.app import create_app
 from cloister.privacy.errors import Denied
 
@@ -14,24 +14,6 @@ BY_REQUEST = """  guests:
 """
 
 
-class Visit:
-    """Somebody at the pages and at the API."""
-
-    def __init__(self, world, app, person):
-        with world.hub.database.writing() as session:
-            secret, kept = sessions.begin(session, world.hub.settings, person, complete=True)
-            token = tokens.make(session, person, "test", ["read", "work", "share"], 1)
-        self._csrf = kept.csrf
-        self.web = TestClient(app, follow_redirects=False, headers={"cookie": f"cloister-session={secret}"})
-        self.api = TestClient(app, headers={"Authorization": f"Bearer {token}"})
-
-    def get(self, path):
-        return self.web.get(path)
-
-    def post(self, path, **sent):
-        return self.web.post(path, data={**sent, "csrf": self._csrf})
-
-
 @pytest.fixture
 def world(hospital_hub):
     hospital_hub.publish(change=[("roles:\n  researchers", f"roles:\n{BY_REQUEST}  researchers")])
@@ -39,9 +21,8 @@ def world(hospital_hub):
 
 
 @pytest.fixture
-def visit(world):
-    app = create_app(world.hub)
-    return lambda name: Visit(world, app, world.people[name])
+def visit(world, visits_of):
+    return visits_of(world)
 
 
 def asked(visit, who="stranger"):

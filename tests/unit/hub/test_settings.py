@@ -32,9 +32,51 @@ def test_what_cannot_be_read_is_refused_by_name(name, text):
         Settings.from_environment({f"CLOISTER_{name}": text})
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("HOSTS", "db.example:5432"),
+        ("HOSTS", "Hospital=db.example"),  # every port of a machine
+        ("HOSTS", "Hospital=u@db.example:5432"),
+        ("HOSTS", "Hospital=db.example:5432/x"),
+        ("HOSTS", "=db.example:5432"),
+        ("HOSTS", "Hospital=db.example:5432, db.example:5433"),
+        ("FOLDERS", "/srv/share"),
+        ("FOLDERS", "Hospital=share"),
+        ("FOLDERS", "Hospital=/srv/a,/srv/b"),
+        ("FOLDERS", "=/srv/share"),
+    ],
+)
+def test_a_connection_that_belongs_to_nobody_is_refused_at_start(name, text):
+    with pytest.raises(BadName, match=rf"CLOISTER_CONNECT_{name}: .*organisation="):
+        Settings.from_environment({f"CLOISTER_CONNECT_{name}": text})
+
+
+def test_folders_of_two_organisations_do_not_lie_in_each_other(tmp_path):
+    for first, second in (("/srv/share", "/srv/share/st-anna"), ("/srv/share", "/srv/share")):
+        with pytest.raises(BadName, match="a folder of its own"):
+            Settings(connect_folders=f"Lake Clinic={first}, St. Anna={second}")
+        assert Settings(connect_folders=f"St. Anna={first}, St. Anna={second}").folders_of("Lake Clinic") == []
+    (tmp_path / "link").symlink_to(tmp_path)
+    behind = Settings(connect_folders=f"Lake Clinic={tmp_path / 'link'}, St. Anna={tmp_path / 'own'}")
+    assert behind.folders_of("Lake Clinic") == []
+    assert behind.folders_of("St. Anna") == [tmp_path / "own"]
+
+
+def test_each_organisation_has_its_own_list():
+    given = Settings(
+        connect_hosts="Kern, Huber & Co=DB.example.:5432; St. Anna=[fd00::1]:5432;",
+        connect_folders="St. Anna=/srv/st-anna,Lake Clinic=/srv/lake",
+    )
+    assert given.hosts_of("Kern, Huber & Co") == ["db.example:5432"]
+    assert given.hosts_of("St. Anna") == ["fd00::1:5432"]
+    assert given.folders_of("St. Anna") == [Path("/srv/st-anna")]
+    assert given.hosts_of("") == given.folders_of("") == given.folders_of("st. anna") == []
+
+
 def test_settings_reach_another_process_unchanged(tmp_path):
     given = Settings(
-        folder=tmp_path, port=1234, open_sign_up=True, require_totp=True, connect_hosts="a,b", country="AT"
+        folder=tmp_path, port=1234, open_sign_up=True, require_totp=True, connect_hosts="A=a:1,B=b:2", country="AT"
     )
     assert Settings.from_environment(environment_of(given)) == given
 

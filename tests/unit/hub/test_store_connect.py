@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from datetime import date
 
 import psycopg
@@ -13,14 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from cloister import rho
+from cloister.data.engines import postgres
 from cloister.data.schema import Schema
 from cloister.data.tables import open_tables
 from cloister.dataset import Dataset as Data
 from cloister.hub.hub import Hub
-from cloister.hub.models import Organisation, Person, Version
+from cloister.hub.models import Dataset, Organisation, Person, Version
 from cloister.hub.settings import Settings
 from cloister.hub.store import connect, datasets, drafts, ingest
 from cloister.hub.store import upload as uploads
+from cloister.hub.store.connect import Link
 from cloister.hub.store.mock import INVENTED, mock_table, mock_tables
 from cloister.privacy.errors import BadForm, MissingExtra, NotHere, NotNow, SealBroken
 
@@ -42,7 +45,13 @@ roles:
 """
 
 
-def settings(hosts="db.example", folders=""):
+HOSTS = "Hospital=db.example:5432, Hospital=db.example:5433, Hospital=db.example:15002"
+DATASET = Dataset(name="visits", organisation=Organisation(name="Hospital"))
+ANOTHER = Dataset(name="lakeside", organisation=Organisation(name="Clinic"))
+NOBODYS = Dataset(name="stray", organisation=None)
+
+
+def settings(hosts=HOSTS, folders=""):
     return Settings(connect_hosts=hosts, connect_folders=folders)
 
 
@@ -61,7 +70,7 @@ def names(monkeypatch):
 
 
 def test_a_listed_host_is_pinned_to_its_address_and_its_secret_is_not_shown(names):
-    link = connect.read_address(settings(), "postgresql://ana:s%40cret@DB.example:5433/clinic?sslmode=require")
+    link = connect.read_address(settings(), DATASET, "postgresql://ana:s%40cret@DB.example:5433/clinic?sslmode=require")
     assert link.kind == "postgres"
     assert link.place == "PostgreSQL clinic on db.example:5433"
     assert "hostaddr=10.1.2.3" in link.address
@@ -71,15 +80,15 @@ def test_a_listed_host_is_pinned_to_its_address_and_its_secret_is_not_shown(name
 
 
 def test_a_host_that_points_elsewhere_later_is_still_called_at_the_address_it_had(names):
-    link = connect.read_address(settings(), "postgresql://u:p@db.example/x")
+    link = connect.read_address(settings(), DATASET, "postgresql://u:p@db.example/x")
     names["db.example"] = ["127.0.0.1"]
-    assert "hostaddr=10.1.2.3" in connect.open_source(settings(), link, Schema.load(SCHEMA))
+    assert "hostaddr=10.1.2.3" in connect.open_source(settings(), DATASET, link, Schema.load(SCHEMA))
 
 
 def test_a_host_that_was_taken_off_the_list_is_not_called_any_more(names):
-    link = connect.read_address(settings(), "postgresql://u:p@db.example/x")
+    link = connect.read_address(settings(), DATASET, "postgresql://u:p@db.example/x")
     with pytest.raises(BadForm, match="not on this hub's list"):
-        connect.open_source(settings(hosts="other.example"), link, Schema.load(SCHEMA))
+        connect.open_source(settings(hosts="Hospital=other.example:5432"), DATASET, link, Schema.load(SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +108,7 @@ def test_a_listed_name_that_points_at_ourselves_or_at_the_cloud_is_refused(names
     for found in ([address], ["10.1.2.3", address]):
         names["db.example"] = found
         with pytest.raises(BadForm, match="never called"):
-            connect.read_address(settings(), "postgresql://u:p@db.example/x")
+            connect.read_address(settings(), DATASET, "postgresql://u:p@db.example/x")
 
 
 @pytest.mark.parametrize(
@@ -139,29 +148,112 @@ def test_what_could_lead_elsewhere_is_refused_and_not_repeated_in_full(names, ad
     if address.endswith("\n"):
         address = "postgresql://u:p@db.example/\nx"
     with pytest.raises(BadForm) as caught:
-        connect.read_address(settings(), address)
+        connect.read_address(settings(), DATASET, address)
     assert "u:p@" not in str(caught.value)
 
 
 def test_no_host_is_listed_unless_the_operator_lists_it(names):
     with pytest.raises(BadForm, match="not on this hub's list"):
-        connect.read_address(Settings(), "postgresql://u:p@db.example/x")
+        connect.read_address(Settings(), DATASET, "postgresql://u:p@db.example/x")
 
 
 def test_a_search_path_may_be_chosen_and_a_port_may_be_listed(names):
     address = "postgresql://u@db.example:6000/x?options=-csearch_path%3Dclinic"
-    assert "search_path" in connect.read_address(settings(hosts="db.example:6000"), address).address
+    assert "search_path" in connect.read_address(settings(hosts="Hospital=db.example:6000"), DATASET, address).address
     with pytest.raises(BadForm):
-        connect.read_address(settings(hosts="db.example:6000"), address.replace("6000", "6001"))
+        connect.read_address(settings(hosts="Hospital=db.example:6000"), DATASET, address.replace("6000", "6001"))
+
+
+def test_rows_never_travel_in_clear_from_another_machine(names):
+    address = "postgresql://u@db.example/x"
+    assert "sslmode=require" in connect.read_address(settings(), DATASET, address).address
+    assert "sslmode=verify-full" in connect.read_address(settings(), DATASET, f"{address}?sslmode=verify-full").address
+    for weak in ("disable", "allow", "prefer"):
+        with pytest.raises(BadForm, match=r"in clear.*require"):
+            connect.read_address(settings(), DATASET, f"{address}?sslmode={weak}")
+    # An address that was sealed before this was asked is held to it, too.
+    old = Link("postgres", "", "postgresql://u@db.example:5432/x?hostaddr=10.1.2.3&passfile=%2Fdev%2Fnull")
+    assert connect.open_source(settings(), DATASET, old, Schema.load(SCHEMA)).endswith("&sslmode=require")
+    weak = Link("postgres", "", f"{old.address}&sslmode=prefer")
+    with pytest.raises(BadForm, match="in clear"):
+        connect.open_source(settings(), DATASET, weak, Schema.load(SCHEMA))
+    with pytest.raises(BadForm, match="in clear"):
+        connect.read_address(settings(), DATASET, "sc://db.example:15002/;use_ssl=false")
+    here = settings("Hospital=localhost:5432")
+    assert "sslmode" not in connect.read_address(here, DATASET, "postgresql://u@localhost/x").address
+
+
+def test_a_host_is_for_the_organisation_it_is_listed_for(names):
+    said = set()
+    given = settings("Hospital=db.example:5432; Clinic=db.example:9999")
+    link = connect.read_address(given, DATASET, "postgresql://u:p@db.example/x")
+    for dataset in (ANOTHER, NOBODYS):
+        with pytest.raises(BadForm, match="for your organisation") as caught:
+            connect.read_address(given, dataset, "postgresql://u:p@db.example/x")
+        said.add(str(caught.value))
+        with pytest.raises(BadForm, match="for your organisation"):
+            connect.open_source(given, dataset, link, Schema.load(SCHEMA))
+        with pytest.raises(BadForm):  # listed for nobody: the same sentence
+            connect.read_address(settings("Clinic=other.example:1"), dataset, "postgresql://u:p@db.example/x")
+    assert len(said) == 1
+    # An entry opens one port, and no other on the same machine.
+    with pytest.raises(BadForm):
+        connect.read_address(given, DATASET, "postgresql://u:p@db.example:9999/x")
+
+
+def test_a_folder_is_for_the_organisation_it_is_listed_for(folder, tmp_path):
+    other = tmp_path / "shared" / "clinic"
+    other.mkdir()
+    given = settings(folders=f"Hospital={folder}, Clinic={other}")
+    link = connect.read_address(given, DATASET, str(folder))
+    for dataset in (ANOTHER, NOBODYS):
+        with pytest.raises(BadForm, match="no folder in one") as caught:
+            connect.read_address(given, dataset, str(folder))
+        with pytest.raises(BadForm) as missing:
+            connect.read_address(given, dataset, "/does/not/exist")
+        assert str(caught.value) == str(missing.value)
+        with pytest.raises(BadForm, match="no folder in one"):
+            connect.open_source(given, dataset, link, Schema.load(SCHEMA))
+    # Taken off the list, it is not opened any more.
+    with pytest.raises(BadForm):
+        connect.open_source(settings(folders=f"Clinic={other}"), DATASET, link, Schema.load(SCHEMA))
+
+
+def test_a_listed_folder_that_becomes_a_link_opens_no_other(folder, tmp_path):
+    mine, theirs = tmp_path / "college" / "share", folder
+    mine.mkdir(parents=True)
+    given = settings(folders=f"Clinic={mine}, Hospital={theirs}")
+    assert given.folders_of("Clinic") == [mine]
+    mine.rmdir()
+    mine.symlink_to(theirs)
+    assert given.folders_of("Clinic") == []
+    for path in (mine, theirs):
+        with pytest.raises(BadForm, match="no folder in one"):
+            connect.read_address(given, ANOTHER, str(path))
+    # Started anew, the hub serves everybody else.
+    again = settings(folders=f"Clinic={mine}, Hospital={theirs}")
+    assert again.folders_of("Hospital") == [theirs]
+
+
+def test_an_owner_who_left_the_organisation_connects_nothing_of_it(hub, owner, dataset, folder):
+    assert datasets.reach(hub, owner, dataset, str(folder)).kind == "folder"
+    with hub.database.writing() as session:
+        place = Organisation(name="Clinic")
+        session.add(place)
+        session.flush()
+        moved = session.get(Person, owner.id)
+        moved.organisation_id = place.id
+    with pytest.raises(BadForm, match="another organisation"):
+        datasets.reach(hub, moved, dataset, str(folder))
 
 
 def test_spark_by_address_says_what_it_needs(names, monkeypatch):
-    link = connect.read_address(settings(), "sc://db.example:15002/;token=s3cret")
+    link = connect.read_address(settings(), DATASET, "sc://db.example:15002/;token=s3cret")
     assert (link.kind, link.place) == ("spark", "Spark on db.example:15002")
-    assert link.address == "sc://10.1.2.3:15002/;token=s3cret"
+    assert link.address == "sc://10.1.2.3:15002/;token=s3cret;use_ssl=true"
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(MissingExtra, match="pip install"):
-        connect.open_source(settings(), link, Schema.load(SCHEMA))
+        connect.open_source(settings(), DATASET, link, Schema.load(SCHEMA))
 
 
 # Folders
@@ -177,50 +269,60 @@ def folder(tmp_path):
 
 
 def test_a_folder_in_a_listed_one_is_opened(folder):
-    given = settings(folders=f"/nowhere, {folder.parent}")
-    link = connect.read_address(given, str(folder))
+    given = settings(folders=f"Hospital=/nowhere, Hospital={folder.parent}")
+    link = connect.read_address(given, DATASET, str(folder))
     assert str(folder.parent) not in link.place
-    tables = open_tables(connect.open_source(given, link, Schema.load(SCHEMA)), Schema.load(SCHEMA))
+    tables = open_tables(connect.open_source(given, DATASET, link, Schema.load(SCHEMA)), Schema.load(SCHEMA))
     assert tables.engine.run("SELECT COUNT(*) AS n FROM visits").to_pylist() == [{"n": 2}]
     tables.close()
 
 
 def test_a_folder_outside_is_refused_like_one_that_does_not_exist(folder, tmp_path):
-    given, said = settings(folders=str(folder)), set()
+    given, said = settings(folders=f"Hospital={folder}"), set()
     (tmp_path / "shared" / "hospital-other").mkdir()
     for path in ("/etc", "/does/not/exist", str(folder / ".."), str(folder) + "-other", str(folder / "visits.parquet")):
         with pytest.raises(BadForm) as caught:
-            connect.read_address(given, path)
+            connect.read_address(given, DATASET, path)
         said.add(str(caught.value))
     assert len(said) == 1
 
 
 def test_links_do_not_lead_out_of_a_folder(folder, tmp_path):
-    given = settings(folders=str(folder.parent))
+    given = settings(folders=f"Hospital={folder.parent}")
     (folder.parent / "way-out").symlink_to("/etc")
     with pytest.raises(BadForm):
-        connect.read_address(given, str(folder.parent / "way-out"))
-    link = connect.read_address(given, str(folder))
+        connect.read_address(given, DATASET, str(folder.parent / "way-out"))
+    link = connect.read_address(given, DATASET, str(folder))
     pq.write_table(pa.table({"x": [1]}), tmp_path / "secret.parquet")
     (folder / "more").mkdir()
     (folder / "more" / "x.parquet").symlink_to(tmp_path / "secret.parquet")
     with pytest.raises(BadForm, match="holds a link"):
-        connect.open_source(given, link, Schema.load(SCHEMA))
+        connect.open_source(given, DATASET, link, Schema.load(SCHEMA))
 
 
 def test_a_table_without_a_file_is_named(folder):
-    given = settings(folders=str(folder))
+    given = settings(folders=f"Hospital={folder}")
     schema = Schema.load(SCHEMA + "  wards: {public: true, columns: {ward: {type: text}}}\n")
     with pytest.raises(BadForm, match=r"neither wards\.parquet"):
-        connect.open_source(given, connect.read_address(given, str(folder)), schema)
+        connect.open_source(given, DATASET, connect.read_address(given, DATASET, str(folder)), schema)
 
 
 # In a hub, against a real PostgreSQL
 
 
 @pytest.fixture
-def hub(tmp_path, folder):
-    given = Settings(folder=tmp_path / "hub", connect_hosts="localhost,127.0.0.1", connect_folders=str(folder.parent))
+def port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+@pytest.fixture
+def hub(tmp_path, folder, port):
+    given = Settings(
+        folder=tmp_path / "hub",
+        connect_hosts=f"Hospital=127.0.0.1:{port}",
+        connect_folders=f"Hospital={folder.parent}",
+    )
     with Hub.create(given) as made:
         yield made
 
@@ -231,7 +333,7 @@ def owner(hub):
         place = Organisation(name="Hospital")
         session.add(place)
         session.flush()
-        person = Person(email="o@x.example", name="o", roles=["data owner"], organisation_id=place.id)
+        person = Person(verified=1.0, email="o@x.example", name="o", roles=["data owner"], organisation_id=place.id)
         session.add(person)
         session.flush()
         session.refresh(person)
@@ -247,7 +349,7 @@ def dataset(hub, owner):
 
 
 @pytest.fixture
-def over_tcp(postgres_address):
+def over_tcp(postgres_address, port):
     """The test server listens on a Unix socket only: a small bridge from a TCP port to it."""
     with psycopg.connect(postgres_address, autocommit=True) as connection:
         connection.execute("CREATE TABLE visits (patient text, ward varchar(20), age int, name text)")
@@ -255,7 +357,7 @@ def over_tcp(postgres_address):
         facts = connection.info
         place = os.path.join(facts.host, f".s.PGSQL.{facts.port}")  # noqa: PTH118
         user, database = facts.user, facts.dbname
-    server = socket.create_server(("127.0.0.1", 0))
+    server = socket.create_server(("127.0.0.1", port))
 
     def pump(one, other):
         with contextlib.suppress(OSError):
@@ -274,13 +376,14 @@ def over_tcp(postgres_address):
                     threading.Thread(target=pump, args=pair, daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
-    yield f"postgresql://{user}:s3cret@127.0.0.1:{server.getsockname()[1]}/{database}?sslmode=disable"
+    yield f"postgresql://{user}:s3cret@127.0.0.1:{port}/{database}?sslmode=disable"
     server.close()
 
 
 def prepared(hub, owner, dataset, address):
+    link = datasets.reach(hub, owner, dataset, address)
     with hub.database.writing() as session:
-        made = datasets.new_version(hub, session, owner, dataset, schema_text=SCHEMA, address=address)
+        made = datasets.new_version(hub, session, owner, dataset, schema_text=SCHEMA, link=link)
     state = ingest.prepare(hub, made.id)
     with hub.database.reading() as session:
         return state, session.get_one(Version, made.id)
@@ -316,9 +419,7 @@ def test_a_sealed_address_of_another_dataset_does_not_open(hub, owner, dataset, 
         ingest.link_of(dataset, made, key)
 
 
-def test_a_server_that_cannot_be_reached_fails_without_its_words_and_is_tried_again(hub, owner, dataset):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_server_that_cannot_be_reached_fails_without_its_words_and_is_tried_again(hub, owner, dataset, port):
     state, made = prepared(hub, owner, dataset, f"postgresql://u:s3cret@127.0.0.1:{port}/x")
     assert state == "failed"
     assert "PostgreSQL could not do" in made.problem
@@ -326,6 +427,36 @@ def test_a_server_that_cannot_be_reached_fails_without_its_words_and_is_tried_ag
     with hub.database.writing() as session:
         assert datasets.retry(hub, session, owner, dataset, made.number).state == "preparing"
     assert ingest.prepare(hub, made.id) == "failed"
+
+
+@pytest.fixture
+def silent(port):
+    """A server that lets everybody in and then says nothing more."""
+    server, held = socket.create_server(("127.0.0.1", port)), []
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                held.append(client)
+                client.recv(1000)
+                client.sendall(b"R\0\0\0\x08\0\0\0\0" + b"Z\0\0\0\x05I")  # you are in; ready for a question
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"postgresql://u:s3cret@127.0.0.1:{port}/x?sslmode=disable"
+    server.close()
+    for one in held:
+        one.close()
+
+
+def test_a_server_that_accepts_and_never_answers_is_hung_up_on(hub, owner, dataset, silent, monkeypatch):
+    monkeypatch.setattr(postgres, "_GRACE_S", 0.2)
+    monkeypatch.setattr(ingest, "_REACH_S", 0.5)
+    begun = time.monotonic()
+    state, made = prepared(hub, owner, dataset, silent)
+    assert state == "failed"
+    assert "PostgreSQL could not do" in made.problem
+    assert time.monotonic() - begun < 20
 
 
 # Drafts

@@ -1,17 +1,24 @@
 """The datasets' pages and calls: from a new dataset to a version, and what strangers do not get to know."""
 
 import re
+import socket
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 import yaml
 from fastapi.testclient import TestClient
 
+from cloister.data import schema as schema_module
 from cloister.hub.hub import Hub
 from cloister.hub.models import Organisation, Person, Version
 from cloister.hub.people import sessions, tokens
+from cloister.hub.policy import reader
 from cloister.hub.settings import Settings
-from cloister.hub.store import ingest, upload
+from cloister.hub.store import connect, ingest, upload
 from cloister.hub.store.schema_form import SchemaForm
 from cloister.hub.web.app import create_app
 from cloister.hub.web.security import cookie_name
@@ -48,7 +55,7 @@ def people(hub):
         session.add(place)
         session.flush()
         made = {
-            name: Person(email=f"{name}@x.example", name=name, roles=roles, organisation_id=place.id)
+            name: Person(verified=1.0, email=f"{name}@x.example", name=name, roles=roles, organisation_id=place.id)
             for name, roles in (
                 ("owner", ["data owner"]),
                 ("user", ["data user"]),
@@ -75,7 +82,9 @@ class Browser:
 
     def post(self, path, files=None, **fields):
         fields = {name.replace("__", "-"): value for name, value in fields.items()}
-        return self.client.post(path, data={"csrf": self.csrf, **fields}, files=files, headers={"accept": "text/html"})
+        sent = {"data": fields, "files": files, "params": {"csrf": self.csrf}} if files else {"data": fields}
+        sent["data"]["csrf"] = self.csrf
+        return self.client.post(path, headers={"accept": "text/html"}, **sent)
 
     def api(self, method, path, **given):
         return self.client.request(method, path, headers={"x-csrf": self.csrf}, **given)
@@ -345,3 +354,65 @@ def test_a_schema_that_is_no_yaml_is_shown_again_to_be_corrected(browsers, made)
     assert "not YAML" in answer.text
     assert "unit: [" in answer.text
     assert browsers["owner"].post("/datasets/visits/schema", action="nonsense").status_code == 422
+
+
+def test_nothing_slow_is_done_while_nobody_else_can_write(hub, browsers, ready, monkeypatch):
+    """Reading YAML and asking for names takes seconds; in SQLite one transaction writes at a time."""
+    owner, seen = browsers["owner"], []
+
+    def outside(name, work):
+        def wrapped(*asked, **more):
+            with closing(sqlite3.connect(hub.folder / "hub.db", timeout=0, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")  # fails if somebody else writes
+                other.execute("ROLLBACK")
+            seen.append(name)
+            return work(*asked, **more)
+
+        return wrapped
+
+    def names(host, port, *_, **__):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.1.2.3", port))]
+
+    hub.settings = replace(hub.settings, connect_hosts="Hospital=db.example:5432")
+    monkeypatch.setattr(schema_module, "_read", outside("schema", schema_module._read))
+    monkeypatch.setattr(reader, "parse", outside("policy", reader.parse))
+    monkeypatch.setattr(connect.socket, "getaddrinfo", outside("name", names))
+
+    new = {"name": "second", "policy": POLICY.replace("visits", "second", 1) + "# 1\n", "schema": SCHEMA + "# 1\n"}
+    assert owner.api("POST", "/api/datasets", json=new).status_code == 201
+    page = {"name": "third", "title": "", "about": "", "policy": POLICY.replace("visits", "third", 1) + "# 2\n"}
+    assert owner.post("/datasets/new", **page).status_code == 303
+    assert owner.post("/datasets/visits/schema", action="text", text=SCHEMA + "# 3\n").status_code == 303
+    assert seen == ["schema", "policy", "policy", "schema"]
+    sent_policy = {"text": POLICY + "# 4\n", "publish": True}
+    assert owner.api("PUT", "/api/datasets/visits/policy", json=sent_policy).status_code == 200
+    answer = owner.post("/datasets/visits/policy", action="publish", text=POLICY + "# 5\n", after="2")
+    assert answer.status_code == 303, answer.text
+    assert seen[4:] == ["policy", "policy"]
+    body = {"schema": SCHEMA + "# 6\n", "address": "postgresql://u:p@db.example/x"}
+    answer = owner.api("POST", "/api/datasets/visits/versions", json=body)
+    assert answer.status_code == 202, answer.text
+    assert seen[6:] == ["schema", "name"]
+
+
+def test_how_long_a_schema_may_be_is_a_setting(hub, browsers, made):
+    owner = browsers["owner"]
+    hub.settings = replace(hub.settings, schema_kb=1)
+    answer = owner.post("/datasets/visits/schema", action="text", text=SCHEMA + "#" * 1000)
+    assert answer.status_code == 422
+    assert "at most 1,000 bytes" in answer.text
+    hub.settings = replace(hub.settings, schema_kb=400)
+    assert owner.post("/datasets/visits/schema", action="text", text=SCHEMA + "#" * 300_000).status_code == 303
+
+
+def test_a_schema_in_one_line_is_prepared(hub, browsers, made):
+    owner = browsers["owner"]
+    text = yaml.safe_dump(yaml.safe_load(SCHEMA), default_flow_style=True, width=10_000).strip()
+    assert "\n" not in text
+    assert owner.post("/datasets/visits/schema", action="text", text=text).status_code == 303
+    given = {"uploads": {"visits": sent(owner)}}
+    assert owner.api("POST", "/api/datasets/visits/versions", json=given).status_code == 202
+    with hub.database.reading() as session:
+        (found,) = session.scalars(sa.select(Version).where(Version.state == "preparing"))
+    assert found.schema == text
+    assert ingest.prepare(hub, found.id) == "ready"

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -167,6 +168,18 @@ def test_so_many_uploads_wait_and_no_more(hub, people):
         begin(hub, people, 10)
 
 
+def test_room_is_kept_for_all_that_were_announced(hub, people, monkeypatch):
+    size, room = 10**8, 9 * 10**8  # three times a hundred megabytes, twice, and some to spare
+    monkeypatch.setattr(uploads.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**10, 0, room))
+    first = begin(hub, people, size)
+    begin(hub, people, size, who="provider")
+    with pytest.raises(UploadRefused, match="not enough room"):
+        begin(hub, people, size, who="provider")
+    with hub.database.writing() as session:
+        uploads.cancel(hub, session, people["owner"], first.id)
+    begin(hub, people, size)
+
+
 def test_cancelling_removes_the_pieces(hub, people):
     upload = begin(hub, people, 2 * PIECE)
     uploads.receive(hub, people["owner"], upload.id, 0, bytes(PIECE))
@@ -324,3 +337,104 @@ def test_a_cut_parquet_is_refused_without_a_word_of_its_content():
         rows(broken, "v.parquet", ["t"])
     assert "ZZMARK" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+# In pieces, by bytes, within limits
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 7])
+def test_parquet_in_several_pieces_is_read_whole(hub, people, pieces):
+    rows = {"x": list(range(60_000)), "t": [os.urandom(6).hex() for _ in range(60_000)]}
+    sink = io.BytesIO()
+    pq.write_table(pa.table(rows), sink, row_group_size=9_000)
+    raw = sink.getvalue()
+    upload = begin(hub, people, len(raw), "visits.parquet")
+    step = -(-len(raw) // pieces)
+    assert step > PIECE
+    for at in range(0, len(raw), step):
+        upload = uploads.receive(hub, people["owner"], upload.id, at, raw[at : at + step])
+    opened = unpack(whole(hub, people, upload), "visits.parquet", 10**9)
+    assert pa.concat_tables(opened.tables(["x", "t"])).to_pydict() == rows
+
+
+def test_a_value_that_stands_in_many_rows_is_measured_before_it_is_written_out():
+    sink = io.BytesIO()
+    named = pa.DictionaryArray.from_arrays(pa.array([0] * 400, pa.int32()), ["x" * 8_000_000])
+    pq.write_table(pa.table({"t": named}), sink, compression="zstd")
+    raw = sink.getvalue()
+    assert len(raw) < 10_000
+    rows = unpack(io.BytesIO(raw), "t.parquet", 10**9).tables(["t"])
+    with pytest.raises(UploadRefused, match="unpacks to more than"):
+        next(rows)
+    before, sizes = pa.total_allocated_bytes(), []
+    for table in unpack(io.BytesIO(raw), "t.parquet", 10**11).tables(["t"]):
+        sizes.append(table.nbytes)
+        assert pa.total_allocated_bytes() - before < 400_000_000
+        del table
+        if sum(sizes) > 3 * 10**8:
+            break
+    assert 50_000_000 < max(sizes) < 100_000_000
+
+
+def test_a_text_of_more_than_some_megabytes_is_refused(monkeypatch):
+    monkeypatch.setattr(unpacking, "_LINE", 1000)
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"t": ["a", "x" * 1001]}), sink)
+    with pytest.raises(UploadRefused, match="of text"):
+        list(unpack(io.BytesIO(sink.getvalue()), "t.parquet", 10**9).tables(["t"]))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])
+def test_texts_of_every_kind_come_out_as_they_went_in(kind):
+    values = ["a", None, "", "long" * 500, "a", "ä"]
+    if kind == pa.binary():
+        values = [None if one is None else one.encode() for one in values]
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"t": pa.array(values, kind), "n": pa.array([None] * 6), "i": range(6)}), sink)
+    table = pa.concat_tables(unpack(io.BytesIO(sink.getvalue()), "t.parquet", 10**9).tables(["t", "n", "i"]))
+    assert table.to_pydict() == {"t": values, "n": [None] * 6, "i": list(range(6))}
+    assert table.schema.field("n").type == pa.string()
+
+
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(monkeypatch):
+    class Endless(io.RawIOBase):
+        given = 0
+
+        def readable(self):
+            return True
+
+        def seekable(self):
+            return False
+
+        def readinto(self, buffer):
+            buffer[:] = b"x" * len(buffer)
+            Endless.given += len(buffer)
+            return len(buffer)
+
+        def tell(self):
+            return Endless.given
+
+    class Begun(Endless):
+        def readinto(self, buffer):
+            count = super().readinto(buffer)
+            if Endless.given == count:
+                buffer[:4] = b"a,b\n"
+            return count
+
+    with pytest.raises(UploadRefused, match="a line has more than 16 MB"):
+        list(unpack(Begun(), "t.csv", 10**12).tables(["a"]))
+    assert Endless.given < 100_000_000
+
+
+def test_short_lines_of_a_wide_table_are_read_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr(unpacking, "_CELLS", 10_000)
+    seen, real = [], unpacking._Pipe.__init__
+    monkeypatch.setattr(unpacking._Pipe, "__init__", lambda self, data: (seen.append(data), real(self, data))[1])
+    names = [f"c{i}" for i in range(100)]
+    lines = [f"v{i}" if i % 7 else f'"v{i}\nb"' for i in range(5_000)]
+    raw = (",".join(names) + "\n" + "\n".join(lines) + "\n").encode()
+    table = pa.concat_tables(unpack(io.BytesIO(raw), "t.csv", 10**9).tables(["c0", "c99"]))
+    assert table.column("c0").to_pylist() == [f"v{i}" if i % 7 else f"v{i}\nb" for i in range(5_000)]
+    assert table.column("c99").null_count == 5_000
+    assert max(one.count(b"\n") for one in seen) * 100 <= 10_000
+    assert b"".join(seen) == raw.partition(b"\n")[2]

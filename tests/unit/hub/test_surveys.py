@@ -246,7 +246,13 @@ def test_nothing_is_kept_of_when_or_in_which_order_people_answered(hub, compose)
         order = list(session.execute(sa.text("SELECT id FROM submissions")).scalars())
         with pytest.raises(sa.exc.OperationalError):  # SQLite numbers rows as they come, unless told not to
             session.execute(sa.text("SELECT rowid FROM submissions"))
-    assert {one["name"] for one in table} == {"survey_id", "wave", "id", "reports"}
+    assert {one["name"] for one in table} == {
+        "survey_id",
+        "wave",
+        "id",
+        "reports",
+        "batch",
+    }  # a batch is what was shown together
     assert order == sorted(order)
 
 

@@ -1,6 +1,7 @@
 """The web core: who gets in, what every answer carries, how a refusal is shown."""
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from cloister.hub.web.app import create_app
 from cloister.hub.web.context import Visitor, form, go, guard, page, scoped, signed_in, with_role
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.security import CONTENT_SECURITY_POLICY
+from cloister.hub.work import heartbeats
 from cloister.privacy.errors import EngineFailed, OverBudget, UploadRefused
 
 SECRET = "ZZSECRETZZ"
@@ -285,7 +287,7 @@ def test_a_body_that_is_too_long_is_refused(browser: TestClient) -> None:
 
 
 def test_whoever_asks_too_often_waits(tmp_path: Path) -> None:
-    with Hub.create(Settings(folder=tmp_path / "slow", requests_per_minute=5)) as hub:
+    with Hub.create(Settings(folder=tmp_path / "slow", requests_per_minute=5, web_processes=1)) as hub:
         browser = TestClient(create_app(hub), headers={"accept": "text/html"})
         statuses = [browser.get("/trust").status_code for _ in range(7)]
         last = browser.get("/trust")
@@ -392,13 +394,37 @@ def test_health_tells_of_database_and_ledger(hub: Hub, browser: TestClient) -> N
         "version": "",
         "database": "ok",
         "ledger": "ok",
-        "workers": "ok",
+        "workers": "none yet",
     }
     hub.ledger.close()
     (hub.folder / "ledger.db").write_bytes(b"no ledger at all")
     del hub.__dict__["ledger"]
     answer = browser.get("/health")
     assert (answer.status_code, answer.json()["state"]) == (503, "failing")
+
+
+def test_health_follows_the_workers_own_heartbeats(
+    hub: Hub, browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heartbeats.beat(hub.folder, "one")
+    answer = browser.get("/health")
+    assert (answer.status_code, answer.json()["workers"]) == (200, "ok")
+    monkeypatch.setattr(heartbeats, "now", lambda: time.time() + heartbeats.LOST_S + 1)
+    answer = browser.get("/health")  # nothing waits in the queue, and still nobody works
+    assert (answer.status_code, answer.json()["state"]) == (503, "failing")
+    assert answer.json()["workers"].startswith("none was seen for")
+    monkeypatch.undo()
+    heartbeats.beat(hub.folder, "two")
+    assert browser.get("/health").status_code == 200
+
+
+def test_health_says_that_the_ledger_refuses_to_spend(hub: Hub, browser: TestClient) -> None:
+    kept = hub.settings.head.read_bytes()
+    hub.settings.head.unlink()
+    answer = browser.get("/health")
+    assert (answer.status_code, answer.json()["ledger"]) == (503, "refuses to spend: CLO-206")
+    hub.settings.head.write_bytes(kept)
+    assert browser.get("/health").json()["ledger"] == "ok"
 
 
 def test_the_api_describes_itself_without_pages(browser: TestClient) -> None:

@@ -9,6 +9,7 @@ import pyarrow.csv
 import pytest
 import yaml
 from fastapi.testclient import TestClient
+from sqlalchemy.orm import undefer
 
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.hub.hub import Hub
@@ -68,7 +69,7 @@ class World:
         self.hub = Hub.create(Settings(folder=folder, requests_per_minute=100_000))
         with self.hub.database.writing() as session:
             people = {
-                name: Person(email=f"{name}@x.example", name=name.title(), roles=[role])
+                name: Person(verified=1.0, email=f"{name}@x.example", name=name.title(), roles=[role])
                 for name, role in (("maria", "data owner"), ("ana", "data user"), ("otto", "operator"))
             }
             session.add_all(people.values())
@@ -106,7 +107,7 @@ class World:
 
     def job(self, number: int) -> Job:
         with self.hub.database.reading() as session:
-            return session.get_one(Job, number)
+            return session.get_one(Job, number, options=[undefer(Job.result)])
 
     def ask(self, kind: str = "query", **form: str) -> int:
         """Ana submits; the job's number."""

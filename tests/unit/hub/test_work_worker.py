@@ -1,5 +1,7 @@
 """What a worker does besides answering: failures told to the right people, chores, limits, places."""
 
+import os
+import tempfile
 import threading
 import time
 
@@ -7,12 +9,13 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.hub.models import AuditEntry, Dataset, Job, Person, Request, Spent, Version
-from cloister.hub.store import datasets
-from cloister.hub.work import gateway, queue
+from cloister.hub.store import datasets, ingest
+from cloister.hub.store.bounded import memory_of
+from cloister.hub.work import chores, gateway, heartbeats, queue, worker
 from cloister.hub.work.chores import Chores, prepare_versions, remove_old_results
 from cloister.hub.work.job import owner_detail, run_job
 from cloister.hub.work.place import PLACES, place_of
-from cloister.hub.work.worker import memory_of, work
+from cloister.hub.work.worker import work
 from cloister.privacy.errors import BadName, NotHere, NotNow
 from cloister.privacy.loss import Loss, rho
 
@@ -232,3 +235,153 @@ def test_a_ledger_that_may_be_an_older_copy_stops_work_without_telling_where_it_
     assert "CLO-206" in hospital_hub.job(job.id).problem
     assert str(hospital_hub.hub.folder) not in hospital_hub.job(job.id).problem
     assert not hospital_hub.rows(sa.select(Spent))
+
+
+# Versions that do harm, databases that are locked, files that were left
+
+
+def another_version(world):
+    with world.hub.database.writing() as session:
+        dataset = datasets.find(session, "visits")
+        before = datasets.newest(session, dataset)
+        made = datasets.new_version(world.hub, session, world.owner, dataset, schema_text=before.schema, uploads={})
+    return made.id
+
+
+def version(world, number):
+    with world.hub.database.reading() as session:
+        return session.get_one(Version, number)
+
+
+def test_a_version_that_kills_its_worker_is_given_up_after_three_tries(hospital_hub, monkeypatch):
+    number, real = another_version(hospital_hub), ingest.prepare
+
+    def dies(*_):
+        raise SystemExit(137)
+
+    monkeypatch.setattr(ingest, "prepare", dies)
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            prepare_versions(hospital_hub.hub)
+        assert version(hospital_hub, number).state == "preparing"
+    monkeypatch.setattr(ingest, "prepare", lambda *_: pytest.fail("it was tried once more"))
+    assert prepare_versions(hospital_hub.hub) == 1
+    found = version(hospital_hub, number)
+    assert found.state == "failed"
+    assert "ended several times" in found.problem
+    assert "ask the operator" in found.problem
+    monkeypatch.setattr(ingest, "prepare", real)
+    with hospital_hub.hub.database.writing() as session:
+        datasets.retry(hospital_hub.hub, session, hospital_hub.owner, datasets.find(session, "visits"), found.number)
+    assert prepare_versions(hospital_hub.hub) == 1  # the owner's own try counts anew
+    assert version(hospital_hub, number).state == "ready"
+
+
+def test_a_try_that_the_hub_itself_interrupted_does_not_count(hospital_hub, monkeypatch):
+    number, real = another_version(hospital_hub), ingest.prepare
+
+    def dies(*_):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(ingest, "prepare", dies)
+    for _ in range(7):
+        with pytest.raises(SystemExit):
+            prepare_versions(hospital_hub.hub)
+        worker._settle(hospital_hub.hub, "gone", worker._VERSION, number, "", stopping=True)
+    monkeypatch.setattr(ingest, "prepare", real)
+    prepare_versions(hospital_hub.hub)
+    assert version(hospital_hub, number).state == "ready"
+
+
+def test_a_version_that_was_stopped_at_a_limit_fails_with_what_to_do(hospital_hub):
+    number = another_version(hospital_hub)
+    left = (
+        hospital_hub.hub.folder
+        / "sealed"
+        / str(hospital_hub.dataset().id)
+        / f"{version(hospital_hub, number).number}-x"
+    )
+    left.mkdir()
+    worker._settle(hospital_hub.hub, "gone", worker._VERSION, number, "it took longer than 5 seconds", stopping=False)
+    found = version(hospital_hub, number)
+    assert found.state == "failed"
+    assert found.problem.startswith("the tables could not be prepared: it took longer than 5 seconds. Send shorter")
+    assert not left.exists()
+    assert [one.state for one in hospital_hub.rows(sa.select(Version))] == ["ready", "failed"]
+
+
+def test_where_there_are_several_workers_one_is_left_for_jobs(hospital_hub):
+    another_version(hospital_hub)
+    folder = hospital_hub.hub.folder
+    for number in range(3):
+        heartbeats.beat(folder, f"w{number}")
+    with chores._a_place(hospital_hub.hub) as first, chores._a_place(hospital_hub.hub) as second:
+        assert (first, second) == (True, True)
+        assert prepare_versions(hospital_hub.hub) == 0
+    assert prepare_versions(hospital_hub.hub) == 1
+
+
+def test_a_worker_goes_on_after_the_database_was_locked(hospital_hub, monkeypatch):
+    job, stop, real, failed = hospital_hub.submit("ada"), threading.Event(), queue.claim, []
+
+    def locked(*asked):
+        if len(failed) < 3:
+            failed.append(asked)
+            raise sa.exc.OperationalError("UPDATE jobs", {"secret": 1}, Exception("database is locked"))
+        return real(*asked)
+
+    def broken():
+        raise sa.exc.OperationalError("UPDATE jobs", {}, Exception("database is locked"))
+
+    monkeypatch.setattr(queue, "claim", locked)
+    monkeypatch.setattr(queue, "recover", lambda *_: broken())  # a chore
+    monkeypatch.setattr(worker, "_SLOWEST_S", 0.05)
+    thread = threading.Thread(target=work, args=(hospital_hub.hub, "thread", stop))
+    thread.start()
+    try:
+        end = time.monotonic() + 30
+        while hospital_hub.job(job.id).state != "done" and time.monotonic() < end:
+            time.sleep(0.02)
+    finally:
+        stop.set()
+        thread.join()
+    assert len(failed) == 3
+    assert hospital_hub.job(job.id).state == "done"
+
+
+def test_a_worker_says_that_it_lives_while_the_database_is_locked(hospital_hub):
+    stop, folder = threading.Event(), hospital_hub.hub.folder
+    assert heartbeats.last(folder) is None
+    with hospital_hub.hub.database.writing():
+        thread = threading.Thread(target=work, args=(hospital_hub.hub, "a name", stop))
+        thread.start()
+        try:
+            end = time.monotonic() + 20
+            while heartbeats.living(folder) != ["a name"] and time.monotonic() < end:
+                time.sleep(0.02)
+            assert heartbeats.living(folder) == ["a name"]
+        finally:
+            stop.set()
+    thread.join()
+    assert heartbeats.last(folder) == pytest.approx(time.time(), abs=60)
+
+
+def test_rows_that_an_older_version_spilled_are_removed_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    day = time.time() - 2 * 86_400
+    for name, file in (
+        ("cloister-abcd1234", "duckdb_temp_storage_DEFAULT-0.tmp"),
+        ("cloister-efgh5678", "notes.txt"),
+        ("cloister-ledger-x", "duckdb_temp_x"),
+        ("cloister-new12345", "duckdb_temp_storage_DEFAULT-0.tmp"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_bytes(b"a row")
+        if "new" not in name:
+            os.utime(tmp_path / name, (day, day))
+    assert worker.remove_spilled_rows() == 1
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "cloister-efgh5678",
+        "cloister-ledger-x",
+        "cloister-new12345",
+    ]

@@ -1,0 +1,111 @@
+"""Files that somebody sent are read in a process with limits, and never in one that serves pages."""
+
+import io
+import operator
+import os
+import resource
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from cloister.data.schema import Schema
+from cloister.hub.kinds.synthesise import given
+from cloister.hub.models import Version
+from cloister.hub.settings import Settings
+from cloister.hub.store import bounded, drafts, unpack, upload
+from cloister.hub.store.bounded import run_bounded
+from cloister.privacy.errors import BadForm, BadSchema, NotNow, UploadRefused
+
+SMALL = Settings(job_memory="64MB")
+
+
+def test_an_answer_comes_back_as_plain_values():
+    assert run_bounded(SMALL, operator.mul, "ab", 3) == "ababab"
+    assert run_bounded(SMALL, os.getpid) != os.getpid()
+
+
+def test_a_refusal_comes_back_as_it_was():
+    with pytest.raises(BadSchema) as caught:
+        run_bounded(SMALL, Schema.parse, "unit: row\n")
+    with pytest.raises(BadSchema) as here:
+        Schema.parse("unit: row\n")
+    assert str(caught.value) == str(here.value)
+
+
+def test_an_error_that_nobody_foresaw_does_not_say_its_words():
+    with pytest.raises(UploadRefused) as caught:
+        run_bounded(SMALL, int, "ZZSECRETZZ")
+    assert "ValueError" in str(caught.value)
+    assert "ZZSECRETZZ" not in str(caught.value)
+
+
+def test_what_takes_too_long_is_stopped():
+    begun = time.monotonic()
+    with pytest.raises(UploadRefused, match="longer than 1 seconds"):
+        run_bounded(SMALL, time.sleep, 60, seconds=1)
+    assert time.monotonic() - begun < 30
+
+
+def test_what_takes_too_much_memory_is_stopped():
+    with pytest.raises(UploadRefused, match="memory"):  # resident: seen by whoever watches
+        run_bounded(SMALL, operator.mul, b"x", 900 * 2**20)
+    with pytest.raises(UploadRefused, match=r"MemoryError|memory"):  # asked for at once: refused by the system
+        run_bounded(SMALL, operator.mul, b"x", 20 * 2**30)
+
+
+def test_a_process_that_dies_is_no_mystery():
+    with pytest.raises(UploadRefused, match="could not be read"):
+        run_bounded(SMALL, os._exit, 7)
+
+
+def test_as_many_as_may_run_and_no_more(monkeypatch):
+    for _ in range(5):  # each gives its place back, however it ended
+        with pytest.raises(UploadRefused):
+            run_bounded(SMALL, os._exit, 1)
+    assert run_bounded(SMALL, operator.add, 1, 1) == 2
+
+
+def nothing_is_unpacked_here(monkeypatch):
+    def here(*_):
+        pytest.fail("a file was unpacked in the process that serves pages")
+
+    monkeypatch.setattr(given, "unpack", here)
+    monkeypatch.setattr(unpack, "_parquet", here)
+    monkeypatch.setattr(unpack, "_csv", here)
+
+
+def bomb():
+    named = pa.DictionaryArray.from_arrays(pa.array([0] * 400, pa.int32()), ["x" * 8_000_000])
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"ward": named}), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def test_a_small_file_that_stands_for_gigabytes_leaves_the_web_process_small(hospital_hub, monkeypatch):
+    nothing_is_unpacked_here(monkeypatch)
+    raw, hub = bomb(), hospital_hub.hub
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises((BadForm, UploadRefused)):
+        given.receive(hub.settings, raw, b"{}", "", None)
+    with hub.database.writing() as session:
+        about = {"table": "visits", "file": "visits.parquet", "size": len(raw)}
+        sent = upload.begin(hub, session, hospital_hub.owner, hospital_hub.dataset(), **about)
+    upload.receive(hub, hospital_hub.owner, sent.id, 0, raw)
+    text = drafts.draft_schema(hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
+    assert "ward" in text
+    drafts.draft_schema(hub, hospital_hub.owner, hospital_hub.dataset(), from_values=True)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+
+
+def test_a_draft_without_files_says_so_from_the_child_too(hospital_hub, monkeypatch):
+    nothing_is_unpacked_here(monkeypatch)
+    monkeypatch.setattr(bounded, "SECONDS", 30.0)
+    text = drafts.draft_schema(hospital_hub.hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
+    assert "visits" in text  # from the sealed tables
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Version).values(source={"kind": "sealed"}))
+    with pytest.raises(NotNow, match="no complete file"):
+        drafts.draft_schema(hospital_hub.hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)

@@ -1,0 +1,439 @@
+"""What a request may cost: transactions that are held, results that are kept, bodies that are read, odd values."""
+
+import asyncio
+import json
+import logging
+import threading
+import time
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+from starlette.requests import ClientDisconnect
+
+from cloister.hub.models import Job, Notice, Request
+from cloister.hub.people import desk, sessions, sign_in, tokens
+from cloister.hub.people.limits import Limiter
+from cloister.hub.people.passwords import seal
+from cloister.hub.settings import Settings
+from cloister.hub.surveys import survey as surveys
+from cloister.hub.surveys.asked import Asked
+from cloister.hub.web.app import create_app
+from cloister.hub.web.security import BodyLimit, KnownHosts, NoSurprises
+from cloister.hub.work import gateway
+from cloister.hub.work.known import SAME
+from cloister.privacy.errors import BadForm, NotHere, NotNow, OverBudget, QueryRefused, SignInFailed, TooMany
+
+PASSWORD = "eleven green bottles"
+
+
+def program(world, who="ada", scopes=("read", "work", "share")):
+    """The application, asked with somebody's token."""
+    with world.hub.database.writing() as session:
+        secret = tokens.make(session, world.people[who], "t", list(scopes), 3)
+    return TestClient(
+        create_app(world.hub), headers={"Authorization": f"Bearer {secret}"}, raise_server_exceptions=False
+    )
+
+
+def browser(world, who="ada"):
+    """The application, asked with somebody's cookie; and the token of their pages."""
+    with world.hub.database.writing() as session:
+        secret, kept = sessions.begin(session, world.hub.settings, world.people[who], True)
+    client = TestClient(create_app(world.hub), raise_server_exceptions=False, follow_redirects=False)
+    client.cookies.set("cloister-session", secret)
+    return client, kept.csrf
+
+
+# Transactions
+
+
+def test_questions_are_certified_before_a_transaction_begins(hospital_hub, monkeypatch):
+    """While mechanisms are chosen somebody else can write: the database has one writer at a time."""
+    web, wrote = program(hospital_hub), []
+    certify = Asked.question
+
+    def slow(self, *asked, **more):
+        done = threading.Event()
+
+        def write():
+            with hospital_hub.hub.database.writing() as session:
+                session.add(Notice(person_id=hospital_hub.ada.id, text="A word."))
+            done.set()
+
+        threading.Thread(target=write).start()
+        wrote.append(done.wait(5))
+        return certify(self, *asked, **more)
+
+    monkeypatch.setattr(Asked, "question", slow)
+    asked = [{"id": f"q{time.time_ns()}"[:20], "type": "yes_no", "text": "Well?", "levels": "light 2"}]
+    facts = {"title": "Sleep", "purpose": "To learn.", "consent": "I agree.", "asked": asked}
+    assert web.post("/api/surveys", json={"name": "sleep", **facts}).status_code == 201
+    assert web.post("/api/surveys/sleep/publish").status_code == 200
+    assert len(wrote) >= 2
+    assert all(wrote)
+
+
+def test_a_busy_database_is_answered_with_503_and_when_to_come_back(hospital_hub, monkeypatch):
+    web = program(hospital_hub)
+
+    def busy(*_, **__):
+        raise sa.exc.OperationalError("SELECT secret", {}, Exception("database is locked"))
+
+    monkeypatch.setattr(surveys, "mine", busy)
+    answer = web.get("/api/surveys")
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) > 0
+    assert "secret" not in answer.text
+
+
+def test_costly_requests_count_as_several(world_maker, tmp_path):
+    world = world_maker(tmp_path / "hub", requests_per_minute=50, web_processes=1)
+    web = program(world)
+    web.app.state.limiter = Limiter(50, 60, clock=lambda: 0.0)  # a slow machine grants no more
+    question = {"question": {"type": "yes_no", "text": "Well?"}}
+    answers = [web.post("/api/surveys/advice", json=question).status_code for _ in range(8)]
+    assert answers.count(200) == 5
+    assert answers[-1] == 429
+    world.hub.close()
+
+
+def test_all_processes_together_grant_no_more_than_the_limit(tmp_path, hospital_hub):
+    hospital_hub.hub.settings = Settings(folder=tmp_path, web_processes=4, requests_per_minute=100)
+    assert create_app(hospital_hub.hub).state.limiter.most == 25
+    limiter = Limiter(10, clock=lambda: 0.0)
+    limiter.check("a", 10)
+    with pytest.raises(TooMany):
+        limiter.check("a")
+
+
+# Results
+
+
+def test_an_answer_of_too_many_cells_is_refused_before_it_is_paid_for(world_maker, tmp_path):
+    world = world_maker(tmp_path / "hub", result_cells=100)
+    sql = "SELECT ward, age, COUNT(*) AS n FROM visits GROUP BY ward, age"
+    with pytest.raises(QueryRefused, match="100 are kept here"):
+        world.submit("ada", sql)
+    assert world.submit("ada").state == "queued"
+    assert not world.spent().amount
+    world.hub.close()
+
+
+def test_a_repeated_question_keeps_its_result_once(hospital_hub):
+    numbers = []
+    for _ in range(4):
+        numbers.append(hospital_hub.submit("ada").id)
+        assert hospital_hub.work() == ["done"]
+    kept = hospital_hub.rows(sa.select(Job.result).order_by(Job.id))
+    assert sum(SAME not in one for one in kept) <= 2  # paid for, and from the record: they differ in what they cost
+    assert kept[-1][SAME] in numbers
+    with hospital_hub.hub.database.reading() as session:
+        shown = [gateway.find_job(session, hospital_hub.ada, one).result for one in numbers]
+    assert all(one["rows"] == shown[0]["rows"] for one in shown)
+    assert len({one["label"] for one in shown}) >= 2  # each has its own
+    answer = program(hospital_hub).get(f"/api/jobs/{numbers[-1]}").json()
+    assert answer["result"]["rows"] == shown[0]["rows"]
+    with hospital_hub.hub.database.reading() as session:
+        assert gateway.find_job(session, hospital_hub.owner, numbers[0]).result is None  # it is its asker's
+
+
+def test_lists_load_no_result(hospital_hub):
+    hospital_hub.submit("ada")
+    hospital_hub.work()
+    web, asked = program(hospital_hub), []
+    owner = program(hospital_hub, "owner")
+
+    def note(_, __, statement, *___):
+        asked.append(statement)
+
+    sa.event.listen(hospital_hub.hub.database.engine, "before_cursor_execute", note)
+    for client, paths in (
+        (web, ("/api/jobs", "/api/datasets/visits/jobs", "/api/ledger")),
+        (owner, ("/api/datasets/visits/jobs", "/api/datasets/visits/ledger", "/api/requests")),
+    ):
+        for path in paths:
+            assert client.get(path).status_code == 200, path
+    page, _ = browser(hospital_hub)
+    for path in ("/jobs", "/", "/work/query/visits", "/ledger"):
+        assert page.get(path).status_code == 200, path
+    page, _ = browser(hospital_hub, "owner")
+    for path in ("/datasets/visits/activity", "/datasets/visits/ledger", "/requests"):
+        assert page.get(path).status_code == 200, path
+    assert any("FROM jobs" in one for one in asked)
+    assert not any("jobs.result" in one or "jobs_1.result" in one for one in asked)
+
+
+def test_what_is_kept_for_one_person_is_limited_and_can_be_removed(world_maker, tmp_path):
+    world = world_maker(tmp_path / "hub", results_mb=0)
+    first = world.submit("ada").id
+    assert world.work() == ["done"]
+    with pytest.raises(NotNow, match="Remove some"):
+        world.submit("ada")
+    world.submit("ben")  # others are not concerned
+    gateway.forget(world.hub, world.ada, first)
+    assert world.job(first).result is None
+    assert world.submit("ada").state == "queued"
+    for who in ("ben", "owner"):
+        with pytest.raises(NotHere):
+            gateway.forget(world.hub, world.people[who], first)
+    world.hub.close()
+
+
+# Approvals
+
+
+def test_releases_that_wait_are_counted_and_added_up(hospital_hub):
+    waiting = [hospital_hub.submit("ada", f"SELECT SUM(age) AS s{i} FROM visits", "rho 0.04") for i in range(2)]
+    assert {one.state for one in waiting} == {"waiting"}
+    with pytest.raises(OverBudget, match="your limit on this dataset"):  # 0.12 of 0.1
+        hospital_hub.submit("ada", "SELECT SUM(age) AS again FROM visits WHERE age > 3", "rho 0.04")
+    assert len(hospital_hub.rows(sa.select(Request))) == 2
+
+
+def test_no_more_than_twenty_wait_for_a_decision(hospital_hub):
+    hospital_hub.publish(change=[("per_user: {rho: 0.1}", "per_user: {rho: 2}")])
+    for number in range(20):
+        hospital_hub.submit("ada", f"SELECT COUNT(*) AS n FROM visits WHERE age > {number}", "rho 0.04")
+    with pytest.raises(NotNow, match="wait for somebody to agree"):
+        hospital_hub.submit("ada", "SELECT COUNT(*) AS n FROM visits WHERE age > 99", "rho 0.04")
+
+
+def test_an_answer_on_record_asks_as_many_people_as_the_policy_will_ask_for(hospital_hub):
+    hospital_hub.publish(change=[("approvals: [{above: {rho: 0.03}, needs: 1}]",
+                                  "approvals: [{above: {rho: 0.03}, needs: 2}]"),
+                                 ("reviewers: [reviewer@hospital.example]",
+                                  "reviewers: [reviewer@hospital.example, cleo@college.example]")])  # fmt: skip
+    from cloister.hub.requests import decide
+
+    def approved(job):
+        for who in ("owner", "reviewer"):
+            with hospital_hub.hub.database.writing() as session:
+                request = session.scalar(sa.select(Request).where(Request.job_id == job.id))
+                assert request.needs == 2
+                decide(hospital_hub.hub, session, hospital_hub.people[who], request, True, "")
+        return hospital_hub.work()
+
+    assert approved(hospital_hub.submit("ada", spend="rho 0.04")) == ["done"]
+    second = hospital_hub.submit("ben", spend="rho 0.04")  # costs the dataset nothing, and ben as much as ada
+    assert approved(second) == ["done"]
+
+
+# Bodies
+
+
+def test_files_carry_their_token_beside_the_body(hospital_hub):
+    page, csrf = browser(hospital_hub, "owner")
+    kind = {"content-type": "multipart/form-data; boundary=b"}
+    body = f'--b\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n{csrf}\r\n--b--\r\n'.encode()
+    path = "/datasets/visits/versions/files"
+    assert page.post(path, headers=kind, content=body).status_code == 403
+    assert page.post(path, headers=kind, content=body, params={"csrf": csrf}).status_code == 422  # a file is missing
+    assert page.post(path, headers={**kind, "x-csrf": csrf}, content=body).status_code == 422
+    assert program(hospital_hub).put("/api/uploads/x?offset=0", content=b"x" * 100).status_code == 404
+
+
+def test_forms_are_parsed_only_after_rights_are_checked(hospital_hub, monkeypatch):
+    from starlette.requests import Request as HttpRequest
+
+    def never(self, *_, **__):
+        raise AssertionError("the form was read")
+
+    page, csrf = browser(hospital_hub, "stranger")
+    monkeypatch.setattr(HttpRequest, "form", never)
+    kind = {"content-type": "multipart/form-data; boundary=b"}
+    for path in ("/datasets/visits/versions/files", "/datasets/visits/tables"):
+        assert page.post(path, params={"csrf": csrf}, headers=kind, content=b"--b--\r\n").status_code == 404
+
+
+def test_a_body_that_does_not_come_is_given_up(monkeypatch):
+    monkeypatch.setattr("cloister.hub.web.security._SILENCE_S", 0.05)
+    caught = []
+
+    async def app(scope, receive, send):
+        try:
+            await receive()
+        except Exception as error:
+            caught.append(getattr(error, "status_code", None))
+
+    async def silent():
+        await asyncio.sleep(10)
+
+    scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
+    asyncio.run(BodyLimit(app, Settings())(scope, silent, None))
+    assert caught == [408]
+
+
+def test_a_client_that_gives_up_is_no_unforeseen_error(caplog):
+    async def app(scope, receive, send):
+        raise ClientDisconnect
+
+    scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
+    with caplog.at_level(logging.INFO, "cloister"):
+        asyncio.run(NoSurprises(app)(scope, None, None))
+    assert [one.levelname for one in caplog.records] == ["INFO"]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("hub.example", 200), ("HUB.example:8400", 200), ("other.example", 200), ("evil.example", 421), ("", 421),
+     ("127.0.0.1", 421), ("[::1", 421)],
+)  # fmt: skip
+def test_only_the_names_of_the_hub_are_served(host, status):
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    settings = Settings(address="https://hub.example", hosts="other.example")
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", host.encode())], "query_string": b""}
+    asyncio.run(KnownHosts(app, settings)(scope, None, send))
+    assert sent[0]["status"] == status
+    sent.clear()
+    asyncio.run(KnownHosts(app, settings)({**scope, "path": "/health"}, None, send))
+    assert sent[0]["status"] == 200
+
+
+def test_plain_http_beyond_this_machine_is_noticed():
+    assert Settings(host="0.0.0.0").exposed
+    assert not Settings(host="0.0.0.0", address="https://hub.example").exposed
+    assert not Settings().exposed
+
+
+# Spans
+
+
+def test_the_frameworks_telemetry_is_off(hospital_hub):
+    app = create_app(hospital_hub.hub)
+    assert not app._native_telemetry.enabled()
+    assert not any(app._telemetry[one] for one in ("tracing", "metrics", "logs", "operation_spans", "auto_configure"))
+
+
+# Odd values
+
+ODD = ["1e900", "-1e900", "1e-900", "1e99999999", "nan", "inf", "\ud800", "a\ud800b", "\0", "9" * 5000, 10**400, 1e308,
+       -1, "", [], {}, [[[[]]]], True, None, {"\ud800": "\ud800"}]  # fmt: skip
+FIELDS = {
+    "query": ("sql", "spend", "within", "confidence"),
+    "profile": ("table", "spend", "bins", "confidence"),
+    "train": ("estimator", "table", "target", "features", "spend", "evaluate", "group", "parts"),
+    "synthesise": ("method", "table", "columns", "spend", "rows", "bins", "score"),
+}
+GOOD = {
+    "query": {"sql": "SELECT COUNT(*) AS n FROM visits", "spend": "rho 0.001"},
+    "profile": {"table": "visits", "spend": "rho 0.001"},
+    "train": {"estimator": "MixedNB", "table": "visits", "target": "ward", "features": "age", "spend": "rho 0.001"},
+    "synthesise": {"method": "independent", "table": "visits", "columns": "ward", "spend": "rho 0.001"},
+}
+
+
+def dumps(body):
+    return json.dumps(body, ensure_ascii=True).encode()
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_no_odd_value_in_a_form_of_work_is_an_unforeseen_error(hospital_hub, kind):
+    hospital_hub.publish(
+        change=[("may: [see schema, query, profile]", "may: [see schema, query, profile, train, synthesise]")]
+    )
+    web = program(hospital_hub)
+    sent = {"headers": {"Content-Type": "application/json"}}
+    for name in FIELDS[kind]:
+        for odd in ODD:
+            form = {**GOOD[kind], name: odd}
+            if name == "within":
+                form.pop("spend")
+            body = dumps({"kind": kind, "form": form, "purpose": "health-research"})
+            answer = web.post("/api/datasets/visits/plan", content=body, **sent)
+            assert answer.status_code < 500, (name, odd, answer.text)
+
+
+BODIES = [
+    ("POST", "/api/datasets/visits/plan", {"kind": "query", "form": {}, "purpose": "x"}),
+    ("POST", "/api/datasets", {"name": "fresh", "title": "x", "about": "x", "policy": "x", "schema": "x"}),
+    ("PUT", "/api/datasets/visits/policy", {"text": "x", "after": 1, "publish": False}),
+    ("POST", "/api/datasets/visits/versions", {"uploads": {}, "schema": "x", "address": "x"}),
+    ("POST", "/api/datasets/visits/uploads", {"table": "x", "file": "x.csv", "size": 5}),
+    ("POST", "/api/requests", {"dataset": "visits", "role": "x", "purpose": "x", "text": "x"}),
+    ("POST", "/api/surveys", {"name": "abc", "title": "x", "purpose": "x", "consent": "x", "target": 50, "ends": None,
+                              "asked": [{"id": "q", "type": "number", "text": "x", "low": "0", "high": "5"}]}),
+    ("POST", "/api/surveys/advice", {"question": {"type": "scale", "text": "x", "low": "0", "high": "5"}, "people": 5}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body"), BODIES, ids=[f"{one[0]} {one[1]}" for one in BODIES])
+def test_no_odd_value_in_a_body_is_an_unforeseen_error(hospital_hub, method, path, body):
+    web = program(hospital_hub, "owner")
+
+    def places(value, at=()):
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                yield from places(inner, (*at, key))
+        elif isinstance(value, list):
+            for number, inner in enumerate(value):
+                yield from places(inner, (*at, number))
+        yield at
+
+    def changed(value, at, odd):
+        if not at:
+            return odd
+        copy = dict(value) if isinstance(value, dict) else list(value)
+        copy[at[0]] = changed(copy[at[0]], at[1:], odd)
+        return copy
+
+    for at in places(body):
+        for odd in ODD:
+            sent = dumps(changed(body, at, odd))
+            answer = web.request(method, path, content=sent, headers={"Content-Type": "application/json"})
+            assert answer.status_code < 500, (at, odd, answer.text)
+
+
+# Accounts
+
+
+def with_password(world, who="ada"):
+    with world.hub.database.writing() as session:
+        found = session.get_one(type(world.people[who]), world.people[who].id)
+        found.password = seal(PASSWORD)
+    world.people[who] = found
+    return found
+
+
+def test_making_a_token_asks_for_the_password(hospital_hub):
+    with_password(hospital_hub)
+    page, csrf = browser(hospital_hub)
+    form = {"csrf": csrf, "label": "laptop", "scopes": "read", "days": "3"}
+    assert page.post("/account/tokens", data=form).status_code == 401
+    assert page.post("/account/tokens", data={**form, "token_password": "wrong wrong wrong"}).status_code == 401
+    assert "clo_" in page.post("/account/tokens", data={**form, "token_password": PASSWORD}).text
+
+
+def test_changing_the_password_ends_tokens_unless_they_may_stay(hospital_hub):
+    ada = with_password(hospital_hub)
+    for end, left in ((False, 1), (True, 0)):
+        with hospital_hub.hub.database.writing() as session:
+            tokens.revoke_all(session, ada)
+            tokens.make(session, ada, "t", ["read"], 3)
+        desk.change_password(hospital_hub.hub, ada, PASSWORD, PASSWORD, "192.0.2.1", end_tokens=end)
+        with hospital_hub.hub.database.reading() as session:
+            assert len(tokens.of(session, ada)) == left
+
+
+def test_removing_a_second_factor_that_is_not_there_locks_nobody_out(hospital_hub):
+    ada = with_password(hospital_hub)
+    for _ in range(hospital_hub.hub.settings.login_tries + 2):
+        with pytest.raises(NotNow, match="no second factor"):
+            sign_in.remove_factor(hospital_hub.hub, ada, "000000", "192.0.2.1")
+    sign_in.prove(hospital_hub.hub, ada, PASSWORD, "192.0.2.1")
+    with pytest.raises(SignInFailed):
+        sign_in.prove(hospital_hub.hub, ada, "wrong wrong wrong", "192.0.2.1")
+
+
+def test_an_error_that_is_acceptable_has_limits(hospital_hub):
+    for within in ("1e900", "1e31", "1e-31", "0", "-1"):
+        with pytest.raises((BadForm, ValueError)):
+            hospital_hub.plan("ada", spend="", within=within)
+    assert hospital_hub.plan("ada", spend="", within="50").own.amount

@@ -1,0 +1,102 @@
+"""Frames infer types from values; plans, errors and what opens do not depend on them."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import cloister as cl
+
+SCHEMA = """
+unit: {name: person, max_rows: 1}
+tables:
+  t:
+    unit: p
+    columns:
+      n: {type: integer, bounds: [0, 100]}
+      x: {type: real, bounds: [0, 100]}
+      g: {type: text, categories: ["1", "2"]}
+      b: {type: boolean}
+      d: {type: date, bounds: [2020-01-01, 2030-01-01]}
+"""
+BASE = {"p": list(range(1, 301)), "n": [7] * 300, "x": [2] * 300, "g": [1] * 300, "b": [1] * 300, "d": [None] * 300}
+SQL = "SELECT COUNT(n) AS n, SUM(x) AS x, COUNT(g) AS g, COUNT(d) AS d FROM t WHERE b"
+ODD = {
+    "a missing number": {"p": 301, "n": None, "x": None, "g": None, "b": None},
+    "a fraction": {"p": 301, "n": 3.5, "x": 3.5, "g": 1.5, "b": 0.5},
+    "a word": {"p": 301, "n": "word", "x": "word", "g": "word", "b": "word"},
+    "a large number": {"p": 301, "n": 2**63, "x": 2**63, "g": 2**63, "b": 2**63},
+    "a missing id": {"p": None, "n": 1, "x": 1, "g": 1, "b": 1},
+    "a list": {"p": 301, "n": [1], "x": [1], "g": [1], "b": [1]},
+    "bytes": {"p": 301, "n": b"\0", "x": b"\0", "g": b"\0", "b": b"\0"},
+    "half a character": {"p": 301, "n": "\ud800", "x": "\ud800", "g": "\ud800", "b": "\ud800"},
+    "a word for an id": {"p": "somebody", "n": 1, "x": 1, "g": 1, "b": 1},
+    "a fraction for an id": {"p": 1.5, "n": 1, "x": 1, "g": 1, "b": 1},
+    "a list for an id": {"p": [1], "n": 1, "x": 1, "g": 1, "b": 1},
+    "long text": {"p": 301, "n": "9" * 10**6, "x": "9" * 10**6, "g": "9" * 10**6, "b": "9" * 10**6},
+}
+
+
+def asked(frame, folder):
+    with cl.open(frame, schema=SCHEMA, budget=cl.rho(10**6), ledger=folder) as dataset:
+        plan = dataset.plan(SQL, spend=cl.rho(10**5))
+        return str(plan), dataset.run(plan).rows()[0]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("column", ["p", "n", "x", "g", "b"])
+def test_one_person_changes_neither_the_plan_nor_what_opens(tmp_path, odd, column):
+    more = {"p": 301, "n": 7, "x": 2, "g": 1, "b": 1, "d": None} | {"p": ODD[odd]["p"], column: ODD[odd][column]}
+    before, first = asked(pd.DataFrame(BASE), tmp_path / "a")
+    after, second = asked(pd.DataFrame({name: [*BASE[name], more[name]] for name in BASE}), tmp_path / "b")
+    assert before == after
+    assert first["n"] == pytest.approx(300, abs=1)
+    assert second["n"] == pytest.approx(first["n"], abs=1.1)
+    assert second["x"] == pytest.approx(first["x"], abs=101)
+
+
+def test_ids_of_every_pandas_type_name_the_same_people(tmp_path):
+    """Two rows a person, one of them with the id as another type would hold it."""
+    plans = set()
+    whole = [1, 1, 2, 2]
+    for number, ids in enumerate(
+        (
+            pd.Series(whole),
+            pd.Series(whole, dtype=float),
+            pd.Series(whole, dtype=object),
+            pd.Series([1, 1.0, 2, "2"], dtype=object),
+            pd.Series([np.int64(1), np.float64(1), "2", 2], dtype=object),
+            pd.Series(whole, dtype="Int64"),
+            pd.Series(whole, dtype="category"),
+            pd.Series(["1", "1", "2", "2"]),
+        )
+    ):
+        frame = pd.DataFrame({name: BASE[name][:4] for name in BASE if name != "p"} | {"p": ids})
+        plan, found = asked(frame, tmp_path / str(number))
+        plans.add(plan)
+        assert round(found["n"]) == 2
+    assert len(plans) == 1
+
+
+def test_categories_that_are_words_and_numbers_open_like_others(tmp_path):
+    plans = set()
+    for number, values in enumerate(([1, 2] * 150, [1, "secret"] * 150, [1.0, None] * 150)):
+        frame = pd.DataFrame(BASE | {"g": pd.Categorical(values)})
+        plan, found = asked(frame, tmp_path / str(number))
+        plans.add(plan)
+        assert round(found["g"]) == (300 if number == 0 else 150)
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize("make", [pa.table, pl.DataFrame, pd.DataFrame])
+def test_frames_of_every_kind_read_the_same(tmp_path, make):
+    _, found = asked(make(BASE), tmp_path)
+    assert [round(found[name]) for name in ("n", "g", "d")] == [300, 300, 0]
+    assert found["x"] == pytest.approx(600, abs=10)
+
+
+def test_ids_that_a_double_cannot_tell_apart_name_nobody(tmp_path):
+    ids = np.array([2.0**53, 2.0**53 + 2, 5.0, np.nan])
+    _, found = asked(pd.DataFrame({name: BASE[name][:4] for name in BASE} | {"p": ids}), tmp_path)
+    assert round(found["n"]) == 1
