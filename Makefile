@@ -23,7 +23,7 @@ tour: $(VENV)/installed ## A tour in the terminal: three answers, two refusals, 
 	$(BIN)/cloister demo
 
 test: $(VENV)/installed-dev ## Every test, doctest and code block of the docs
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
 soak: $(VENV)/installed-dev ## Neighbouring tables, drawn anew for SECONDS a property (60): what make test does with few
 	CLOISTER_SOAK_SECONDS=$(or $(SECONDS),60) $(BIN)/pytest -m soak --numprocesses auto --maxprocesses 8 tests

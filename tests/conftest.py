@@ -1,9 +1,15 @@
 """The real servers that tests share: a PostgreSQL for each worker, and one Spark session for all tests that ask for it.
 
-With `--dist loadgroup` every test that uses `spark` runs on one worker, so that Spark starts once.
+With `--dist loadgroup` the tests of one file run on one worker, so that fixtures of a module are built once, and every
+test that uses `spark` runs on one worker, so that Spark starts once.
 """
 
 import os
+
+# One thread for each worker, before numpy loads: threads of several workers that share the cores slow each other down.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
 import shutil
 import sys
 import uuid
@@ -21,8 +27,11 @@ def pytest_collection_modifyitems(config, items):
             config.hook.pytest_deselected(items=soaked)
             items[:] = [item for item in items if not item.get_closest_marker("soak")]
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        if item.get_closest_marker("xdist_group") is None:
+            uses_spark = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if uses_spark else item.nodeid.partition("::")[0]))
+    # Spark and the slow folders start first, so that no worker is left with a long file at the end.
+    items.sort(key=lambda item: (item.get_closest_marker("xdist_group").args[0] != "spark", _turn(item)))
     answer = yield
     # pytest-xdist 3.8 writes the group into `_nodeid`, where pytest 9.2 no longer looks for it.
     for item in items:
@@ -30,6 +39,14 @@ def pytest_collection_modifyitems(config, items):
         if grouped != item.nodeid and hasattr(nodes, "coerce_node_id"):
             item._id = nodes.coerce_node_id(grouped)
     return answer
+
+
+_SLOW_FIRST = ("e2e", "statistical", "docs", "browser", "property")
+
+
+def _turn(item):
+    parts = item.path.parts
+    return next((turn for turn, folder in enumerate(_SLOW_FIRST) if folder in parts), len(_SLOW_FIRST))
 
 
 def pytest_addoption(parser):
