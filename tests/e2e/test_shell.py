@@ -313,7 +313,7 @@ def test_a_refusal_is_a_sentence_and_the_shell_goes_on(dataset: cl.Dataset, text
     sql = "SELECT MAX(stay_days) AS x FROM visits;"
     shown = conversation(dataset, sql, text, "\\budget", spend=cl.rho("0.1"))
     assert "spent rho 0.1" in shown
-    middle = shown.partition("spent rho 0.1")[2].partition("visits: rho 1")[0]
+    middle = shown.partition("counts for at most 4 rows\n")[2].partition("visits: rho 1")[0]
     assert middle.count(".\n") >= 1
 
 
