@@ -128,10 +128,9 @@ def test_an_owner_is_told_once_a_day_about_each_person(hub, world):
     deny(hub, ann, visits, 20)
     ask(hub, bob, visits, now(), loss=rho("0.0001"))
     deny(hub, bob, visits2, 2)
-    with hub.database.writing() as session:
-        assert watch(hub, session) == 1
-        assert watch(hub, session) == 0
-        assert watch(hub, session, now() + 2 * DAY) == 0
+    assert watch(hub) == 1
+    assert watch(hub) == 0
+    assert watch(hub, now() + 2 * DAY) == 0
     assert len(notices(hub, own)) == 1
     assert notices(hub, own)[0].startswith("Ann uses visits in an unusual way (score ")
     with hub.database.reading() as session:
@@ -155,5 +154,4 @@ def test_the_owners_own_requests_raise_no_alert(hub, world):
     own, _, _, visits, _ = world
     ask(hub, own, visits, now(), loss=rho("0.03"))
     deny(hub, own, visits, 30)
-    with hub.database.writing() as session:
-        assert watch(hub, session) == 0
+    assert watch(hub) == 0

@@ -1,6 +1,7 @@
 """A table that its owner made elsewhere, handed in: what is refused, what is charged when, who may have it."""
 
 import base64
+import functools
 import io
 import json
 
@@ -133,6 +134,10 @@ def test_a_side_file_names_the_bytes_of_its_table_and_a_changed_table_is_refused
         ({"method": "<b>"}, BadForm, "a word such as aim"),
         ({"method": ["aim"]}, BadForm, "a word such as aim"),
         ({"chosen": ["\ud800"]}, BadForm, "cannot be read"),
+        ({"chosen": float("1e308") * 10}, BadForm, "cannot be read"),
+        ({"never": 2**70}, BadForm, "cannot be read"),
+        ({"determines": functools.reduce(lambda inner, _: [inner], range(900), [])}, BadForm, "cannot be read"),
+        ({"chosen": "x" * 20_000}, BadForm, "cannot be read"),
         ({"columns": []}, BadForm, "other columns"),
         ({"columns": 5}, BadForm, "cannot be read"),
         ({"sha256": "0" * 64}, BadForm, "of another table"),

@@ -14,7 +14,7 @@ from cloister.hub.policy.decide import decide as policy_decides
 from cloister.hub.policy.published import current, publish
 from cloister.hub.requests.deciding import comments, decisions
 from cloister.hub.settings import Settings
-from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow
+from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, TooMany
 from cloister.privacy.loss import epsilon, rho
 
 POLICY = """
@@ -380,6 +380,19 @@ def test_a_job_that_was_cancelled_meanwhile_cannot_be_granted(hub, world):
     with hub.database.writing() as session:
         requests.close_for(hub, session, session.get(Job, request.job_id))
     assert look(hub, request) == ("withdrawn", "cancelled")
+
+
+def test_comments_without_an_answer_come_to_an_end(hub, world):
+    request = ask(hub, world)
+    with hub.database.writing() as session:
+        for number in range(10):
+            requests.comment(hub, session, world["asker"], request, f"Please ({number}).")
+            session.flush()
+        with pytest.raises(TooMany, match="no answer yet"):
+            requests.comment(hub, session, world["asker"], request, "Please.")
+        requests.comment(hub, session, world["second"], request, "Soon.")
+        session.flush()
+        requests.comment(hub, session, world["asker"], request, "Thank you.")
 
 
 def test_comments_are_for_those_concerned_and_stay_out_of_notices_and_log(hub, world):

@@ -169,7 +169,7 @@ def test_so_many_uploads_wait_and_no_more(hub, people):
 
 
 def test_room_is_kept_for_all_that_were_announced(hub, people, monkeypatch):
-    size, room = 10**8, 9 * 10**8  # three times a hundred megabytes, twice, and some to spare
+    size, room = 10**8, 8 * 10**8  # three times a hundred megabytes, twice, and some to spare
     monkeypatch.setattr(uploads.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**10, 0, room))
     first = begin(hub, people, size)
     begin(hub, people, size, who="provider")
@@ -177,6 +177,19 @@ def test_room_is_kept_for_all_that_were_announced(hub, people, monkeypatch):
         begin(hub, people, size, who="provider")
     with hub.database.writing() as session:
         uploads.cancel(hub, session, people["owner"], first.id)
+    begin(hub, people, size)
+
+
+def test_one_persons_files_take_half_of_the_room_and_those_that_never_come_take_none(hub, people, monkeypatch):
+    size, room = 10**8, 14 * 10**8
+    monkeypatch.setattr(uploads.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**10, 0, room))
+    for _ in range(2):
+        begin(hub, people, size)
+    with pytest.raises(UploadRefused, match="half of this hub's room"):
+        begin(hub, people, size)
+    begin(hub, people, size, who="provider")
+    with hub.database.writing() as session:  # two hours later, and no byte has come
+        session.execute(sa.update(Upload).values(created=Upload.created - 7200))
     begin(hub, people, size)
 
 

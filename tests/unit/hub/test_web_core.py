@@ -254,6 +254,11 @@ def test_every_answer_carries_the_safe_headers(browser: TestClient) -> None:
     assert "unsafe" not in CONTENT_SECURITY_POLICY
 
 
+def test_the_api_reads_no_form_to_find_a_token(browser: TestClient, csrf: str) -> None:
+    answer = browser.post("/api/try/work", data={"csrf": csrf})
+    assert answer.status_code == 403
+
+
 def test_pages_hold_no_inline_script_or_style(browser: TestClient, csrf: str) -> None:
     for path in ("/", "/trust", "/jobs", "/nowhere"):
         text = browser.get(path).text

@@ -260,7 +260,7 @@ def test_a_body_that_does_not_come_is_given_up(monkeypatch):
         await asyncio.sleep(10)
 
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
-    asyncio.run(BodyLimit(app, Settings())(scope, silent, None))
+    asyncio.run(BodyLimit(app)(scope, silent, None))
     assert caught == [408]
 
 
@@ -437,3 +437,10 @@ def test_an_error_that_is_acceptable_has_limits(hospital_hub):
         with pytest.raises((BadForm, ValueError)):
             hospital_hub.plan("ada", spend="", within=within)
     assert hospital_hub.plan("ada", spend="", within="50").own.amount
+
+
+def test_only_a_piece_of_an_upload_may_be_long():
+    limit = BodyLimit(None)
+    assert limit.most({"method": "PUT", "path": "/api/uploads/x"}) == 16 * 2**20
+    assert limit.most({"method": "POST", "path": "/api/uploads/x"}) == 2 * 2**20
+    assert limit.most({"method": "DELETE", "path": "/api/uploads/x"}) == 2 * 2**20

@@ -191,6 +191,53 @@ def test_a_release_that_needed_an_agreement_needs_one_for_the_next_reader_too(ho
     assert hospital_hub.rows(sa.select(Job).where(Job.state == "queued")) == []
 
 
+def test_a_job_that_would_read_something_else_than_people_agreed_to_is_refused(hospital_hub):
+    job = hospital_hub.submit("cleo", "SELECT COUNT(*) AS n FROM visits", spend="rho 0.04")
+    (request,) = hospital_hub.rows(sa.select(Request))
+    hospital_hub.publish(change=[("ward <> 'maternity'", "age >= 0")])  # the reviewer has read the plan of the old one
+    with hospital_hub.hub.database.writing() as session:
+        deciding.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
+    assert hospital_hub.work() == ["refused"]
+    assert "have changed since this was planned" in hospital_hub.job(job.id).problem
+    assert not hospital_hub.spent().amount
+
+
+def test_a_job_runs_after_a_change_of_the_policy_that_shows_the_same(hospital_hub):
+    job = hospital_hub.submit("cleo", "SELECT COUNT(*) AS n FROM visits")
+    hospital_hub.publish(change=[("per_user: {rho: 0.1}", "per_user: {rho: 0.2}")])
+    assert hospital_hub.work() == ["done"]
+    assert hospital_hub.job(job.id).policy_number == 2
+
+
+def test_the_audit_log_quotes_no_sentence_that_names_tables_or_columns(hospital_hub):
+    hospital_hub.submit("cleo", "SELECT AVG(age) AS a FROM visits")
+    hospital_hub.publish(change=[("columns: [ward, age]", "columns: [ward]")])
+    assert hospital_hub.work() == ["refused"]
+    for entry in hospital_hub.rows(sa.select(AuditEntry).where(AuditEntry.action.like("job.%"))):
+        told = str(entry.detail)
+        assert "reasons" not in entry.detail
+        assert "age" not in told.replace("message", "")
+        assert "it sees" not in told
+    (ended,) = actions(hospital_hub, "job.refused")
+    assert ended.detail["problem"].startswith("CLO-")
+    assert len(ended.detail["problem"]) == 7
+
+
+def test_what_is_left_is_told_only_to_those_who_may_know_of_the_dataset(hospital_hub):
+    from cloister.hub.books import statements
+
+    hospital_hub.submit("ada")
+    hospital_hub.work()
+    with hospital_hub.hub.database.reading() as session:
+        (mine,) = statements.for_user(hospital_hub.hub, session, hospital_hub.ada, hospital_hub.here)
+    assert mine.left == hospital_hub.hub.ledger.account("visits").left
+    hospital_hub.publish(change=[("organisations: [University]", "organisations: [Elsewhere]")])
+    with hospital_hub.hub.database.reading() as session:
+        (mine,) = statements.for_user(hospital_hub.hub, session, hospital_hub.ada, hospital_hub.here)
+    assert mine.left is None
+    assert mine.spent == rho("0.01")
+
+
 def test_a_limit_remembers_what_only_the_ledger_knows(hospital_hub):
     hospital_hub.submit("ada", spend="rho 0.03")
     hospital_hub.work()

@@ -230,3 +230,13 @@ def test_a_job_cannot_charge_around_its_book(hospital_hub):
 
     with pytest.raises(NotNow, match="a plan charges nothing"):
         Account(account.rules, ClosedBook(hospital_hub.hub.ledger)).reserve(rho("0.01"), "plan")
+
+
+def test_one_persons_jobs_leave_workers_for_others(hospital_hub):
+    first, second = hospital_hub.submit("ada"), hospital_hub.submit("ada", "SELECT COUNT(*) AS n FROM visits")
+    database = hospital_hub.hub.database
+    assert queue.claim(database, "w1", most_each=1).id == first.id
+    assert queue.claim(database, "w2", most_each=1) is None
+    other = hospital_hub.submit("ben")
+    assert queue.claim(database, "w2", most_each=1).id == other.id
+    assert queue.claim(database, "w3", most_each=2).id == second.id

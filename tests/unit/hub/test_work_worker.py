@@ -324,11 +324,11 @@ def test_where_there_are_several_workers_one_is_left_for_jobs(hospital_hub):
 def test_a_worker_goes_on_after_the_database_was_locked(hospital_hub, monkeypatch):
     job, stop, real, failed = hospital_hub.submit("ada"), threading.Event(), queue.claim, []
 
-    def locked(*asked):
+    def locked(*asked, **more):
         if len(failed) < 3:
             failed.append(asked)
             raise sa.exc.OperationalError("UPDATE jobs", {"secret": 1}, Exception("database is locked"))
-        return real(*asked)
+        return real(*asked, **more)
 
     def broken():
         raise sa.exc.OperationalError("UPDATE jobs", {}, Exception("database is locked"))

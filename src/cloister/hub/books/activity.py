@@ -8,32 +8,28 @@ blocked by a score: it is the owner who presses the switch that pauses the datas
 Only requests are looked at, never rows or answers.
 """
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.data.schema import Schema
 from cloister.hub.database import now
-from cloister.hub.kinds import kind_of
-from cloister.hub.models import AuditEntry, Dataset, Job, Person, Spent, Version
+from cloister.hub.models import AuditEntry, Dataset, Job, Person, Spent
 from cloister.hub.requests.notices import tell
-from cloister.privacy.errors import CloisterError
 from cloister.privacy.ledger.rules import Rules
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
-__all__ = ["ALERT_AT", "Event", "Profile", "Signal", "profile", "profiles", "watch"]
+__all__ = ["ALERT_AT", "TABLES", "Event", "Profile", "Signal", "profile", "profiles", "watch"]
 
 ALERT_AT = 6.0
+TABLES = "tables"  # in a job's plan: what it asks about
 _DAY = 86_400.0
 _LOOK_BACK_DAYS = 56
 _ENOUGH = 10  # requests before somebody has a usual way
@@ -198,25 +194,35 @@ def profiles(session: Session, dataset: Dataset, at: float | None = None) -> lis
     return sorted(found, key=lambda one: (-one[1].score, -one[1].requests, one[0].name))
 
 
-def watch(hub: "Hub", session: Session, at: float | None = None) -> int:
+def watch(hub: "Hub", at: float | None = None) -> int:
     """Tell owners about people who are far from their past; how many alerts. A worker calls this now and then.
 
-    One alert a day for a person and a dataset. The owner's own requests raise none.
+    One alert a day for a person and a dataset. The owner's own requests raise none. Scores are computed outside of the
+    transaction that writes: it would keep everybody else from writing.
     """
     moment = now() if at is None else at
+    with hub.database.reading() as session:
+        unusual = [*_unusual(session, moment)]
+    alerts = 0
+    for dataset, person, found in unusual:
+        with hub.database.writing() as session:
+            if not _told(session, dataset, person, moment):
+                _alert(hub, session, dataset, person, found)
+                alerts += 1
+    return alerts
+
+
+def _unusual(session: Session, moment: float) -> Iterable[tuple[Dataset, Person, Profile]]:
     recent = sa.select(Job.dataset_id).where(Job.created > moment - _DAY).distinct()
     denied = sa.select(AuditEntry.object).where(AuditEntry.action == "work.denied", AuditEntry.time > moment - _DAY)
     names = {one.removeprefix("dataset/") for one in session.scalars(denied.distinct())}
     wanted = sa.select(Dataset).where(
         Dataset.deleted.is_(None), sa.or_(Dataset.id.in_(recent), Dataset.name.in_(names))
     )
-    alerts = 0
     for dataset in session.scalars(wanted.order_by(Dataset.id)).all():
         for person, found in profiles(session, dataset, moment):
             if found.alert and person.id != dataset.owner_id and not _told(session, dataset, person, moment):
-                _alert(hub, session, dataset, person, found)
-                alerts += 1
-    return alerts
+                yield dataset, person, found
 
 
 def _alert(hub: "Hub", session: Session, dataset: Dataset, person: Person, found: Profile) -> None:
@@ -240,12 +246,13 @@ def _told(session: Session, dataset: Dataset, person: Person, moment: float) -> 
 def _events(session: Session, dataset: Dataset, since: float) -> dict[int, list[Event]]:
     found: dict[int, list[Event]] = {}
     cap = Loss.from_json(dataset.budget)
-    schema = _schema(session, dataset)
-    jobs = sa.select(Job, Spent.loss).outerjoin(Spent, Spent.job_id == Job.id)
-    for job, loss in session.execute(jobs.where(Job.dataset_id == dataset.id, Job.created > since)):
-        spent = _share(Loss.from_json(loss), cap) if loss else 0.0
-        tables = _asked(job.kind, json.dumps(job.parameters, sort_keys=True), schema) if schema else frozenset()
-        found.setdefault(job.person_id, []).append(Event(job.created, job.state == "refused", spent, tables))
+    # The tables were written down when the job was planned: nothing is parsed here, however many jobs there are.
+    columns = (Job.person_id, Job.created, Job.state, Job.plan[TABLES].label("tables"), Spent.loss)
+    jobs = sa.select(*columns).outerjoin(Spent, Spent.job_id == Job.id)
+    for job in session.execute(jobs.where(Job.dataset_id == dataset.id, Job.created > since)):
+        spent = _share(Loss.from_json(job.loss), cap) if job.loss else 0.0
+        event = Event(job.created, job.state == "refused", spent, frozenset(job.tables or ()))
+        found.setdefault(job.person_id, []).append(event)
     denied = sa.select(AuditEntry.person_id, AuditEntry.time).where(
         AuditEntry.action == "work.denied", AuditEntry.object == f"dataset/{dataset.name}", AuditEntry.time > since
     )
@@ -266,16 +273,3 @@ def _share(loss: Loss, budget: Loss) -> float:
         return 0.0
     cap = Rules.of("budget", budget).cap
     return float(loss.amount / cap.amount) if cap.measure == loss.measure else 0.0
-
-
-def _schema(session: Session, dataset: Dataset) -> str:
-    wanted = sa.select(Version.schema).where(Version.dataset_id == dataset.id, Version.state == "ready")
-    return session.scalars(wanted.order_by(Version.number.desc()).limit(1)).first() or ""
-
-
-@lru_cache(maxsize=5000)
-def _asked(kind: str, parameters: str, schema: str) -> frozenset[str]:
-    try:
-        return frozenset(kind_of(kind).tables(Schema.parse(schema, max_bytes=None), json.loads(parameters)))
-    except CloisterError:
-        return frozenset()  # asked under an older schema, or a kind that is gone

@@ -17,6 +17,8 @@ from sqlalchemy.orm import Session, defer
 
 from cloister.hub.books.charges import Charged, charges_of
 from cloister.hub.models import Dataset, Job, Person, Spent
+from cloister.hub.policy.conditions import Environment
+from cloister.hub.work.known import may_know
 from cloister.hub.work.shelf import analyst
 from cloister.privacy.errors import AccountMismatch
 from cloister.privacy.ledger import Balance
@@ -99,7 +101,7 @@ class Mine:
     Attributes:
         dataset: its name.
         spent: by this person, as the ledger has it in their own account; None if they have none.
-        left: of the whole dataset, for everybody.
+        left: of the whole dataset, for everybody; None for somebody who may not know of it now.
         lines: their own spends, newest first.
     """
 
@@ -137,8 +139,11 @@ def only(statement: Statement, person: Person) -> Statement:
     return Statement(statement.dataset, statement.balance, lines, (), purposes, months, ())
 
 
-def for_user(hub: "Hub", session: Session, person: Person) -> list[Mine]:
-    """What a person spent, dataset by dataset."""
+def for_user(hub: "Hub", session: Session, person: Person, environment: Environment) -> list[Mine]:
+    """What a person spent, dataset by dataset.
+
+    What is left of a dataset is told only to those who may know of it now: it shows what others spend.
+    """
     wanted = sa.select(Dataset).join(Spent, Spent.dataset_id == Dataset.id).where(Spent.person_id == person.id)
     found = []
     for dataset in session.scalars(wanted.distinct().order_by(Dataset.name)):
@@ -146,7 +151,8 @@ def for_user(hub: "Hub", session: Session, person: Person) -> list[Mine]:
         jobs = _Jobs(session, own_jobs.options(defer(Job.plan)))
         key = f"{dataset.name}@{analyst(person.id)}"
         lines = [jobs.line(one) for one in charges_of(hub).of(key) if one.state != "void"]
-        own, whole = _balance(hub, key), _balance(hub, dataset.name)
+        known = dataset.deleted is None and may_know(hub, session, person, dataset, environment)
+        own, whole = _balance(hub, key), _balance(hub, dataset.name) if known else None
         spent, left = own.spent if own else None, whole.left if whole else None
         found.append(Mine(dataset.name, spent, left, tuple(reversed(lines))))
     return found

@@ -30,6 +30,7 @@ from typing import IO, Any, Self
 from urllib.parse import quote
 
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from cloister.hub import models
 from cloister.hub.database import now
@@ -371,19 +372,31 @@ def _after_restoring(hub: Hub, copied: str) -> None:
         session.execute(sa.delete(models.Session))
         session.execute(sa.update(models.Token).values(revoked=True))
         session.execute(sa.update(models.OneTimeLink).where(models.OneTimeLink.used.is_(None)).values(ends=now()))
+        _stop_what_was_pending(session)
         shared = sa.select(models.Dataset).where(models.Dataset.deleted.is_(None))
         for dataset in session.scalars(shared).all():
             text = (
-                f"The hub was restored from a copy of {copied}. Check that the policy of {dataset.name} is the newest."
+                f"The hub was restored from a copy of {copied}. Check that the policy of {dataset.name} is the newest, "
+                "and grant again the access that people should have: what was granted by request has ended."
             )
             session.add(models.Notice(person_id=dataset.owner_id, text=text, link=f"/datasets/{dataset.name}/policy"))
         hub.audit.write(session, None, "hub.restored", "hub", copied=copied)
+
+
+def _stop_what_was_pending(session: Session) -> None:
+    """End granted access, and jobs that have not begun: what was revoked, denied or run since the copy is not known."""
+    granted = sa.update(models.Request).where(models.Request.state.in_(("open", "granted")))
+    session.execute(granted.values(state="expired", ends=now()))
+    pending = sa.update(models.Job).where(models.Job.state.in_(("waiting", "queued")))
+    said = "The hub was restored from a copy before this ran. Nothing was spent. Hand it in again."
+    session.execute(pending.values(state="cancelled", finished=now(), problem=said))
 
 
 def _what_next(settings: Settings) -> list[str]:
     return [
         "The hub refuses to spend until the newest head of its ledger is shown: cloister hub show-head HEAD. Every "
         "receipt holds one; show the newest receipt there is.",
+        "Accounts that were closed since the copy are open again: go through the list of people and close them.",
         "If the copy does not contain it, what was spent since is unknown: cloister hub write-off DATASET, for each.",
         *(
             f"The {word} is in PostgreSQL: restore it with pg_restore."

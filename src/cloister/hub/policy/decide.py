@@ -82,14 +82,17 @@ class Verdict:
             raise Denied(f"{self.sentence}. {'. '.join(self.reasons[:3])}.")
 
     def to_json(self) -> dict[str, Any]:
-        """For the audit log."""
+        """For the person who asks: with the reasons, which name tables."""
+        return {**self.for_audit(), "reasons": list(self.reasons)}
+
+    def for_audit(self) -> dict[str, Any]:
+        """For the audit log, which operators read: what decided, without the sentences, which name tables."""
         return {
             "allowed": self.allowed,
             "operation": self.operation,
             "purpose": self.purpose,
             "rule": self.rule,
             "policy": self.policy_number,
-            "reasons": list(self.reasons),
         }
 
 

@@ -12,7 +12,7 @@ from cloister.hub.policy.policy import Policy, Role
 from cloister.hub.policy.purposes import covered_by, offered
 from cloister.hub.requests.notices import tell
 from cloister.hub.requests.reviewers import current_policy, reviewers
-from cloister.privacy.errors import BadForm, NotNow
+from cloister.privacy.errors import BadForm, NotNow, TooMany
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["OPEN_DAYS", "ask_access", "askable_purposes", "granted_roles"]
 
 OPEN_DAYS = 14  # how long a request waits for a decision
+_A_DAY = 10  # requests of one person for one dataset
 
 
 def ask_access(
@@ -55,6 +56,7 @@ def ask_access(
     if not deciding:
         raise NotNow("there is nobody but you who may decide about this. Name a reviewer in the policy.")
     _refuse_twice(session, person, dataset, role, purpose)
+    _refuse_many(session, person, dataset)
     request = Request(
         kind="access",
         dataset_id=dataset.id,
@@ -95,6 +97,18 @@ def _refuse_twice(session: Session, person: Person, dataset: Dataset, role: str,
     if found is not None:
         words = "is open" if found.state == "open" else "was granted"
         raise NotNow(f"request {found.id} for this role and purpose {words} already.")
+
+
+def _refuse_many(session: Session, person: Person, dataset: Dataset) -> None:
+    """Refuse more requests than reviewers can be asked to read: each one sends e-mails."""
+    today = sa.select(sa.func.count()).select_from(Request).where(
+        Request.kind == "access",
+        Request.person_id == person.id,
+        Request.dataset_id == dataset.id,
+        Request.created > now() - 86400,
+    )  # fmt: skip
+    if (session.scalar(today) or 0) >= _A_DAY:
+        raise TooMany(f"you have asked for {_A_DAY} things of this dataset today. Ask again tomorrow.")
 
 
 def granted_roles(session: Session, person: Person, dataset: Dataset) -> set[Grant]:

@@ -14,7 +14,7 @@ from cloister.hub.models import Comment, Decision, Person, Request
 from cloister.hub.requests.notices import tell
 from cloister.hub.requests.release import let_go, needs_now, turn_away
 from cloister.hub.requests.reviewers import may_decide, may_see, reviewers
-from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow
+from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, TooMany
 
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
@@ -23,6 +23,7 @@ __all__ = ["ACCESS_DAYS", "comment", "decide", "expire", "find", "revoke", "with
 
 ACCESS_DAYS = 365  # how long a granted access lasts unless the reviewer says otherwise
 _LONGEST = 4000
+_IN_A_ROW = 10  # comments of one person without an answer
 
 
 def find(hub: "Hub", session: Session, person: Person, number: int, *, to_change: bool = False) -> Request:
@@ -136,10 +137,14 @@ def comment(hub: "Hub", session: Session, person: Person, request: Request, text
     Raises:
         NotHere: the request is not this person's to see.
         BadForm: nothing was said.
+        TooMany: the last comments were all this person's.
     """
     request = find(hub, session, person, request.id)
     if not text.strip() or len(text) > _LONGEST:
         raise BadForm(f"a comment has from 1 to {_LONGEST:,} characters.")
+    last = sa.select(Comment.person_id).where(Comment.request_id == request.id).order_by(Comment.id.desc())
+    if list(session.scalars(last.limit(_IN_A_ROW))) == [person.id] * _IN_A_ROW:
+        raise TooMany(f"your last {_IN_A_ROW} comments have no answer yet. Each one sends e-mails. Wait for an answer.")
     said = Comment(request_id=request.id, person_id=person.id, text=text.strip())
     session.add(said)
     hub.audit.write(session, person.id, "request.commented", f"request/{request.id}", dataset=request.dataset.name)

@@ -326,8 +326,18 @@ def _checked(hub: Hub, text: str) -> Schema:
 def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
     """One account protects one kind of unit: what was promised to patients is not kept by protecting visits."""
     for one in versions(session, dataset):
-        if one.state == "ready" and (before := Schema.parse(one.schema, max_bytes=None).unit).name != schema.unit.name:
-            raise BadSchema(f"this dataset protects {before}. A new version cannot protect {schema.unit} instead.")
+        if one.state != "ready":
+            continue
+        before = Schema.parse(one.schema, max_bytes=None)
+        if before.unit.name != schema.unit.name:
+            raise BadSchema(f"this dataset protects {before.unit}. A new version cannot protect {schema.unit} instead.")
+        for name, table in schema.tables.items():
+            known = before.tables.get(name)
+            if known is not None and known.unit is not None and known.unit != table.unit:
+                raise BadSchema(
+                    f"in {name} the column {known.unit} names the {schema.unit.name}. A new version cannot name it by "
+                    "another column: what was spent protects whom that column names."
+                )
 
 
 # Opening

@@ -21,6 +21,7 @@ INVENTED = "These rows are invented from the schema alone. They say nothing abou
 _ROWS_EACH = 3  # rows a person, on average at most
 _MISSING = 0.03  # share of NULL where the schema allows it
 _WORDS = 40
+_MOST_CELLS = 1_000_000  # rows are made in the process that serves pages
 
 
 def mock_tables(schema: Schema, rows: int = 1000, seed: int = 1) -> "dict[str, pa.Table]":
@@ -32,12 +33,13 @@ def mock_table(schema: Schema, name: str, rows: int = 1000, seed: int = 1) -> "p
     """One table.
 
     Args:
-        rows: how many.
+        rows: how many; fewer of a table so wide that they would have more than a million cells.
         seed: the same seed makes the same rows.
     """
     import pyarrow as pa
 
     table = schema.tables[name]
+    rows = min(rows, max(1, _MOST_CELLS // (len(table.columns) + 1)))
     draws = np.random.default_rng([seed, *name.encode()])
     arrays: dict[str, Any] = {}
     if table.unit is not None:

@@ -35,6 +35,7 @@ SMALLEST_PIECE = 64 * 1024  # except for the last: each piece is a file
 LARGEST_PIECE = 16 * 1024 * 1024
 _OPEN_AT_ONCE = 20
 _FORGOTTEN_AFTER = 7 * 86400
+_SILENT_S = 3600  # an announced file of which nothing came for so long keeps no room
 
 
 def may_provide(person: Person, dataset: Dataset) -> bool:
@@ -57,7 +58,7 @@ def begin(hub: Hub, session: Session, person: Person, dataset: Dataset, *, table
     if not may_provide(person, dataset) or dataset.deleted is not None:
         raise NotHere("there is no such dataset.")
     _check_announced(hub, table, file, size)
-    _check_room(hub, session, size)
+    _check_room(hub, session, person, size)
     waiting = session.scalar(
         sa.select(sa.func.count())
         .select_from(Upload)
@@ -94,11 +95,19 @@ def _check_announced(hub: Hub, table: str, file: str, size: int) -> None:
         )
 
 
-def _check_room(hub: Hub, session: Session, size: int) -> None:
-    """Refuse a file if there is no room for it and all announced before it: pieces, then sealed tables beside them."""
-    ahead = sa.select(sa.func.sum(3 * Upload.size - Upload.received)).where(Upload.state.in_(("open", "complete")))
-    if shutil.disk_usage(hub.folder).free < int(session.scalar(ahead) or 0) + 3 * size + 10**8:
+def _check_room(hub: Hub, session: Session, person: Person, size: int) -> None:
+    """Refuse a file if there is no room for it and all announced before it: pieces, then sealed tables beside them.
+
+    One person's files may take half of the room. A file of which nothing came within an hour takes none.
+    """
+    announced = sa.select(sa.func.sum(3 * Upload.size - Upload.received)).where(
+        Upload.state.in_(("open", "complete")), sa.or_(Upload.received > 0, Upload.created > now() - _SILENT_S)
+    )
+    free = shutil.disk_usage(hub.folder).free - 10**8
+    if free < int(session.scalar(announced) or 0) + 3 * size:
         raise UploadRefused("there is not enough room on this hub for a file of that size. Tell its operator.")
+    if free // 2 < int(session.scalar(announced.where(Upload.person_id == person.id)) or 0) + 3 * size:
+        raise UploadRefused("your files would take more than half of this hub's room. Finish or cancel some first.")
 
 
 def find(session: Session, person: Person, upload_id: str) -> tuple[Upload, Dataset]:

@@ -30,6 +30,7 @@ Type = Literal["yes_no", "choice", "choices", "scale", "date", "number"]
 TYPES: tuple[Type, ...] = get_args(Type)
 PERIODS = ("day", "week", "month", "quarter", "year")
 MOST_OPTIONS = 400
+_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 1000), 50  # beyond, floats cannot tell the probabilities apart
 _MOST_LEVELS = 6
 _MOST_DIGITS = 40  # of an epsilon as exact text: devices refuse what is much longer
 _EXACT = 2**53 - 1  # the largest whole number that a browser's numbers hold for certain
@@ -290,6 +291,8 @@ def _levels(told: Any) -> tuple[Level, ...]:
             raise BadForm(f"the epsilon of the level {parts[0]} is a number above 0, such as 0.5.") from None
     if any(len(one.epsilon) > _MOST_DIGITS for one in levels):
         raise BadForm("an epsilon has few digits, such as 0.5.")
+    if any(not _LEAST_EPSILON <= Fraction(one.epsilon) <= _MOST_EPSILON for one in levels):
+        raise BadForm("the epsilon of a level lies between 0.001 and 50, such as 0.5.")
     if not 1 <= len(levels) <= _MOST_LEVELS:
         raise BadForm(f"a question has 1 to {_MOST_LEVELS} levels, such as `strong 0.5`.")
     if "skipped" in {one.name for one in levels}:

@@ -197,7 +197,8 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
         return
     if request.method in _SAFE:
         return
-    if here.person is None and here.pending is None and request.url.path.startswith("/api/"):
+    api = request.url.path.startswith("/api/")  # there the header is asked for: no body is read to find a token
+    if here.person is None and here.pending is None and api:
         return  # without cookie and token: the route itself says that one must sign in
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Denied("this was sent from another site's page.")
@@ -208,7 +209,7 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
             raise SignInFailed("only people who are signed in send files.")  # before a stranger's file fills the memory
         # Beside the body: a file is not read before its sender's right to send one is known (see `form`).
         shown = shown or request.query_params.get("csrf", "")
-    elif not shown and kind.startswith("application/x-www-form-urlencoded"):
+    elif not shown and not api and kind.startswith("application/x-www-form-urlencoded"):
         shown = (await form(request)).get("csrf", "")
     if not hmac.compare_digest(shown.encode(), here.csrf.encode()):
         raise Denied("the page was too old, or the request did not come from it. Load the page again, then try again.")

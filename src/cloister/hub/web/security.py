@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloister.hub.settings import Settings
+from cloister.hub.store.upload import LARGEST_PIECE
 from cloister.privacy.errors import UploadRefused
 
 __all__ = [
@@ -173,14 +174,13 @@ class KnownHosts:
 class BodyLimit:
     """Stops reading a body that is too long, whatever its Content-Length says, or that does not come."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self.upload = settings.upload_gb * 1024 * _MB
 
     def most(self, scope: Scope) -> int:
         """How many bytes this request may bring."""
-        if scope["path"].startswith("/api/uploads/"):
-            return self.upload  # read as a stream, and counted again by the upload itself
+        if scope["method"] == "PUT" and scope["path"].startswith("/api/uploads/"):
+            return LARGEST_PIECE  # of a file; it is read after its sender's right is known
         return FILE_BODY if _TAKES_FILES.fullmatch(scope["path"]) else PAGE_BODY
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,7 +16,7 @@ from cloister.hub.policy import published
 from cloister.hub.policy.decide import Environment, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import Policy
 from cloister.hub.store.datasets import newest
-from cloister.hub.work.gateway import narrowed, twins
+from cloister.hub.work.gateway import BASIS, basis_of, narrowed, twins
 from cloister.hub.work.known import subject_of
 from cloister.privacy.errors import NotHere, NotNow
 
@@ -68,7 +68,7 @@ def open_case(hub: "Hub", job: Job) -> Case:
 
     Raises:
         Denied: the policy says no by now.
-        NotNow: the dataset is paused.
+        NotNow: the dataset is paused, or the job would read something else than it was planned on.
     """
     kind, planned = kind_of(job.kind), Planned.from_json(job.plan)
     dataset, person = job.dataset, job.person  # as they were when the job was claimed, a moment ago
@@ -81,6 +81,11 @@ def open_case(hub: "Hub", job: Job) -> Case:
         shown = shown_tables(policy, subject, kind.operation, job.purpose, environment)
         tables = kind.tables(narrowed(schema, shown), job.parameters)
         _, verdict = _decide(hub, session, job, dataset, person, kind, tables, planned)
+    if job.plan.get(BASIS) not in (None, basis_of(version, tables, verdict)):
+        raise NotNow(
+            "the tables, or what the policy shows of them, have changed since this was planned. Nothing was spent. "
+            "Plan it again."
+        )
     return Case(hub, job, kind, dataset, person, version, planned, tables, verdict)
 
 

@@ -57,7 +57,7 @@ class Chores:
             "retention": (600.0, lambda: remove_old_results(hub)),
             "uploads": (3600.0, lambda: upload.tidy(hub)),
             "audit": (60.0, lambda: hub.audit.keep()),
-            "watch": (300.0, lambda: _watch(hub)),
+            "watch": (300.0, lambda: activity.watch(hub)),
         }
 
     def do(self) -> None:
@@ -164,11 +164,6 @@ def _a_place(hub: "Hub") -> Iterator[bool]:
 def _expire(hub: "Hub") -> int:
     with hub.database.writing() as session:
         return deciding.expire(hub, session)
-
-
-def _watch(hub: "Hub") -> int:
-    with hub.database.writing() as session:
-        return activity.watch(hub, session)
 
 
 def _close_gone(hub: "Hub", shelf: Shelf) -> None:

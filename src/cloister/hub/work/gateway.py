@@ -7,8 +7,9 @@
 Nothing here can read a row: plans are made on a twin that has none, and nothing can be charged.
 """
 
+import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -16,9 +17,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.data.schema import Schema
+from cloister.hub.books.activity import TABLES
 from cloister.hub.database import now
 from cloister.hub.kinds import Kind, Planned, kind_of
-from cloister.hub.models import Dataset, Job, Person
+from cloister.hub.models import Dataset, Job, Person, Version
 from cloister.hub.policy import published
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import Policy
@@ -27,6 +29,7 @@ from cloister.hub.work.book import ClosedBook
 from cloister.hub.work.known import concerns, find_dataset, find_job, may_know, not_here, subject_of
 from cloister.hub.work.place import place_of
 from cloister.hub.work.shelf import Opened, Received, Shelf, analyst, handed
+from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadPolicy, NotHere, NotNow, OverBudget, QueryRefused
 from cloister.privacy.loss import Loss
 
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
 __all__ = [
+    "BASIS",
     "Passed",
+    "basis_of",
     "cancel",
     "explain",
     "find_dataset",
@@ -49,6 +54,7 @@ __all__ = [
 _TWINS: "WeakKeyDictionary[Hub, Shelf]" = WeakKeyDictionary()
 _MOST_QUEUED = 1000  # of one person's jobs: a queue is no place to store things
 _MOST_WAITING = 20  # of one person's jobs on one dataset that ask others for a decision
+BASIS = "planned on"  # in a job's plan
 _MOST_PLAN = 200_000  # characters of a plan that are kept with its job
 
 
@@ -61,12 +67,16 @@ class Passed:
         parameters: as the kind of work has read them.
         planned: what it would cost.
         verdict: what the policy says, without what is seen of the tables.
+        basis: a digest of what was planned on (see `basis_of`).
+        tables: which tables it reads.
     """
 
     number: int
     parameters: dict[str, Any]
     planned: Planned
     verdict: Verdict
+    basis: str = ""
+    tables: tuple[str, ...] = ()
 
 
 # The way through
@@ -102,7 +112,7 @@ def plan(
         blocked = str(error).partition(": ")[2]
         notes.append(blocked)
     hub.audit.record(
-        person.id, "work.planned", f"dataset/{dataset_name}", kind=kind, cost=planned.loss, **verdict.to_json()
+        person.id, "work.planned", f"dataset/{dataset_name}", kind=kind, cost=planned.loss, **verdict.for_audit()
     )
     return replace(planned, notes=tuple(notes), blocked=blocked)
 
@@ -141,7 +151,7 @@ def submit(
             person_id=person.id,
             purpose=purpose,
             parameters=passed.parameters,
-            plan=_kept(planned),
+            plan={**_kept(planned), BASIS: passed.basis, TABLES: list(passed.tables)},
             environment={"country": environment.country, "network": environment.network},
             policy_number=passed.number,
             state="waiting" if verdict.needs else "queued",
@@ -157,7 +167,7 @@ def submit(
             kind=kind,
             cost=planned.loss,
             own=planned.own,
-            **verdict.to_json(),
+            **verdict.for_audit(),
         )
         if verdict.needs:
             session.refresh(job)
@@ -237,7 +247,18 @@ def pass_gate(
     if planned.own.amount:  # what others paid for is judged like what is new: it is told to this person now
         verdict = decide(policy, number, subject, work.operation, purpose, environment, tables, planned.own)
         _require(hub, person, dataset_name, kind, verdict, planned.own)
-    return Passed(number, parameters, planned, replace(verdict, view=None))
+    basis = basis_of(version, tables, verdict)
+    return Passed(number, parameters, planned, replace(verdict, view=None), basis, tuple(tables))
+
+
+def basis_of(version: Version, tables: Collection[str], verdict: Verdict) -> str:
+    """A digest of what a job reads: the version of the tables, their names, and what the policy shows of them.
+
+    People agree to a plan that was made on this. A job whose basis has changed since is refused before the charge.
+    """
+    view = None if verdict.view is None else {name: asdict(one) for name, one in sorted(verdict.view.items())}
+    facts = {"version": version.id, "tables": sorted(tables), "view": view}
+    return fingerprint(json.dumps(facts, sort_keys=True, default=dict))
 
 
 def _known(
@@ -293,7 +314,9 @@ def _require(
     hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None = None
 ) -> None:
     if not verdict.allowed:
-        hub.audit.record(person.id, "work.denied", f"dataset/{dataset_name}", kind=kind, cost=loss, **verdict.to_json())
+        hub.audit.record(
+            person.id, "work.denied", f"dataset/{dataset_name}", kind=kind, cost=loss, **verdict.for_audit()
+        )
     verdict.require()
 
 
@@ -332,7 +355,7 @@ def explain(
     with hub.database.reading() as session:
         _, policy, number, subject = _known(hub, session, person, dataset_name, environment)
     verdict = decide(policy, number, subject, operation, purpose, environment)
-    hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", **verdict.to_json())
+    hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", **verdict.for_audit())
     return verdict
 
 

@@ -27,7 +27,7 @@ from cloister.hub.policy.policy import Policy
 from cloister.hub.store.datasets import newest, owned
 from cloister.hub.work import limits, queue
 from cloister.hub.work.book import Cancelled, JobBook, Lost
-from cloister.hub.work.job import result_bytes
+from cloister.hub.work.job import code_of, result_bytes
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import HubRefused, NotNow, Refused, RolledBack
 from cloister.privacy.ledger import Account
@@ -109,7 +109,8 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
     told = "\n".join(one.text() for one in receipts)
     if not _end(hub, job, "done", book.loss, result=result, receipt=told, problem=""):
         raise NotNow("this took too long and was given up. The charge stands.")
-    return job
+    with hub.database.reading() as session:
+        return session.get_one(Job, job.id)  # as it ended: with its loss and its time
 
 
 def _open(hub: "Hub", session: Session, dataset: Dataset) -> tuple[Policy, int]:
@@ -209,8 +210,7 @@ def _end(hub: "Hub", job: Job, state: str, loss: Loss | None = None, **changes: 
     with hub.database.writing() as session:
         if not queue.finish(session, job.id, str(job.worker), state, loss=paid, **changes):
             return False
-        problem = {"problem": changes["problem"]} if changes["problem"] else {}
-        facts: dict[str, Any] = {"dataset": job.dataset.name, "kind": job.kind, "purpose": job.purpose, **problem}
+        facts = {"dataset": job.dataset.name, "kind": job.kind, "purpose": job.purpose, **code_of(changes["problem"])}
         cost = "nothing" if loss is None else loss
         hub.audit.write(session, job.person_id, f"job.{state}", f"job/{job.id}", cost=cost, **facts)
     return True

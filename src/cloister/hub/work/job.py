@@ -34,7 +34,7 @@ from cloister.privacy.loss import Loss
 if TYPE_CHECKING:
     from cloister.hub.hub import Hub
 
-__all__ = ["Step", "owner_detail", "result_bytes", "run_job"]
+__all__ = ["Step", "code_of", "owner_detail", "result_bytes", "run_job"]
 
 Step = Callable[[str], None]
 _LOG = logging.getLogger("cloister.hub.work")
@@ -155,7 +155,7 @@ def _finish(case: Case, worker: str, book: JobBook, received: Received, done: Do
         result, size = {**done.result, "label": signed}, len(plain)
         if (first := _same(session, job, digest)) is not None:  # a repeated question is answered the same: keep one
             result, size = {SAME: first, "label": signed}, 0
-    kept = {"result": result, "size": size, "digest": digest}
+    kept = {"result": result, "size": size, "digest": digest, "policy_number": case.verdict.policy_number}
     with hub.database.writing() as session:
         if not queue.finish(session, job.id, worker, "done", **kept, loss=loss.to_json(), receipt=receipts, problem=""):
             return ""
@@ -184,7 +184,7 @@ def _end(hub: "Hub", job: Job, worker: str, loss: Loss | None, state: str, said:
         paid = None if loss is None else loss.to_json()
         if not queue.finish(session, job.id, worker, state, problem=said, owner_detail=sealed, loss=paid):
             return ""
-        _note(hub, session, job, state, loss, problem=said)
+        _note(hub, session, job, state, loss, **code_of(said))
     return state
 
 
@@ -201,6 +201,12 @@ def _note(hub: "Hub", session: Any, job: Job, state: str, loss: Loss | None, **m
         cost=cost,
         **more,
     )
+
+
+def code_of(said: str) -> dict[str, str]:
+    """The code of a refusal, for the audit log: its sentence is for the person who asked, and may name columns."""
+    code, colon, _ = said.partition(":")
+    return {"problem": code} if colon and code.startswith("CLO-") else {}
 
 
 def result_bytes(result: dict[str, Any]) -> bytes:

@@ -34,12 +34,13 @@ _STANDS = "The worker stopped after the charge. The charge stands, and this job 
 _GIVEN_UP = "The worker stopped several times while it ran this job, before anything was charged. Ask the operator."
 
 
-def claim(database: Database, worker: str) -> Job | None:
+def claim(database: Database, worker: str, most_each: int | None = None) -> Job | None:
     """Take the next job: of whoever has the fewest running, then of whoever was served longest ago, their oldest.
 
     Args:
         database: the hub's.
         worker: the name of who takes it; no two workers share one.
+        most_each: how many jobs of one person may run at once; None: any number.
     """
     with database.reading() as session:  # an idle worker must not stand in the way of those who write
         if session.scalar(sa.select(Job.id).where(Job.state == "queued").limit(1)) is None:
@@ -48,7 +49,7 @@ def claim(database: Database, worker: str) -> Job | None:
     with database.writing() as session:
         taken |= {"heartbeat": now(), "started": now(), "progress": 0.0}
         for _ in range(5):  # in PostgreSQL another worker may have been faster
-            number = session.scalar(_next())
+            number = session.scalar(_next(most_each))
             if number is None:
                 return None
             if _update(session, sa.update(Job).where(Job.id == number, Job.state == "queued"), taken):
@@ -56,7 +57,7 @@ def claim(database: Database, worker: str) -> Job | None:
     return None
 
 
-def _next() -> sa.Select[int]:
+def _next(most_each: int | None) -> sa.Select[int]:
     queued = (
         sa.select(Job.person_id.label("person"), sa.func.min(Job.id).label("job"))
         .where(Job.state == "queued")
@@ -78,7 +79,10 @@ def _next() -> sa.Select[int]:
         .correlate(queued)
         .scalar_subquery()
     )
-    return sa.select(queued.c.job).order_by(running, sa.func.coalesce(served, 0.0), queued.c.job).limit(1)
+    wanted = sa.select(queued.c.job)
+    if most_each is not None:
+        wanted = wanted.where(running < most_each)
+    return wanted.order_by(running, sa.func.coalesce(served, 0.0), queued.c.job).limit(1)
 
 
 def heartbeat(database: Database, job_id: int, worker: str, progress: float | None = None, stage: str = "") -> bool:

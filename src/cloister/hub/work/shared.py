@@ -117,7 +117,7 @@ def take(
     verdict = None if mine else _whole(asked, purpose, job.parameters["table"], job.parameters["names"])
     if not mine and verdict is None:
         raise NotHere("there is no such table.")
-    told = {"purpose": purpose} if verdict is None else verdict.to_json()
+    told = {"purpose": purpose} if verdict is None else verdict.for_audit()
     hub.audit.record(person.id, "table.taken", f"job/{number}", dataset=name, what=what, **told)
     return job, "" if mine else purpose
 
@@ -135,7 +135,7 @@ def _require(hub: "Hub", person: Person, dataset: Dataset, asked: _Asked, purpos
     verdict = next((one for one in verdicts if one.allowed), verdicts[0] if verdicts else asked.decide(""))
     if not verdict.allowed:
         hub.audit.record(
-            person.id, "work.denied", f"dataset/{dataset.name}", kind=Synthesise.name, cost=None, **verdict.to_json()
+            person.id, "work.denied", f"dataset/{dataset.name}", kind=Synthesise.name, cost=None, **verdict.for_audit()
         )
     verdict.require()
     if dataset.paused:

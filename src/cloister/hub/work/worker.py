@@ -183,7 +183,7 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
                     prepare_versions(hub, watched=lambda number: watched.at(_VERSION, number))
                     versions_due = time.monotonic() + _VERSIONS_EVERY_S
                 with watched.at(_CHORES):
-                    job = queue.claim(hub.database, name)
+                    job = queue.claim(hub.database, name, most_each=(len(heartbeats.living(hub.folder)) + 1) // 2 or 1)
                 if job is None:
                     stop.wait(wait_s)
                     wait_s = min(_IDLE_S, wait_s * 1.2)

@@ -11,6 +11,7 @@ Nothing here reads a row of the dataset. That the rows were made as the side fil
 import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -32,6 +33,8 @@ __all__ = ["Described", "Given", "read_given", "receive"]
 MOST_BYTES = 32 * 2**20
 _MOST_SIDE = 2**20
 _UNPACKED = 512 * 2**20
+_DEEPEST = 12
+_LONGEST_TEXT = 10_000
 _SIDE = {
     "cloister", "method", "table", "rows", "private", "loss", "unit", "neighbours", "columns", "never", "determines",
     "estimated rows of the real table", "measured", "chosen", "expected error", "receipt",
@@ -169,8 +172,9 @@ def _read_side(side: bytes) -> dict[str, Any]:
     if len(side) > _MOST_SIDE:
         raise BadForm(f"a side file has at most {_MOST_SIDE // 2**20} MB. Choose the file that ends with .side.json.")
     try:
-        told = json.loads(side, parse_constant=_no_number)
+        told = json.loads(side, parse_constant=_no_number, parse_float=_finite)
         json.dumps(told, ensure_ascii=False).encode()  # half a sign is none, and no page could show it
+        _check_plain(told)
     except (ValueError, RecursionError):
         raise BadForm(f"the side file cannot be read. {_AGAIN}") from None
     if not isinstance(told, dict) or told.get("cloister") != KIND:
@@ -187,6 +191,30 @@ def _read_side(side: bytes) -> dict[str, Any]:
 
 def _no_number(word: str) -> NoReturn:
     raise ValueError(word)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _check_plain(value: object, depth: int = 0) -> None:
+    """Refuse what no side file of ours holds and no page could show: deep nesting, huge whole numbers, long texts."""
+    if depth > _DEEPEST:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _check_plain(name, depth + 1)
+            _check_plain(inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_plain(inner, depth + 1)
+    elif isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        raise ValueError("a text is too long")
+    elif isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError("a whole number is too large")
 
 
 def _read_rows(content: bytes) -> pa.Table:

@@ -93,7 +93,7 @@ Auditor = Annotated[Visitor, Depends(_auditor)]
 def mine(here: Reader) -> list[Own]:
     """What I spent, dataset by dataset."""
     with here.hub.database.reading() as session:
-        found = statements.for_user(here.hub, session, here.who)
+        found = statements.for_user(here.hub, session, here.who, here.environment)
     return [
         Own(dataset=one.dataset, spent=_loss(one.spent), left=_loss(one.left), spends=[*map(_spend, one.lines)])
         for one in found

@@ -56,7 +56,7 @@ def mine(request: Request, here: SignedIn) -> Response:
 
 def _mine(request: Request, here: Visitor, report: Report | None = None) -> Response:
     with here.hub.database.reading() as session:
-        spends = statements.for_user(here.hub, session, here.who)
+        spends = statements.for_user(here.hub, session, here.who, here.environment)
     auditor = here.has("auditor")
     accounts = [here.hub.ledger.balance(one.rules.key) for one in here.hub.ledger.accounts()] if auditor else []
     return page(
