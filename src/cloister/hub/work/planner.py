@@ -154,10 +154,10 @@ def _read(answer: tuple[str, Any]) -> Passed:
         passed: Passed = value
         return passed
     if word == "refused":
-        name, message, wait_s = value
+        name, message, facts = value
         error: CloisterError = getattr(errors, name)(message)
-        if isinstance(error, TooMany):
-            error.wait_s = wait_s
+        for fact, told in facts.items():
+            setattr(error, fact, told)
         raise error
     if word == "limit":
         raise BadForm(f"{value} Ask for less at once: fewer columns, bins, groups or subqueries.")
@@ -262,11 +262,12 @@ def _answered(hub: Hub, asked: Asked) -> tuple[str, Any]:
         passed = gateway.pass_gate(hub, person, asked.dataset, asked.kind, asked.form, asked.purpose, asked.environment)
     except CloisterError as error:
         message = str(error).removeprefix(f"{error.code}: ")
-        return "refused", (type(error).__name__, message, getattr(error, "wait_s", 0))
+        told = {name: getattr(error, name) for name in ("decision", "wait_s") if hasattr(error, name)}
+        return "refused", (type(error).__name__, message, told)
     except sa.exc.OperationalError:
         return "busy", ""
     except (UnicodeError, OverflowError, RecursionError):
-        return "refused", ("BadForm", "a number or a text in it is too long, or holds a sign that cannot be read.", 0)
+        return "refused", ("BadForm", "a number or a text in it is too long, or holds a sign that cannot be read.", {})
     except MemoryError:
         return "limit", "this takes more memory to plan than a plan may have."
     except Exception as error:
