@@ -263,7 +263,7 @@ def held(monkeypatch, limit):
 
 def test_cross_tables_are_kept_up_to_a_number_of_bytes(answered, read, monkeypatch):
     asked = [{**WHERE, "id": name, "options": [f"place {at}" for at in range(60)]} for name in ("one", "two", "three")]
-    people = [{name: (f"place {place % 60}", "light") for name in ("one", "two", "three")} for place in range(60)]
+    people = [dict.fromkeys(("one", "two", "three"), (f"place {place % 60}", "light")) for place in range(60)]
     made = read(answered(asked, people))
     pairs = [(a, b) for a in ("one", "two", "three") for b in ("one", "two", "three") if a != b]
     each = results.Cache(2**30)
