@@ -6,13 +6,19 @@ The routes are taken from the application, so a new one without a line in the ta
 import importlib.util
 import re
 import sys
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from cloister.hub.database import Database
 from cloister.hub.models import Job, Spent
+from cloister.hub.people import totp
+from cloister.hub.surveys import survey as surveys
+from cloister.privacy.errors import BadForm
 
 pytestmark = pytest.mark.e2e
 
@@ -555,3 +561,210 @@ def test_an_operator_who_tries_everything_reads_no_answer_and_moves_no_ledger(to
     after = str(town.hub.ledger.head), len(town.rows(sa.select(Job))), len(town.rows(sa.select(Spent)))
     assert after == before
     town.restore()
+
+
+# Forms
+
+
+class Forms(HTMLParser):
+    """The forms of a page that send something: where to, and their fields as (tag, attributes, options or text)."""
+
+    def __init__(self, page, words):
+        super().__init__()
+        self.page, self.found, self.links, self._form, self._text = page, [], [], None, None
+        self.feed(words)
+
+    def handle_starttag(self, tag, attrs):
+        told = {name: value or "" for name, value in attrs}
+        if tag == "a":
+            self.links.append(told.get("href", ""))
+        if tag == "form":
+            self._form = {**told, "action": told.get("action") or self.page, "fields": []}
+            if told.get("method") == "post":
+                self.found.append(self._form)
+        elif tag in ("input", "select", "textarea", "button") and self._form is not None and told.get("name"):
+            self._form["fields"].append({"tag": tag, "type": "", "options": [], "text": "", **told})
+        elif tag == "option" and self._form is not None:
+            self._form["fields"][-1]["options"].append(told)
+        self._text = self._form["fields"][-1] if tag == "textarea" else None
+
+    def handle_endtag(self, tag):
+        self._text = None
+        self._form = None if tag == "form" else self._form
+
+    def handle_data(self, data):
+        if self._text is not None:
+            self._text["text"] += data
+
+
+SECRETS = ("one-time-code", "current-password", "new-password")
+SECRET = "s3cret-never-shown-again"
+
+
+def typed(part):
+    """What somebody types into a field; None if it takes no typing, which a button and a hidden field do not."""
+    kind, most = part["type"] or "text", int(part.get("maxlength") or 100)
+    if kind in ("hidden", "file", "submit") or part["tag"] == "button":
+        return None
+    if kind == "password" or part.get("autocomplete") in SECRETS:
+        return SECRET
+    if part["tag"] == "select":
+        return part["options"][-1].get("value", "")
+    if kind in ("checkbox", "radio"):
+        return part.get("value", "on")
+    plain = {"email": "typed@x.example", "number": "17", "date": "2031-02-03", "url": "https://x.example/"}
+    return plain.get(kind, f"typed {part['name']} & <more>" + "\nlines" * (part["tag"] == "textarea"))[:most]
+
+
+def shown(part):
+    """What a field of a page holds."""
+    if part["tag"] == "textarea":
+        return part["text"].removeprefix("\n")
+    if part["tag"] == "select":
+        return next((one.get("value", "") for one in part["options"] if "selected" in one), None)
+    if part["type"] in ("checkbox", "radio"):
+        return part["value"] if "checked" in part else None
+    return part.get("value", "")
+
+
+def walk(town, who, starts):
+    """Every form of every kind of page that somebody reaches by links, and the page that it is on."""
+    todo, seen, pages = list(starts), set(), Counter()
+    while todo:
+        page = todo.pop(0)
+        answer = town.ask(who, "GET", page)
+        if answer.status_code != 200 or not answer.headers["content-type"].startswith("text/html"):
+            continue
+        found = Forms(page.partition("?")[0], answer.text)
+        for form in found.found:
+            names = tuple(part["name"] for part in form["fields"])
+            key = form["action"].partition("?")[0], names
+            if key not in seen:
+                seen.add(key)
+                yield page, form
+        for link in found.links:
+            link = link.partition("#")[0]
+            kind = re.sub(r"\d+", "0", link)
+            if link.startswith("/") and pages[kind] < 2:
+                pages[kind] += 1
+                todo.append(link)
+
+
+def sent_by(form):
+    """The form as it is sent: fields that were typed into, the others as they are, and the first of its buttons."""
+    sent, buttons = {}, [one for one in form["fields"] if one["tag"] == "button"]
+    for part in form["fields"]:
+        value = part.get("value", "") if part["type"] == "hidden" else typed(part)
+        if value is None:
+            continue
+        if part["type"] == "checkbox":
+            sent.setdefault(part["name"], []).append(value)
+        else:
+            sent[part["name"]] = value
+    return {**sent, **{one["name"]: one.get("value", "") for one in buttons[:1]}}
+
+
+def lost(form, answer):
+    """The fields of a form that was refused that did not come back as they were sent; None if it did not come back."""
+    names = {part["name"] for part in form["fields"]}
+    path = form["action"].partition("?")[0].partition("#")[0]
+    again = [
+        one
+        for one in Forms(path, answer.text).found
+        if one["action"].partition("?")[0].partition("#")[0] == path and names <= {f["name"] for f in one["fields"]}
+    ]
+    if not again:
+        return None
+    missing = []
+    for part in form["fields"]:
+        wanted = typed(part)
+        same = [one for one in again[0]["fields"] if one["name"] == part["name"] and one["tag"] == part["tag"]]
+        if wanted is not None and wanted not in [shown(one) for one in same] and wanted != SECRET:
+            missing.append((part["name"], wanted, [shown(one) for one in same]))
+    return missing
+
+
+STARTS = {
+    "owner": ["/", "/datasets/new", "/surveys/invited"],
+    "other": ["/", "/surveys/lakeside"],  # has a survey that is a draft
+    "ada": ["/", "/work/query/visits", "/work/train/visits", "/work/synthesise/visits", "/work/profile/visits"],
+    "dora": ["/", "/datasets/visits/requests"],
+    "reviewer": ["/", "/requests"],
+    "operator": ["/", "/people"],
+    "auditor": ["/", "/audit", "/ledger"],
+    "ben": ["/account"],  # is setting up a second factor
+    "cleo, half inside": ["/second-factor"],
+    "stranger": ["/sign-in", "/sign-up"],
+}
+# Routes whose forms are buttons alone, or that are no form's: nothing is typed there.
+UNTYPED = re.compile(
+    r"/(sign-out|notices/.*|audit/verify|ledger/verify|account/(verify|sessions/end|second-factor/cancel)|verify/.*"
+    r"|account/second-factor/remove|account/tokens/\{number\}/revoke|jobs/\{number\}/(cancel|forget)"
+    r"|people/\{number\}/(verify|close|open)|requests/\{number\}/withdraw|work/query/\{name\}/saved/\{number\}/forget"
+    r"|datasets/\{name\}/(pause|activity/pause|versions/(files/\{upload_id\}/cancel|\{number\}/retry))"
+    r"|surveys/\{name\}/(close|wave|questions/\{question\}/(move|delete))|s/.*)"
+)
+
+
+def refused(town, who, page, form, **changed):
+    """Send a form from its page."""
+    headers = {"referer": f"http://testserver{page}"}
+    if form.get("enctype") != "multipart/form-data":
+        where, data = form["action"].partition("#")[0], {**sent_by(form), **changed}
+        return town.ask(who, "POST", where, data=data, **headers, **{"x-csrf": ""})
+    cookie, csrf = f"cloister-session={town.cookies[who]}", town.csrf[who]
+    files = {one["name"]: ("typed.csv", b"a,b") for one in form["fields"] if one["type"] == "file"}
+    headers |= {"cookie": cookie, "x-csrf": csrf, "accept": "text/html"}
+    town.web.cookies.clear()
+    return town.web.post(form["action"], data=sent_by(form), files=files, headers=headers)
+
+
+def prepare_forms(town, monkeypatch):
+    """Bring about what some forms need: a granted request, survey links, a second factor, a hub that anybody joins."""
+    hub, people = town.hub, town.people
+    monkeypatch.setattr(hub, "settings", replace(hub.settings, open_sign_up=True))
+    words = {"title": "Invited", "purpose": "To learn.", "consent": "Of my own will.", "invited": True}
+    asked = [{"id": "smoker", "type": "yes_no", "text": "Do you smoke?"}]
+    with hub.database.writing() as session:
+        surveys.publish(
+            hub, session, surveys.create(hub, session, people["owner"], "invited", {**words, "asked": asked})
+        )
+        totp.enroll(session, hub.keys, people["cleo"].id)
+    granted = town.ask("owner", "POST", f"/requests/{town.visits.request}/decide", data={"word": "agree", "days": "9"})
+    begun = town.ask("ben", "POST", "/account/second-factor", data={"factor_password": hub_town.PASSWORD})
+    assert (granted.status_code, begun.status_code) == (303, 303)
+    town.sign_in("cleo", complete=False, name="cleo, half inside")
+
+
+def test_every_form_that_is_refused_comes_back_as_it_was_filled_in(town, monkeypatch):
+    prepare_forms(town, monkeypatch)
+    writing, armed, tried = Database.writing, [], set()
+
+    def once_never(database):
+        if armed:
+            raise BadForm(armed.pop())
+        return writing(database)
+
+    monkeypatch.setattr(Database, "writing", once_never)
+    links = [f"/invitation/{town.visits.invitation}", f"/reset/{town.visits.reset}"]
+    for who, starts in STARTS.items():
+        for page, form in walk(town, who, starts + links * (who == "stranger")):
+            if not any(map(typed, form["fields"])):
+                continue
+            # Refused by the route, at the latest when it would write; and before it, unless files come after the token.
+            armed[:] = ["nothing is written now."]
+            answers = [refused(town, who, page, form)]
+            armed.clear()
+            if not form.get("enctype"):
+                answers.append(refused(town, who, page, form, csrf="of an old page"))
+            for answer in answers:
+                assert answer.status_code in (401, 403, 409, 422), (who, page, form["action"])
+                assert lost(form, answer) == [], (who, page, form["action"])
+                assert SECRET not in answer.text, (who, page, form["action"])
+            tried.add(re.split(r"[?#]", form["action"])[0])
+    town.restore()
+    wanted = {
+        path for method, path in hub_town.routes(town.web.app) if method == "POST" and not path.startswith("/api/")
+    }
+    known = {path for path in wanted if any(re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), one) for one in tried)}
+    assert [path for path in sorted(wanted - known) if not UNTYPED.fullmatch(path)] == []

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from cloister.hub.child import memory_of
 from cloister.hub.models import Job, Spent, Version
 from cloister.hub.settings import Settings
 from cloister.hub.store import bounded, datasets
@@ -226,7 +227,7 @@ def test_a_child_that_takes_too_much_memory_is_killed():
     child = Started(subprocess.Popen([sys.executable, "-c", hog]))
     watch = multiprocessing.get_context("spawn").Array("d", [worker._JOB, 7, time.monotonic()], lock=False)
     settings = Settings(job_memory="64MB")
-    most = bounded.memory_of(settings.job_memory) + bounded.OWN_MEMORY
+    most = memory_of(settings.job_memory) + bounded.OWN_MEMORY
     why = worker._watched(child, watch, settings, most, threading.Event())
     assert why == "it took more memory than the 64MB that a job may have"
     assert not child.is_alive()

@@ -463,9 +463,16 @@ class RemoteDataset:
         """What was spent, as far as one may see it."""
         return self.client.get(f"{self._path}/ledger")
 
-    def why(self, operation: str = "query", purpose: str = "") -> dict[str, Any]:
-        """Whether the policy lets me do this, by which rule, and why."""
-        words = urlencode({"operation": operation, "purpose": purpose or self.purpose})
+    def why(self, operation: str = "query", purpose: str = "", spend: Loss | None = None) -> dict[str, Any]:
+        """Whether the policy lets me do this, by which rule, and why.
+
+        Args:
+            operation: a plain word, such as query.
+            purpose: what for; the dataset's unless given.
+            spend: what it would cost: then every limit is asked too, as it stands.
+        """
+        asked = {"operation": operation, "purpose": purpose or self.purpose}
+        words = urlencode(asked if spend is None else {**asked, "spend": loss_to_text(spend)})
         return self.client.get(f"{self._path}/why?{words}")
 
     def ask_access(self, role: str, text: str, *, purpose: str = "") -> dict[str, Any]:

@@ -223,10 +223,15 @@ class WrongMeasure(Refused):
 
 
 class OverBudget(Refused):
-    """The loss asked for is more than the account has left."""
+    """The loss asked for is more than the account has left.
+
+    Attributes:
+        decision: the number under which a hub has written the decision down; 0 elsewhere.
+    """
 
     code = "CLO-204"
     way_out = "Lower the spend or ask the owner for a larger budget."
+    decision = 0
 
 
 class RowsWereRead(Refused):
@@ -308,10 +313,15 @@ class SignInFailed(HubRefused):
 
 
 class Denied(HubRefused):
-    """A role or a policy does not allow this; the decision's page says which rule."""
+    """A role or a policy does not allow this; the decision's page says which rule.
+
+    Attributes:
+        decision: the number under which the hub has written the decision down; 0 if it is no policy's.
+    """
 
     code = "CLO-502"
     way_out = "Read the page behind 'why?', then ask the owner for access."
+    decision = 0
 
 
 class NotHere(HubRefused):

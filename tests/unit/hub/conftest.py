@@ -57,6 +57,8 @@ class World:
     people: dict[str, Person]
 
     def __getattr__(self, name):
+        if name not in self.people:
+            raise AttributeError(name)
         return self.people[name]
 
     @property

@@ -1,9 +1,11 @@
 """Files that somebody sent are read in a process with limits, and never in one that serves pages."""
 
+import inspect
 import io
 import operator
 import os
 import resource
+import threading
 import time
 
 import pyarrow as pa
@@ -12,12 +14,14 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.data.schema import Schema
+from cloister.hub import child
 from cloister.hub.kinds.synthesise import given
 from cloister.hub.models import Version
 from cloister.hub.settings import Settings
 from cloister.hub.store import bounded, drafts, unpack, upload
 from cloister.hub.store.bounded import run_bounded
-from cloister.privacy.errors import BadForm, BadSchema, NotNow, UploadRefused
+from cloister.hub.work import planner
+from cloister.privacy.errors import BadForm, BadSchema, Denied, NotNow, TooMany, UploadRefused
 
 SMALL = Settings(job_memory="64MB")
 
@@ -109,3 +113,46 @@ def test_a_draft_without_files_says_so_from_the_child_too(hospital_hub, monkeypa
         session.execute(sa.update(Version).values(source={"kind": "sealed"}))
     with pytest.raises(NotNow, match="no complete file"):
         drafts.draft_schema(hospital_hub.hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
+
+
+# What plans and files share
+
+
+def started(work, *arguments):
+    return child.Child(bounded._child, 2**40, work, arguments, memory=2**40, watch_s=0.02)
+
+
+def test_a_child_is_waited_for_and_stopped_when_nobody_waits():
+    quick, slow = started(operator.add, 1, 1), started(time.sleep, 60)
+    try:
+        assert quick.wait(60) == "answer"
+        assert slow.wait(0.1) == "time"
+        stop = threading.Event()
+        stop.set()
+        assert slow.wait(60, stop) == "stopped"
+        slow._memory = 1
+        assert slow.wait(60) == "memory"
+        assert slow.alive
+    finally:
+        quick.kill()
+        slow.kill()
+    assert not slow.alive
+
+
+def test_a_refusal_goes_through_a_pipe_with_all_that_it_says():
+    denied = Denied("no role allows it.")
+    denied.decision = 7
+    for error in (denied, TooMany("wait.", wait_s=3), BadForm("'File' is missing.")):
+        again = child.error_of(*child.told(error))
+        assert (type(again), str(again)) == (type(error), str(error))
+        assert vars(again) == vars(error) or again.decision == 7
+    assert child.error_of("ValueError", "x", {}) is None
+    assert child.error_of("catalogue", "x", {}) is None
+
+
+def test_plans_and_files_have_one_way_to_watch_a_child():
+    for module in (bounded, planner):
+        words = inspect.getsource(module)
+        assert "multiprocessing.get_context" not in words
+        assert "setrlimit" not in words
+        assert "monotonic" not in words

@@ -1,11 +1,17 @@
 """What the reports tell: estimates near the truth, levels in aggregate, warnings where they are due."""
 
 import asyncio
+import gc
+import time
+import weakref
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
 
 from cloister import local
+from cloister.hub.cache import size_of
 from cloister.hub.models import Refusal, Submission
 from cloister.hub.surveys import found as finding
 from cloister.hub.surveys import results, sentences
@@ -246,6 +252,68 @@ def test_a_model_without_evidence_says_so(answered, read):
     model = read(answered([SMOKER, WHERE], people)).model("smoker", ["where"])
     assert model.telling_ == []
     assert "Cannot tell" in model.verdict_
+
+
+def held(monkeypatch, limit):
+    """The cache of cross-tables, with another limit and nothing in it."""
+    fresh = results.Cache(limit)
+    monkeypatch.setattr(results, "_TABLES", fresh)
+    return fresh
+
+
+def test_cross_tables_are_kept_up_to_a_number_of_bytes(answered, read, monkeypatch):
+    asked = [{**WHERE, "id": name, "options": [f"place {at}" for at in range(60)]} for name in ("one", "two", "three")]
+    people = [dict.fromkeys(("one", "two", "three"), (f"place {place % 60}", "light")) for place in range(60)]
+    made = read(answered(asked, people))
+    pairs = [(a, b) for a in ("one", "two", "three") for b in ("one", "two", "three") if a != b]
+    each = results.Cache(2**30)
+    monkeypatch.setattr(results, "_TABLES", each)
+    first = made.cross("one", "two")
+    assert each.total > 13 * first.raw.nbytes  # thirteen arrays, and little else
+    few = held(monkeypatch, 3 * each.total)
+    weak = [weakref.ref(made.cross(*pair).raw) for pair in pairs]
+    assert few.total <= 3 * each.total
+    gc.collect()
+    assert sum(one() is not None for one in weak) <= 3  # nothing else holds the others
+
+
+def test_a_cross_table_larger_than_all_that_may_be_kept_is_made_and_released(answered, read, monkeypatch):
+    made = read(answered([SMOKER, WHERE], crowd(60)))
+    few = held(monkeypatch, 100)
+    assert made.cross("smoker", "where").n == 60
+    assert made.model("smoker", ["where"]).people_ == {"where": 60}
+    assert few.total == 0
+
+
+def test_a_model_keeps_no_cross_tables(answered, read):
+    model = read(answered([SMOKER, WHERE], crowd(60))).model("smoker", ["where"])
+    assert not [one for one in vars(model).values() if isinstance(one, local.CrossTable)]
+    assert size_of(model) < 10_000
+
+
+def test_who_asks_for_a_cross_table_that_is_being_made_waits_for_it(answered, read, monkeypatch):
+    made = read(answered([SMOKER, WHERE], crowd(60)))
+    held(monkeypatch, 2**20)
+    calls, plain = [], results.cross
+    monkeypatch.setattr(results, "cross", lambda *given: calls.append(time.sleep(0.1)) or plain(*given))
+    with ThreadPoolExecutor(4) as pool:
+        tables = list(pool.map(lambda _: made.cross("smoker", "where"), range(4)))
+    assert len(calls) == 1
+    assert all(one is tables[0] for one in tables)
+
+
+def test_results_of_several_waves_are_kept_up_to_a_number_of_reports(answered, read, monkeypatch):
+    monkeypatch.setattr(results, "_kept", OrderedDict())
+    monkeypatch.setattr(results, "_KEPT_REPORTS", 100)
+    for name in ("one", "two", "three"):
+        read(answered([SMOKER], crowd(45, levels=("light",)), name=name))
+    assert [key[1] for key in results._kept] == ["two", "three"]
+    large = answered([SMOKER], crowd(120, levels=("light",)), name="large")
+    assert read(large) is read(large)  # its pictures ask for it one after another
+    assert [key[1] for key in results._kept] == ["large"]
+    answered([SMOKER], crowd(20, levels=("light",)), name="large")
+    assert read(large).n == 140
+    assert len(results._kept) == 1  # not the older results of the same wave too
 
 
 # In words.

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cloister.hub.web import charts
+from cloister.hub.cache import Cache
+from cloister.hub.web import charts, survey_charts
 from cloister.hub.web.words import cell_text, column_digits, group_text, iso, loss_text, number_text, when
 from cloister.privacy.loss import Loss, epsilon, rho
 
@@ -117,3 +118,20 @@ def test_losses_times_and_groups_are_written_for_people() -> None:
         "yes",
         "2,025",
     )
+
+
+def test_a_picture_of_a_large_cross_table_draws_its_largest_shares() -> None:
+    names = [f"answer {place}" for place in range(400)]
+    cells = [{"first": a, "second": b, "share": float(a == b == "answer 399")} for a in names for b in names]
+    drawn = survey_charts.heat(cells, ("one", "two"))
+    assert "answer 399" in drawn
+    assert len(drawn) < 2**20
+
+
+def test_pictures_are_kept_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = Cache(20_000)
+    monkeypatch.setattr(charts, "_PICTURES", few)
+    for place in range(6):
+        survey_charts.mean({"raw": place, "low": place, "high": place + 1}, (0, 10), "hours")
+        assert 0 < few.total <= 20_000
+    assert len(few._held) < 6

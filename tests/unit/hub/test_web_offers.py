@@ -5,11 +5,12 @@ import re
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
 from cloister.hub.policy import published
 from cloister.hub.store import datasets
 from cloister.hub.web.app import create_app
-from cloister.hub.web.problems import Refill
+from cloister.hub.web.refill import Refill
 from cloister.hub.work import limits
 from cloister.privacy.loss import rho
 
@@ -190,6 +191,36 @@ def test_passwords_and_files_are_not_filled_in_and_ticks_are():
     assert '<input type="checkbox" name="c" value="1"><input type="checkbox" name="c" value="2" checked="">' in out
     assert '<option value="u">U</option><option value="v" selected="">V</option>' in out
     assert out.startswith("<main><p>wrong</p>")
+
+
+def test_of_two_forms_to_one_address_the_one_that_was_sent_is_filled_in(visit):
+    page = '<form action="/a"><button name="go"></button></form><form action="/a?csrf=n"><input name="t"></form>'
+    assert 'name="t" value="mine"' in Refill("/page", "/a", [("csrf", "n"), ("t", "mine")], "/page").of(page)
+    answer = visit("owner").post("/datasets/visits/versions", address="postgresql://ann:s3cr/t@db.example/visits")
+    assert answer.status_code == 422
+
+
+def test_codes_and_passwords_inside_addresses_are_not_filled_in():
+    page = '<form action="/a"><input name="c" autocomplete="one-time-code"><input name="t"></form>'
+    for address in ("postgresql://ann:s3cret@h/d", "postgresql://ann:s3c/@ret@h/d", "host=h password=s3cret dbname=d"):
+        out = Refill("/page", "/a", [("c", "123456"), ("t", address)], "/page").of(page)
+        assert "123456" not in out
+        assert "ret" not in out
+        assert "h" in re.search(r'name="t" value="([^"]*)"', out)[1]
+
+
+def test_a_form_whose_database_was_busy_comes_back_filled_in(visit, monkeypatch):
+    stranger, page = visit("stranger"), "/datasets/visits/requests"
+
+    def busy(*_):
+        raise OperationalError("INSERT", {}, Exception("database is locked"))
+
+    monkeypatch.setattr("cloister.hub.requests.ask_access", busy)
+    asked = {"role": "guests", "purpose": "health-research", "text": "To count visits."}
+    answer = sent_from(stranger, page, page, **asked)
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"]
+    assert "To count visits.</textarea>" in answer.text
 
 
 def test_a_refused_form_is_not_a_way_to_another_site(visit):

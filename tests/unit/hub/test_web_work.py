@@ -1,6 +1,7 @@
 """Work in the browser: plan, run, see the answer, its pictures and its receipt; and nothing of anybody else's."""
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,7 +162,32 @@ def test_a_question_that_is_refused_says_why_above_the_form_and_keeps_what_was_t
 def test_a_purpose_that_is_not_allowed_is_denied_with_a_way_to_the_reasons(world: World) -> None:
     answer = world.ana.post("/work/query/visits", **(QUERY | {"purpose": "marketing"}), action="run")
     assert answer.status_code == 403
-    assert "/datasets/visits/why?operation=query&amp;purpose=marketing" in answer.text
+    assert "is denied by purposes of policy 1" in why(world, answer.text)
+
+
+def why(world: World, page: str) -> str:
+    """The page behind a refusal's "Why?"."""
+    link = re.search(r"/datasets/visits/why[?]decision=\d+", page)
+    assert link is not None
+    answer = world.ana.get(link[0])
+    assert answer.status_code == 200
+    return str(answer.text)
+
+
+def test_why_explains_the_limit_that_refused_and_says_what_it_would_have_cost(world: World) -> None:
+    answer = world.ana.post("/work/query/visits", **(QUERY | {"spend": "rho 0.65"}), action="run")
+    assert answer.status_code == 403
+    told = why(world, answer.text)
+    assert "is denied by per_request of policy 1" in told
+    assert "one request may cost rho 0.6 here, this one needs rho 0.65" in told
+    assert "would cost you rho 0.65" in told
+    assert "is allowed by" not in told
+    asked = "/datasets/visits/why?operation=query&purpose=health-research&spend="
+    assert "is denied by per_request" in world.ana.get(asked + "rho 0.65").text
+    assert "is allowed by" in world.ana.get(asked + "rho 0.05").text
+    assert "write a loss like" in world.ana.get(asked + "much").text.lower()
+    assert world.otto.get("/datasets/visits/why?decision=1").status_code == 404
+    assert world.ana.get("/datasets/visits/why?decision=1").status_code == 404
 
 
 def test_a_plan_above_the_threshold_says_who_must_agree(world: World) -> None:

@@ -1,7 +1,12 @@
 """The gateway: who may, what it would cost, who has to agree; and what a job leaves behind."""
 
+import itertools
+from contextlib import suppress
+
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 
 from cloister.hub import wire
 from cloister.hub.models import AuditEntry, Job, Request, Seen, Spent
@@ -343,6 +348,100 @@ def test_a_verdict_is_explained_and_written_down(hospital_hub):
     assert verdict.allowed
     assert verdict.rule == "researchers"
     assert len(actions(hospital_hub, "policy.explained")) == 1
+
+
+amounts = st.sampled_from(["0.001", "0.004", "0.01", "0.02", "0.05", "0.1", "0.3"])
+spends = st.builds("rho {}".format, amounts) | st.sampled_from(
+    ["epsilon 0.2", "epsilon 3", "rho 5", "rho 0.01, delta 1e-8"]
+)
+
+
+@st.composite
+def budgets(draw):
+    limit = st.builds("{{rho: {}}}".format, amounts)
+    lines = ["lifetime: {epsilon: 4, delta: 1e-6}"]  # the account's, which no policy changes
+    lines += [f"{word}: {draw(limit)}" for word in ("per_user", "per_request") if draw(st.booleans())]
+    if draw(st.booleans()):
+        lines.append(f"period: {{days: {draw(st.sampled_from([1, 30]))}, rho: {draw(amounts)}}}")
+    if draw(st.booleans()):
+        lines.append(f"approvals: [{{above: {draw(limit)}, needs: 1}}]")
+    return "".join(f"\n  {line}" for line in lines)
+
+
+@given(
+    budgets(),
+    spends,
+    st.sampled_from(["ada", "ben", "cleo"]),
+    st.sampled_from(["health-research", "health-research", "epidemiology", "marketing"]),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_why_says_what_the_request_was_told_whatever_the_policy_and_the_amount(world, budget, spend, who, purpose):
+    world.publish(change=[(BUDGET, budget)])
+    sql = f"SELECT COUNT(*) AS n FROM visits WHERE age > {next(AGES)}"  # nobody has paid for it yet
+    asked = world.hub, world.people[who], "visits"
+    try:
+        job, refusal = world.submit(who, sql, spend, purpose=purpose), None
+    except (Denied, OverBudget) as error:
+        job, refusal = None, error
+    now_told = gateway.explain(*asked, "query", purpose, world.here, spend)
+    assert now_told.allowed is (refusal is None)
+    if refusal is None:
+        with suppress(NotNow):
+            gateway.cancel(world.hub, world.people[who], job.id)
+        return
+    told, entry = gateway.recall(*asked, refusal.decision, world.here)
+    assert (told.allowed, told.rule) == (False, now_told.rule)
+    if entry.detail["cost"] is not None:  # a purpose is refused before there is a cost
+        assert told.reasons[0] == now_told.reasons[0]  # what decided; the others may name the tables
+    assert entry.detail["rule"] == told.rule
+    event(told.rule)
+    # The same question planned: its note, and the decision behind its "Why?", say the same.
+    if isinstance(refusal, OverBudget):
+        planned = world.plan(who, sql, spend, purpose=purpose)
+        assert planned.blocked == str(refusal).removeprefix("CLO-204: ")
+        assert gateway.recall(*asked, planned.decision, world.here)[0] == told
+
+
+AGES = itertools.cycle(range(110))
+BUDGET = """
+  lifetime: {epsilon: 4, delta: 1e-6}
+  per_user: {rho: 0.1}
+  per_request: {rho: 0.05}
+  approvals: [{above: {rho: 0.03}, needs: 1}]"""
+
+
+@pytest.fixture
+def world(hospital_hub):
+    """Ada and Ben have spent something, so that every limit has a past."""
+    for who, age in (("ada", 40), ("ben", 50)):
+        hospital_hub.submit(who, f"{AVERAGE} WHERE age < {age}", "rho 0.012")
+    assert hospital_hub.work() == ["done", "done"]
+    return hospital_hub
+
+
+def test_a_decision_is_recalled_as_it_was_made(hospital_hub):
+    with pytest.raises(Denied, match="per_request") as refused:
+        hospital_hub.submit("ada", spend="rho 0.06")
+    number = refused.value.decision
+    hospital_hub.publish(change=[("per_request: {rho: 0.05}", "per_request: {rho: 0.09}")])
+    hub, here = hospital_hub.hub, hospital_hub.here
+    verdict, entry = gateway.recall(hub, hospital_hub.ada, "visits", number, here)
+    assert (verdict.allowed, verdict.rule, verdict.policy_number) == (False, "per_request", 1)
+    assert "one request may cost rho 0.05 here, this one needs rho 0.06" in verdict.reasons[0]
+    assert entry.detail["cost"] == "rho 0.06"
+    assert gateway.explain(hub, hospital_hub.ada, "visits", "query", "health-research", here, "rho 0.06").allowed
+    for who, name, wanted in (("ben", "visits", number), ("ada", "visits", number + 1), ("ada", "wages", number)):
+        with pytest.raises(NotHere):
+            gateway.recall(hub, hospital_hub.people[who], name, wanted, here)
+
+
+def test_what_a_limit_refuses_is_written_down(hospital_hub):
+    hospital_hub.publish(change=[("per_user: {rho: 0.1}", "per_user: {rho: 0.02}")])
+    with pytest.raises(OverBudget, match="your limit") as refused:
+        hospital_hub.submit("ada", spend="rho 0.025")
+    (entry,) = actions(hospital_hub, "work.denied")
+    assert entry.number == refused.value.decision
+    assert (entry.detail["rule"], entry.detail["cost"]) == ("per_user", "rho 0.025")
 
 
 def test_a_profile_is_the_same_way_for_another_kind_of_work(hospital_hub):

@@ -8,9 +8,9 @@ import time
 import pytest
 import sqlalchemy as sa
 
+from cloister.hub.child import memory_of
 from cloister.hub.models import AuditEntry, Dataset, Job, Person, Request, Spent, Version
 from cloister.hub.store import datasets, ingest
-from cloister.hub.store.bounded import memory_of
 from cloister.hub.work import chores, gateway, heartbeats, queue, worker
 from cloister.hub.work.chores import Chores, prepare_versions, remove_old_results
 from cloister.hub.work.job import owner_detail, run_job

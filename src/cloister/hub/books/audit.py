@@ -43,6 +43,7 @@ class _Waiting:
 
     what: tuple[int | None, str, str, Mapping[str, Any]]
     done: bool = False
+    number: int = 0
     failure: BaseException | None = field(default=None)
 
 
@@ -88,8 +89,8 @@ class Audit:
         self._append(connection, Entry.make(number, now(), person_id, action, object, plain(detail), previous))
         return number
 
-    def record(self, person_id: int | None, action: str, object: str, /, **detail: Any) -> None:  # noqa: A002
-        """Add an entry in a transaction of its own: for reads, which have none.
+    def record(self, person_id: int | None, action: str, object: str, /, **detail: Any) -> int:  # noqa: A002
+        """Add an entry in a transaction of its own: for reads, which have none; its number.
 
         When many threads ask at once, one of them writes for all that wait: one trip to the disk for many entries. It
         returns when the entry is durable.
@@ -104,6 +105,7 @@ class Audit:
                 self._write_all(batch)
         if mine.failure is not None:
             raise mine.failure
+        return mine.number
 
     def _write_all(self, batch: list[_Waiting]) -> None:
         failure: BaseException | None = None
@@ -111,7 +113,7 @@ class Audit:
             with self.database.writing() as session:
                 for one in batch:
                     person_id, action, name, detail = one.what
-                    self.write(session, person_id, action, name, **detail)
+                    one.number = self.write(session, person_id, action, name, **detail)
         except Exception as error:
             failure = error
         for one in batch:

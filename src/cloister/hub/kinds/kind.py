@@ -60,6 +60,7 @@ class Planned:
         statements: the SQL that the engine will run.
         notes: what to keep in mind.
         blocked: why it cannot run as things stand, such as a limit that it would pass; empty if it can.
+        decision: the number of the hub's decision about it in the audit log; 0 while there is none.
     """
 
     loss: Loss
@@ -70,6 +71,7 @@ class Planned:
     notes: tuple[str, ...] = ()
     blocked: str = ""
     cells: int = field(default=0, compare=False)  # of the answer; not written down
+    decision: int = field(default=0, compare=False)  # not written down either
 
     def to_json(self) -> dict[str, Any]:
         """For the job's row and for the wire."""

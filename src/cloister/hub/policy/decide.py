@@ -8,7 +8,7 @@ A sentence in a verdict is for the person who asks: it speaks of them and of the
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cloister.hub.policy import cost
@@ -41,8 +41,8 @@ class Verdict:
 
     Attributes:
         allowed: yes or no.
-        rule: what decided: a role's name; `purposes`, `residency`, `joins` or `per_request` of the policy; or
-            `default`, since nothing is allowed that no role allows.
+        rule: what decided: a role's name; `purposes`, `residency`, `joins` or a limit of the policy (`per_request`,
+            `per_user`, `period`, `lifetime`); or `default`, since nothing is allowed that no role allows.
         policy_number: the version of the policy.
         reasons: every rule that was tried, as sentences.
         view: what is seen of which table. A table that is not in it does not exist for the person; None: every table
@@ -72,6 +72,13 @@ class Verdict:
             return f"{asked} is denied: no role of policy {self.policy_number} allows it"
         return f"{asked} is denied by {self.rule} of policy {self.policy_number}"
 
+    def over(self, limit: str, sentence: str) -> "Verdict":
+        """The same request, allowed by a role and refused by a limit that depends on what was spent before."""
+        reason = Reason(False, sentence.rstrip("."))
+        tried = (Tried(f"limit {limit}", False, (reason,)), *self.tried)
+        reasons = tuple(str(one) for one in tried)
+        return replace(self, allowed=False, rule=limit, reasons=reasons, view={}, needs=0, tried=tried)
+
     def require(self) -> None:
         """Go on only if it was allowed.
 
@@ -94,6 +101,13 @@ class Verdict:
             "rule": self.rule,
             "policy": self.policy_number,
         }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Verdict":
+        """A verdict of the audit log: its sentences, without what was seen."""
+        told = tuple(str(one) for one in record["reasons"])
+        number, asked = int(record["policy"]), (str(record["operation"]), str(record["purpose"]))
+        return cls(bool(record["allowed"]), str(record["rule"]), number, told, {}, 0, (), *asked)
 
 
 def decide(

@@ -6,21 +6,17 @@ file is told.
 """
 
 import json
-import multiprocessing
 import os
-import resource
 import threading
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
+from cloister.hub.child import Child, begin, error_of, memory_of, told
 from cloister.hub.settings import Settings
-from cloister.privacy import errors
-from cloister.privacy.errors import BadName, CloisterError, TooMany, UploadRefused
+from cloister.privacy.errors import CloisterError, TooMany, UploadRefused
 
-__all__ = ["OWN_MEMORY", "memory_of", "resident", "run_bounded"]
+__all__ = ["OWN_MEMORY", "run_bounded"]
 
 OWN_MEMORY = 512 * 2**20  # what Python and its libraries take besides an engine
 SECONDS = 60.0
@@ -48,39 +44,27 @@ def run_bounded(settings: Settings, work: Callable[..., Any], *arguments: Any, s
     if not _AT_ONCE.acquire(timeout=_PATIENCE_S):
         raise TooMany("others are having their files read. Try again in a minute.")
     try:
-        # Children are forked from a small server that has loaded the libraries: no threads, locks or keys of ours.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
-        ours, theirs = context.Pipe(duplex=False)
         most = memory_of(settings.job_memory) + OWN_MEMORY
-        child = context.Process(target=_child, args=(theirs, most, work, arguments), daemon=True)
-        child.start()
-        theirs.close()
+        child = Child(_child, most, work, arguments, memory=most, watch_s=_WATCH_S, preload=_PRELOADED)
         try:
-            answer = _watched(ours, child.pid, most, SECONDS if seconds is None else seconds)
+            answer = _answer(child, SECONDS if seconds is None else seconds)
         finally:
             child.kill()
-            child.join()
-            ours.close()
     finally:
         _AT_ONCE.release()
     if "error" in answer:
-        name, said = answer["error"]
-        # As if it were raised here; the class is one of ours or nothing.
-        kind = getattr(errors, name, UploadRefused)
-        raise kind(said) if isinstance(kind, type) and issubclass(kind, CloisterError) else UploadRefused(said)
+        raise error_of(*answer["error"]) or UploadRefused(answer["error"][1])
     return answer["answer"]
 
 
-def _watched(ours: Connection, process: int | None, most: int, seconds: float) -> dict[str, Any]:
-    end = time.monotonic() + seconds
-    while not ours.poll(_WATCH_S):
-        if time.monotonic() > end:
-            raise UploadRefused(f"reading the file took longer than {seconds:.0f} seconds. Send a smaller one.")
-        if resident(process) > most:
-            raise UploadRefused("reading the file took more memory than there is for it. Send a smaller one.")
+def _answer(child: Child, seconds: float) -> dict[str, Any]:
+    ended = child.wait(seconds)
+    if ended == "time":
+        raise UploadRefused(f"reading the file took longer than {seconds:.0f} seconds. Send a smaller one.")
+    if ended == "memory":
+        raise UploadRefused("reading the file took more memory than there is for it. Send a smaller one.")
     try:
-        answer: dict[str, Any] = json.loads(ours.recv_bytes(_LARGEST))
+        answer: dict[str, Any] = json.loads(child.pipe.recv_bytes(_LARGEST))
     except (EOFError, OSError, ValueError):
         raise UploadRefused(
             "the file could not be read within the memory there is for it. Send a smaller one."
@@ -93,32 +77,11 @@ def _child(pipe: Connection, most: int, work: Callable[..., Any], arguments: tup
 
     logs.catch_all()
     os.umask(0o077)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold rows
-    resource.setrlimit(resource.RLIMIT_DATA, (most + 2**30, most + 2**30))  # faster than any watch
+    begin(most + 2**30)
     try:
         answer: dict[str, Any] = {"answer": work(*arguments)}
     except CloisterError as error:
-        said = str(error).removeprefix(f"{error.code}: ")
-        answer = {"error": [type(error).__name__, said]}
+        answer = {"error": told(error)}
     except Exception as error:  # what it says could quote a row
-        answer = {"error": ["UploadRefused", f"the file could not be read ({type(error).__name__})."]}
+        answer = {"error": ["UploadRefused", f"the file could not be read ({type(error).__name__}).", {}]}
     pipe.send_bytes(json.dumps(answer).encode())
-
-
-def memory_of(text: str) -> int:
-    """A size such as 2GB or 512MB, in bytes."""
-    number, units = text.strip().upper(), {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-    units |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-    for unit in sorted(units, key=len, reverse=True):
-        if number.endswith(unit) and number.removesuffix(unit).strip().replace(".", "", 1).isdigit():
-            return int(float(number.removesuffix(unit)) * units[unit])
-    raise BadName(f"CLOISTER_JOB_MEMORY must be a size such as 2GB, got {text!r:.40}.")
-
-
-def resident(process: int | None) -> int:
-    """How much memory a process has, in bytes; 0 if it is gone."""
-    try:
-        pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()
-        return int(pages[1]) * resource.getpagesize()
-    except (OSError, ValueError, IndexError):
-        return 0

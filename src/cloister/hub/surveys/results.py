@@ -3,8 +3,10 @@
     stored submissions ──► counts for each question and level ──► a Finding each ──► pages, API, exports, receipts
 
 Everything here is post-processing of reports that carried their noise when they arrived: it costs nobody anything and
-can be done again. Results are kept in the process by how many submissions they were made from: submissions are only
-ever added. New ones are added in batches (`survey.reveal`): one alone could be told to be whose it is.
+can be done again. The newest results of a few waves are kept in the process, with their reports up to a number of
+them: submissions are only ever added. Cross-tables and models are large where questions have many choices, so those
+that were used last are kept, up to a number of bytes. New submissions are added in batches (`survey.reveal`): one alone
+could be told to be whose it is.
 """
 
 import hashlib
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from cloister.hub.cache import Cache
 from cloister.hub.models import Submission, Survey
 from cloister.hub.surveys.asked import Asked
 from cloister.hub.surveys.found import CONFIDENCE, LINKED, Found
@@ -44,7 +47,10 @@ if TYPE_CHECKING:
 __all__ = ["Results", "read"]
 
 Submissions = Sequence[Mapping[str, tuple[str, bytes]]]
-_KEPT = 12
+_KEPT = 12  # waves
+_KEPT_REPORTS = 500_000  # of all of them, about 200 bytes each; the newest wave may have more
+_TABLES = Cache(64 * 2**20)  # a cross-table of two questions with 400 choices each takes 18 MB
+_SIGNS = Cache(2**20)  # apart from these, so that a page waits for no table
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +78,12 @@ class Results:
     found: Mapping[str, Found]
     people: Submissions = field(repr=False)
     questions: Mapping[str, Question] = field(repr=False)
-    _made: dict[tuple[str, ...], Any] = field(repr=False, default_factory=dict)
+    _same: object = field(repr=False, default_factory=object)  # of all copies that were made from the same reports
+
+    @property
+    def reports(self) -> int:
+        """How many reports all people sent together."""
+        return sum(one.n for one in self.found.values())
 
     def about(self, question: str) -> Found:
         """One question of it."""
@@ -93,40 +104,41 @@ class Results:
             raise BadForm("a cross-table is of two different questions.")
         if all(one.asked.type == "number" for one in asked):
             raise BadForm("two numbers have no cross-table. Choose a question with choices for one of them.")
-        if (first, second) not in self._made:
-            told = matches(self.people, first, second)
-            if not told:
-                raise NotNow("nobody has answered both of these questions yet.")
-            self._made[first, second] = cross(self.questions[first], self.questions[second], told, CONFIDENCE)
-        found: CrossTable | GroupMeans = self._made[first, second]
+        found: CrossTable | GroupMeans = _TABLES.get(
+            (self._same, "cross", first, second), lambda: self._cross(first, second)
+        )
         return found
+
+    def _cross(self, first: str, second: str) -> CrossTable | GroupMeans:
+        told = matches(self.people, first, second)
+        if not told:
+            raise NotNow("nobody has answered both of these questions yet.")
+        return cross(self.questions[first], self.questions[second], told, CONFIDENCE)
 
     def model(self, label: str, features: Sequence[str]) -> "MatchedNaiveBayes":
         """Naive Bayes that tells one answer from others, from matched reports.
 
         Privacy: post-processing.
         """
-        from cloister.local import bayes_from_matched  # scikit-learn takes its time
-
         key = label, *sorted(set(features))
         for name in key:
             if self.about(name).question.kind != "choice":
                 raise BadForm(f"{name} is no single choice. Naive Bayes tells a single choice from single choices.")
         if len(key) < 2 or label in key[1:]:
             raise BadForm("choose what to tell, and at least one other question to tell it from.")
-        if ("model", *key) not in self._made:
-            if any(not matches(self.people, name, label) for name in key[1:]):
-                raise NotNow("nobody has answered all of these questions yet.")
-            asked = [self.questions[name] for name in key[1:]]
-            self._made["model", *key] = bayes_from_matched(self.questions[label], asked, self.people)
-        found: MatchedNaiveBayes = self._made["model", *key]
+        found: MatchedNaiveBayes = _TABLES.get((self._same, "model", *key), lambda: self._model(label, key[1:]))
         return found
+
+    def _model(self, label: str, features: Sequence[str]) -> "MatchedNaiveBayes":
+        from cloister.local import bayes_from_matched  # scikit-learn takes its time
+
+        if any(not matches(self.people, name, label) for name in features):
+            raise NotNow("nobody has answered all of these questions yet.")
+        return bayes_from_matched(self.questions[label], [self.questions[name] for name in features], self.people)
 
     def suspicions(self) -> list[Suspicion]:
         """What honest devices do not do: signs of reports that were made up, whatever people answered."""
-        if ("suspicions",) not in self._made:
-            self._made["suspicions",] = suspicions(self.questions.values(), self.people)
-        found: list[Suspicion] = self._made["suspicions",]
+        found: list[Suspicion] = _SIGNS.get(self._same, lambda: suspicions(self.questions.values(), self.people))
         return found
 
     def published(self, wait_s: float | None = None) -> tuple[float, float] | None:
@@ -167,7 +179,7 @@ class Results:
 # Reading
 
 
-_kept: OrderedDict[tuple[str, str, int, int], Results] = OrderedDict()
+_kept: OrderedDict[tuple[str, str, int], Results] = OrderedDict()
 _lock, _computing = threading.Lock(), threading.Lock()
 
 
@@ -199,19 +211,33 @@ def read(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) 
 def _read(hub: "Hub", session: Session, survey: Survey, here: int) -> Results:
     mine = sa.select(sa.func.count()).select_from(Submission).where(*_shown(survey, here))
     n, refused = session.scalar(mine) or 0, shown_sizes(hub, session, survey, here)[1]
-    key = hub.database.url, survey.name, here, n
-    with _lock:
-        found = _kept.get(key)
+    key = hub.database.url, survey.name, here
+    found = _remembered(key, n)
     if found is None:
         with _computing:  # the pictures of a page ask at once: one computes, the others wait
-            found = _kept.get(key) or _compute(session, survey, here)
-            with _lock:
-                _kept[hub.database.url, survey.name, here, found.n] = found
-                while len(_kept) > _KEPT:
-                    _kept.popitem(last=False)
+            found = _remembered(key, n) or _compute(session, survey, here)
+            _remember(key, found)
     if dict(found.refused) != refused:  # a refused submission changes no estimate
         found = replace(found, refused=refused)
     return found
+
+
+def _remembered(key: tuple[str, str, int], n: int) -> Results | None:
+    with _lock:
+        found = _kept.get(key)
+        if found is None or found.n != n:
+            return None
+        _kept.move_to_end(key)
+        return found
+
+
+def _remember(key: tuple[str, str, int], results: Results) -> None:
+    """Keep the newest results of a wave, and those of others while there are not too many."""
+    with _lock:
+        _kept[key] = results
+        _kept.move_to_end(key)
+        while len(_kept) > 1 and (len(_kept) > _KEPT or sum(one.reports for one in _kept.values()) > _KEPT_REPORTS):
+            _kept.popitem(last=False)
 
 
 def _compute(session: Session, survey: Survey, wave: int) -> Results:

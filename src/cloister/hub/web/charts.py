@@ -3,15 +3,16 @@
 A picture is drawn from the released result alone, so it costs nothing and can be drawn again.
 """
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 import altair as alt
 import vl_convert
 
+from cloister.hub.cache import Cache
 from cloister.hub.web.words import cell_text, column_digits, group_text
 
 __all__ = ["COLOURS", "INK", "Picture", "Size", "Theme", "bars", "draw", "name_axis", "pictures", "svg"]
@@ -21,6 +22,7 @@ Size = Literal["wide", "half", "narrow"]
 _WIDTH: Mapping[Size, int] = {"wide": 620, "half": 250, "narrow": 180}
 _MOST_GROUPS = 60
 _MOST_COLOURS = 6
+_PICTURES = Cache(32 * 2**20)
 _FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
 INK: Mapping[Theme, Mapping[str, str]] = {
     "light": {"ink": "#1b2326", "soft": "#55616a", "line": "#dddad2", "accent": "#0f6b66", "card": "#ffffff"},
@@ -154,10 +156,12 @@ def name_axis(points: Sequence[Mapping[str, Any]], most: int) -> alt.Axis:
     return alt.Axis(labelLimit=most, minExtent=room, ticks=False, domain=False, grid=False)
 
 
-@lru_cache(maxsize=256)
 def draw(spec: str, theme: Theme) -> str:
     """A Vega-Lite specification as an SVG, in the hub's look."""
-    text: str = vl_convert.vegalite_to_svg(spec, config=_config(theme), allowed_base_urls=[])
+    key = hashlib.sha256(spec.encode()).digest(), theme  # a specification may be as large as its picture
+    text: str = _PICTURES.get(
+        key, lambda: vl_convert.vegalite_to_svg(spec, config=_config(theme), allowed_base_urls=[])
+    )
     return text
 
 

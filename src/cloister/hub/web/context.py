@@ -50,6 +50,7 @@ from cloister.hub.models import Person
 from cloister.hub.people import sessions, tokens
 from cloister.hub.policy.conditions import Environment
 from cloister.hub.web.forms import Form, inside
+from cloister.hub.web.refill import refilled
 from cloister.hub.web.security import client_address, cookie_name, drop_cookie, set_cookie
 from cloister.privacy.errors import Denied, SignInFailed
 
@@ -216,7 +217,10 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """Draw a page. Every template also knows `visitor`, `csrf`, `hub_name`, `path` and `said`."""
+    """Draw a page. Every template also knows `visitor`, `csrf`, `hub_name`, `path` and `said`.
+
+    A page that answers a refused form has that form filled in as it was sent, but for secrets.
+    """
     here: Visitor | None = getattr(request.state, "visitor", None)
     hub: Hub = request.app.state.hub
     said = request.cookies.get(cookie_name(hub.settings, "said"), "")
@@ -231,6 +235,8 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
             **values,
         }
     )
+    if request.method == "POST" and status >= 400:
+        words = refilled(request, words)
     response = HTMLResponse(words, status)
     stranger = getattr(request.state, "stranger", "")
     if stranger:

@@ -4,8 +4,6 @@ A form that is refused comes back as the page it was on, with the sentence above
 """
 
 import logging
-from html import escape
-from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -13,13 +11,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Message
 
 from cloister.hub.web.context import page
-from cloister.hub.web.forms import inside
+from cloister.hub.web.refill import Refill, page_of, referer, sent_by
 from cloister.hub.web.security import place
 from cloister.privacy import errors
 from cloister.privacy.errors import CloisterError
@@ -106,7 +103,7 @@ def show(
         body = {"code": code, "message": message, "way_out": way_out}
         return JSONResponse(body, status, headers)
     title = title_of(status)
-    facts = {"message": message, "way_out": way_out, "code": code, "why": why, "back": _referer(request) or "/"}
+    facts = {"message": message, "way_out": way_out, "code": code, "why": why, "back": referer(request) or "/"}
     response = page(request, "error.html", status, title=title, number=status, **facts)
     response.headers.update(headers)
     return response
@@ -158,6 +155,10 @@ async def _busy(request: Request, error: Exception) -> Response:
     _LOG.warning("unavailable: %s at %s", *facts.values(), extra={"facts": facts})
     message = "the hub's database is busy. Nothing was done."
     busy = {"Retry-After": str(_BUSY_S)}
+    again = await _form_again(request, 503, errors.StoreFailed(message))  # pages can often be read meanwhile
+    if again is not None:
+        again.headers.update(busy)
+        return again
     return show(request, 503, message, errors.StoreFailed.way_out, errors.StoreFailed.code, **busy)
 
 
@@ -185,35 +186,22 @@ def _for_program(request: Request) -> bool:
 # A form that was refused is shown again, as it was filled in.
 
 _KEPT = (403, 409, 413, 422, 429, 503)  # refusals after which somebody corrects what they typed, or sends it again
-_TYPED = ("checkbox", "file", "hidden", "image", "password", "radio", "reset", "submit")  # inputs without typed text
 
 
 async def _form_again(request: Request, status: int, error: CloisterError) -> Response | None:
     """The page that a refused form was on, with what was typed and what is wrong; None if there is no such page."""
-    sent: FormData | None = getattr(request, "_form", None)  # what was not read until now is not read here
+    sent = sent_by(request)  # what was not read until now is not read here
     if request.method != "POST" or status not in _KEPT or sent is None or _for_program(request):
         return None
-    texts = [(name, value) for name, value in sent.multi_items() if isinstance(value, str)]
-    page_path = inside(dict(texts).get(_PAGE, "") or _referer(request), "")
+    page_path = page_of(request)
     words, cookies = await _get(request, page_path) if page_path else ("", [])
     if not words:
         return None
     notice = request.app.state.templates.get_template("parts.html").module.refusal(error, title_of(status))
-    filled = Refill(urlsplit(page_path).path, request.url.path, texts, page_path, notice).of(words)
+    filled = Refill(urlsplit(page_path).path, request.url.path, sent, page_path, notice).of(words)
     response = HTMLResponse(filled, status)
     response.raw_headers.extend((b"set-cookie", one) for one in cookies)  # its CSRF token may belong to a new visit
     return response
-
-
-_PAGE = "cloister-page"  # the field in which a form that is shown again says which page it is on
-
-
-def _referer(request: Request) -> str:
-    """The page of this hub that the request came from, as a path; empty if there is none."""
-    parts = urlsplit(request.headers.get("referer", ""))
-    if not parts.netloc or parts.netloc != request.headers.get("host", ""):
-        return ""
-    return inside(parts.path + (f"?{parts.query}" if parts.query else ""), "")
 
 
 _SAME = ("type", "asgi", "http_version", "scheme", "client", "server")  # of a request within the same visit
@@ -247,123 +235,3 @@ async def _get(request: Request, address: str) -> tuple[str, list[bytes]]:
 
     await request.app(scope, receive, send)
     return (body.decode(), cookies) if status == 200 and kind.startswith(b"text/html") else ("", [])
-
-
-class Refill(HTMLParser):
-    """A page of ours with one of its forms filled in as it was sent. Passwords and files are never filled in."""
-
-    def __init__(self, page_path: str, action: str, sent: list[tuple[str, str]], page: str, notice: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self._here, self._action, self._sent, self._page, self._notice = page_path, action, sent, page, notice
-        self._values: dict[str, list[str]] = {}
-        for name, value in sent:
-            self._values.setdefault(name, []).append(value)
-        self._forms: list[dict[str, str]] = []  # the hidden fields of the forms that send to this address
-        self._folds: list[list[int]] = []  # for each of them, the <details> around it
-        self._wanted, self._opened = -1, list[int]()
-        self._out: list[str] | None = None
-
-    def of(self, words: str) -> str:
-        """Fill in the form that sends to this address; of several, the first with the hidden fields that were sent."""
-        self._read(words)
-        fitting = (at for at, hidden in enumerate(self._forms) if all(self._said(*one) for one in hidden.items()))
-        self._wanted, self._out = next(fitting, 0 if len(self._forms) == 1 else -1), []
-        self._opened = self._folds[self._wanted] if self._wanted >= 0 else []
-        self._forms, self._folds = [], []
-        self._read(words)
-        return "".join(self._out)
-
-    def _read(self, words: str) -> None:
-        self.reset()
-        self._inside, self._select, self._skip = False, "", False
-        self._around, self._details = list[int](), 0
-        self.feed(words)
-        self.close()
-
-    def _said(self, name: str, value: str) -> bool:
-        return name == "csrf" or value in self._values.get(name, [])
-
-    def _write(self, text: str | None) -> None:
-        if self._out is not None and not self._skip and text:
-            self._out.append(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Copy a tag; in the form that was sent, with the value that was sent."""
-        found = {name: value or "" for name, value in attrs}
-        text = self.get_starttag_text()
-        if tag == "form" and (found.get("action") or self._here).partition("#")[0] == self._action:
-            self._forms.append({})
-            self._folds.append(list(self._around))
-            self._inside = len(self._forms) - 1 == self._wanted or self._out is None
-            self._write(text)
-            if self._out is not None and self._inside:
-                self._write(f'<input type="hidden" name="{_PAGE}" value="{escape(self._page)}">')
-            return
-        if tag == "details":
-            self._around.append(self._details)
-            if self._details in self._opened:
-                text = _tag(tag, {**found, "open": ""})
-            self._details += 1
-        if self._inside:
-            text = self._filled(tag, found, text)
-        self._write(text)
-        if tag == "main":
-            self._write(self._notice)
-        if tag == "textarea" and self._inside and self._out is not None:
-            self._write("\n" + escape("".join(self._values.get(found.get("name", ""), [])[-1:])))
-            self._skip = True
-
-    def _filled(self, tag: str, found: dict[str, str], text: str | None) -> str | None:
-        name, kind = found.get("name", ""), found.get("type", "text")
-        if self._out is None:
-            if tag == "input" and kind == "hidden":
-                self._forms[-1][name] = found.get("value", "")
-            return text
-        values = self._values.get(name, [])
-        if tag == "input" and kind not in _TYPED and values:
-            return _tag(tag, {**found, "value": values[-1]})
-        if tag == "input" and kind in ("checkbox", "radio"):
-            return _tag(tag, _marked(found, "checked", found.get("value", "on") in values))
-        if tag == "select":
-            self._select = name
-        if tag == "option" and self._select in self._values:
-            return _tag(tag, _marked(found, "selected", found.get("value", "") in self._values[self._select]))
-        return text
-
-    def handle_endtag(self, tag: str) -> None:
-        """Copy a closing tag."""
-        if tag == "textarea":
-            self._skip = False
-        if tag == "details" and self._around:
-            self._around.pop()
-        self._write(f"</{tag}>")
-        if tag == "form":
-            self._inside = False
-
-    def handle_data(self, data: str) -> None:
-        """Copy text."""
-        self._write(data)
-
-    def handle_entityref(self, name: str) -> None:
-        """Copy &name;."""
-        self._write(f"&{name};")
-
-    def handle_charref(self, name: str) -> None:
-        """Copy &#number;."""
-        self._write(f"&#{name};")
-
-    def handle_comment(self, data: str) -> None:
-        """Copy a comment."""
-        self._write(f"<!--{data}-->")
-
-    def handle_decl(self, decl: str) -> None:
-        """Copy the document type."""
-        self._write(f"<!{decl}>")
-
-
-def _marked(found: dict[str, str], word: str, so: bool) -> dict[str, str]:
-    return {**found, word: ""} if so else {name: value for name, value in found.items() if name != word}
-
-
-def _tag(tag: str, found: dict[str, str]) -> str:
-    return f"<{tag}" + "".join(f' {name}="{escape(value)}"' for name, value in found.items()) + ">"

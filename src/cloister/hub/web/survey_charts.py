@@ -1,5 +1,6 @@
 """Pictures of a survey: shares with intervals, a mean on its scale, a cross-table, and two sources side by side."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,7 +110,11 @@ def mean(
 def heat(
     cells: Sequence[Mapping[str, Any]], names: tuple[str, str], theme: Theme = "light", size: Size = "wide"
 ) -> str:
-    """A cross-table: cells of {first, second, share, low, high}; a sure cell is dark, and says its share."""
+    """A cross-table: cells of {first, second, share}; a large share is dark, and says its number.
+
+    Of answers to one question at most 40 are drawn, those with the largest shares; all are in the table.
+    """
+    cells = _largest(_largest(cells, "first"), "second")
     base = alt.Chart(alt.InlineData(values=list(cells)))
     ink = INK[theme]
     most = max((float(one["share"]) for one in cells), default=1.0) or 1.0
@@ -140,6 +145,14 @@ def heat(
         height=max(70, min(36 * tall, 640)),
     )
     return draw(chart.to_json(indent=None), theme)
+
+
+def _largest(cells: Sequence[Mapping[str, Any]], side: str) -> list[Mapping[str, Any]]:
+    totals: Counter[str] = Counter()
+    for one in cells:
+        totals[one[side]] += one["share"]
+    drawn = {name for name, _ in totals.most_common(_MOST_LINES)}
+    return [one for one in cells if one[side] in drawn]
 
 
 def both(points: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size = "wide") -> str:

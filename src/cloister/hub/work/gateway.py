@@ -8,6 +8,7 @@ Nothing here can read a row: plans are made on a twin that has none, and nothing
 """
 
 import json
+import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ from cloister.data.schema import Schema
 from cloister.hub.books.activity import TABLES
 from cloister.hub.database import now
 from cloister.hub.kinds import Kind, Planned, kind_of
-from cloister.hub.models import Dataset, Job, Person, Version
-from cloister.hub.policy import published
+from cloister.hub.models import AuditEntry, Dataset, Job, Person, Version
+from cloister.hub.policy import cost, published
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import Policy
 from cloister.hub.work import limits
@@ -30,7 +31,7 @@ from cloister.hub.work.known import concerns, find_dataset, find_job, may_know, 
 from cloister.hub.work.place import place_of
 from cloister.hub.work.shelf import Opened, Received, Shelf, analyst, handed
 from cloister.privacy.canonical import fingerprint
-from cloister.privacy.errors import BadPolicy, NotHere, NotNow, OverBudget, QueryRefused
+from cloister.privacy.errors import BadPolicy, CloisterError, Denied, NotHere, NotNow, OverBudget, QueryRefused
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -48,12 +49,15 @@ __all__ = [
     "may_know",
     "pass_gate",
     "plan",
+    "recall",
     "submit",
 ]
 
 _TWINS: "WeakKeyDictionary[Hub, Shelf]" = WeakKeyDictionary()
+DENIED, PLANNED = "work.denied", "work.planned"  # decisions in the audit log
 _MOST_QUEUED = 1000  # of one person's jobs: a queue is no place to store things
 _MOST_WAITING = 20  # of one person's jobs on one dataset that ask others for a decision
+_SEALED = "sealed"  # in an entry of the audit log: what its person may read
 BASIS = "planned on"  # in a job's plan
 _MOST_PLAN = 200_000  # characters of a plan that are kept with its job
 
@@ -100,21 +104,22 @@ def plan(
     """
     passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
     planned, verdict = passed.planned, passed.verdict
-    notes, blocked = list(planned.notes), ""
+    notes = list(planned.notes)
     if verdict.needs:
         who = "1 person" if verdict.needs == 1 else f"{verdict.needs} people"
         notes.append(f"{who} must agree before it runs")
-    try:
-        with hub.database.reading() as session:
-            dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
-            _check_limits(hub, session, dataset, policy, person, planned)
-    except OverBudget as error:
-        blocked = str(error).partition(": ")[2]
+    with hub.database.reading() as session:
+        dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
+        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own)
+    blocked = "" if over is None else sentence_of(over[1])
+    if over is not None:
         notes.append(blocked)
-    hub.audit.record(
-        person.id, "work.planned", f"dataset/{dataset_name}", kind=kind, cost=planned.loss, **verdict.for_audit()
-    )
-    return replace(planned, notes=tuple(notes), blocked=blocked)
+        verdict = verdict.over(over[0], blocked)
+    number = hub.audit.record(
+        person.id, PLANNED, f"dataset/{dataset_name}", kind=kind, cost=planned.loss, own=planned.own,
+        **_for_audit(hub, person, dataset_name, verdict),
+    )  # fmt: skip
+    return replace(planned, notes=tuple(notes), blocked=blocked, decision=number)
 
 
 def submit(
@@ -135,54 +140,76 @@ def submit(
         OverBudget: it would pass a limit, as things stand.
         NotNow: the dataset is paused or has no tables.
     """
-    from cloister.hub.requests.release import ask_release
-
     passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
     planned, verdict = passed.planned, passed.verdict
     with hub.database.reading() as session:
         dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
     _require_open(dataset)
     with hub.database.writing() as session:
-        _check_limits(hub, session, dataset, policy, person, planned)
-        _require_room(hub, session, person, dataset, policy, passed)
-        job = Job(
-            kind=kind,
-            dataset_id=dataset.id,
-            person_id=person.id,
-            purpose=purpose,
-            parameters=passed.parameters,
-            plan={**_kept(planned), BASIS: passed.basis, TABLES: list(passed.tables)},
-            environment={"country": environment.country, "network": environment.network},
-            policy_number=passed.number,
-            state="waiting" if verdict.needs else "queued",
-        )
-        session.add(job)
-        session.flush()
-        hub.audit.write(
-            session,
-            person.id,
-            "job.submitted",
-            f"job/{job.id}",
-            dataset=dataset_name,
-            kind=kind,
-            cost=planned.loss,
-            own=planned.own,
-            **verdict.for_audit(),
-        )
-        if verdict.needs:
-            session.refresh(job)
-            ask_release(hub, session, job)
+        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own)
+        over = over or _require_room(hub, session, person, dataset, policy, passed)
+        if over is None:
+            return _enter(hub, session, person, dataset, kind, purpose, environment, passed)
+    limit, error = over
+    refused = verdict.over(limit, sentence_of(error))
+    error.decision = _denied(hub, person, dataset_name, kind, refused, planned.own)
+    raise error
+
+
+def _enter(
+    hub: "Hub",
+    session: Session,
+    person: Person,
+    dataset: Dataset,
+    kind: str,
+    purpose: str,
+    environment: Environment,
+    passed: Passed,
+) -> Job:
+    """Write a job down, and ask others about it if the policy wants that."""
+    from cloister.hub.requests.release import ask_release
+
+    planned, verdict = passed.planned, passed.verdict
+    job = Job(
+        kind=kind,
+        dataset_id=dataset.id,
+        person_id=person.id,
+        purpose=purpose,
+        parameters=passed.parameters,
+        plan={**_kept(planned), BASIS: passed.basis, TABLES: list(passed.tables)},
+        environment={"country": environment.country, "network": environment.network},
+        policy_number=passed.number,
+        state="waiting" if verdict.needs else "queued",
+    )
+    session.add(job)
+    session.flush()
+    hub.audit.write(
+        session,
+        person.id,
+        "job.submitted",
+        f"job/{job.id}",
+        dataset=dataset.name,
+        kind=kind,
+        cost=planned.loss,
+        own=planned.own,
+        **verdict.for_audit(),
+    )
+    if verdict.needs:
+        session.refresh(job)
+        ask_release(hub, session, job)
     return job
 
 
 def _require_room(
     hub: "Hub", session: Session, person: Person, dataset: Dataset, policy: Policy, passed: Passed
-) -> None:
+) -> tuple[str, OverBudget] | None:
     """Refuse more than a person may have in the queue, before reviewers, or among kept results.
+
+    Returns:
+        The limit that all that waits for an approval would pass together, and how far; None if it passes none.
 
     Raises:
         NotNow: too many jobs wait, or the results take too much room.
-        OverBudget: what waits for an approval would, together, pass the person's limit.
     """
     mine = sa.select(sa.func.count()).select_from(Job).where(Job.person_id == person.id)
     if (session.scalar(mine.where(Job.state == "queued")) or 0) >= _MOST_QUEUED:
@@ -194,7 +221,7 @@ def _require_room(
             "on their pages first."
         )
     if not passed.verdict.needs:
-        return
+        return None
     waiting = sa.select(Job.plan).where(
         Job.person_id == person.id, Job.dataset_id == dataset.id, Job.state == "waiting"
     )
@@ -202,8 +229,9 @@ def _require_room(
     if len(asked) >= _MOST_WAITING:
         raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
     total = sum(asked, start=passed.planned.own)
-    limits.check(session, dataset, person.id, replace(policy, budget=replace(policy.budget, per_request=None)),
-                 Loss.nothing(total.measure, total.relation), total, hub.ledger)  # fmt: skip
+    many = replace(policy, budget=replace(policy.budget, per_request=None))
+    none = Loss.nothing(total.measure, total.relation)
+    return limits.passed(session, dataset, person.id, many, none, total, hub.ledger)
 
 
 def pass_gate(
@@ -313,11 +341,28 @@ def _kept(planned: Planned) -> dict[str, Any]:
 def _require(
     hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None = None
 ) -> None:
-    if not verdict.allowed:
-        hub.audit.record(
-            person.id, "work.denied", f"dataset/{dataset_name}", kind=kind, cost=loss, **verdict.for_audit()
-        )
-    verdict.require()
+    try:
+        verdict.require()
+    except Denied as error:
+        error.decision = _denied(hub, person, dataset_name, kind, verdict, loss)
+        raise
+
+
+def _denied(hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None) -> int:
+    """Write a refusal down; its number, under which `recall` finds it."""
+    told = _for_audit(hub, person, dataset_name, verdict)
+    return hub.audit.record(person.id, DENIED, f"dataset/{dataset_name}", kind=kind, cost=loss, **told)
+
+
+def _for_audit(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict) -> dict[str, Any]:
+    """A verdict for the audit log. Its sentences name tables, so they are sealed for the person whom it is about."""
+    whole = zlib.compress(json.dumps(verdict.reasons).encode())
+    text = hub.keys.seal(whole, _decision_label(person, dataset_name)).hex()
+    return {**verdict.for_audit(), _SEALED: [text[at : at + 2000] for at in range(0, len(text), 2000)]}
+
+
+def _decision_label(person: Person, dataset_name: str) -> str:
+    return f"a decision about person {person.id} and {dataset_name}"
 
 
 def _require_open(dataset: Dataset) -> None:
@@ -325,15 +370,33 @@ def _require_open(dataset: Dataset) -> None:
         raise NotNow(f"the owner has paused {dataset.name}. Nothing runs on it until it is opened again.")
 
 
-def _check_limits(
-    hub: "Hub", session: Session, dataset: Dataset, policy: Policy, person: Person, planned: Planned
-) -> None:
-    """As things stand; what counts is what is set aside right before the charge."""
-    limits.check(session, dataset, person.id, policy, planned.loss, planned.own, hub.ledger)
-    if planned.loss.amount:
-        hub.ledger.balance(dataset.name).add(planned.loss)
-    if planned.own.amount:
-        hub.ledger.balance(f"{dataset.name}@{analyst(person.id)}").add(planned.own)
+def _over(
+    hub: "Hub", session: Session, dataset: Dataset, policy: Policy, person: Person, loss: Loss, own: Loss
+) -> tuple[str, OverBudget] | None:
+    """The limit that a request would pass as things stand, and how far; what counts is what is set aside at the charge.
+
+    Args:
+        hub, session, dataset, policy, person: as they are now.
+        loss: what the dataset's account would pay.
+        own: what the person's account would pay.
+    """
+    over = limits.passed(session, dataset, person.id, policy, loss, own, hub.ledger)
+    if over is not None:
+        return over
+    try:
+        if loss.amount:
+            hub.ledger.balance(dataset.name).add(loss)
+        if own.amount:  # whoever has asked for nothing yet has no account of their own
+            for mine in hub.ledger.balances(f"{dataset.name}@{analyst(person.id)}"):
+                mine.add(own)
+    except OverBudget as error:
+        return "lifetime", error
+    return None
+
+
+def sentence_of(error: CloisterError) -> str:
+    """What an error says, without its code."""
+    return str(error).removeprefix(f"{error.code}: ")
 
 
 def twins(hub: "Hub") -> Shelf:
@@ -349,14 +412,59 @@ def twins(hub: "Hub") -> Shelf:
 
 
 def explain(
-    hub: "Hub", person: Person, dataset_name: str, operation: str, purpose: str, environment: Environment
+    hub: "Hub",
+    person: Person,
+    dataset_name: str,
+    operation: str,
+    purpose: str,
+    environment: Environment,
+    spend: str = "",
 ) -> Verdict:
-    """What the policy says to an operation for a purpose, with every rule that was tried: the page behind 'why?'."""
+    """What the policy says to an operation for a purpose, with every rule that was tried: the page behind 'why?'.
+
+    Args:
+        hub: the hub.
+        person: who asks.
+        dataset_name: about which dataset.
+        operation: a plain word, such as query.
+        purpose: what for.
+        environment: when and where.
+        spend: what it would cost, such as `rho 0.01`: then every limit is asked too, as it stands; empty: none is.
+
+    Raises:
+        BadInput, Refused: the spend cannot be read, or the dataset's account cannot express it.
+    """
+    loss = cost.parse(spend) if spend else None
     with hub.database.reading() as session:
-        _, policy, number, subject = _known(hub, session, person, dataset_name, environment)
-    verdict = decide(policy, number, subject, operation, purpose, environment)
-    hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", **verdict.for_audit())
+        dataset, policy, number, subject = _known(hub, session, person, dataset_name, environment)
+        loss = None if loss is None else cost.price(policy, loss)
+        verdict = decide(policy, number, subject, operation, purpose, environment, loss=loss)
+        if verdict.allowed and loss is not None:
+            over = _over(hub, session, dataset, policy, person, loss, loss)
+            verdict = verdict if over is None else verdict.over(over[0], sentence_of(over[1]))
+    hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", cost=loss, **verdict.for_audit())
     return verdict
+
+
+def recall(
+    hub: "Hub", person: Person, dataset_name: str, decision: int, environment: Environment
+) -> tuple[Verdict, AuditEntry]:
+    """A decision about a request of this person as it was made, from the audit log: the page behind a refusal's 'why?'.
+
+    Raises:
+        NotHere: there is no such dataset for this person, or no such decision about them.
+    """
+    with hub.database.reading() as session:
+        _known(hub, session, person, dataset_name, environment)
+        found = session.get(AuditEntry, decision) if 0 < decision < 2**31 else None
+        about = (person.id, f"dataset/{dataset_name}")
+        if found is None or (found.person_id, found.object) != about or found.action not in (DENIED, PLANNED):
+            raise NotHere("there is no such decision about a request of yours.")
+    sealed = bytes.fromhex("".join(found.detail[_SEALED]))
+    reasons = json.loads(zlib.decompress(hub.keys.open(sealed, _decision_label(person, dataset_name))))
+    verdict = Verdict.from_json({**found.detail, "reasons": reasons})
+    hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", decision=decision, **verdict.for_audit())
+    return verdict, found
 
 
 # Stopping

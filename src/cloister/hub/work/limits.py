@@ -21,7 +21,7 @@ from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
 
-__all__ = ["analyst", "check", "give_back", "room", "set_aside", "spent_by", "spent_since"]
+__all__ = ["analyst", "check", "give_back", "passed", "room", "set_aside", "spent_by", "spent_since"]
 
 _DAY = 86_400
 
@@ -54,7 +54,9 @@ def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss,
         give_back(session, job.id)
         session.flush()
     total, own_total = _totals(session, job.dataset_id, job.person_id, loss, known)
-    _check(session, job.dataset_id, policy, loss, own, total, own_total)
+    found = _passed(session, job.dataset_id, policy, loss, own, total, own_total)
+    if found is not None:
+        raise found[1]
     session.add(
         Spent(
             dataset_id=job.dataset_id,
@@ -102,21 +104,36 @@ def check(
     Raises:
         OverBudget: with what was asked, what is left and what is missing.
     """
+    found = passed(session, dataset, person_id, policy, loss, own, ledger)
+    if found is not None:
+        raise found[1]
+
+
+def passed(
+    session: Session, dataset: Dataset, person_id: int, policy: Policy, loss: Loss, own: Loss, ledger: Ledger
+) -> tuple[str, OverBudget] | None:
+    """The first limit that would be passed as things stand, by its word in the policy, and how far; None if none is."""
     known = _charged(ledger, dataset.name, person_id, loss)
-    _check(session, dataset.id, policy, loss, own, *_totals(session, dataset.id, person_id, loss, known))
+    return _passed(session, dataset.id, policy, loss, own, *_totals(session, dataset.id, person_id, loss, known))
 
 
-def _check(
+def _passed(
     session: Session, dataset_id: int, policy: Policy, loss: Loss, own: Loss, total: Loss, own_total: Loss
-) -> None:
-    budget = policy.budget
-    if own.amount:  # never less than the dataset pays: what others paid for counts for whoever is told it now
-        cost.refuse_above(policy, own)
-    if budget.per_user is not None and own.amount:
-        _refuse_over("your limit on this dataset", cost.cap(budget.per_user), own_total, own)
-    if budget.period is not None and loss.amount:
-        then = _spent_until(session, dataset_id, now() - budget.period.days * _DAY, loss)
-        _refuse_over(f"the limit of {budget.period.days} days", cost.cap(budget.period.loss), total - then, loss)
+) -> tuple[str, OverBudget] | None:
+    budget, word = policy.budget, "per_request"
+    try:
+        if own.amount:  # never less than the dataset pays: what others paid for counts for whoever is told it now
+            cost.refuse_above(policy, own)
+        word = "per_user"
+        if budget.per_user is not None and own.amount:
+            _refuse_over("your limit on this dataset", cost.cap(budget.per_user), own_total, own)
+        word = "period"
+        if budget.period is not None and loss.amount:
+            then = _spent_until(session, dataset_id, now() - budget.period.days * _DAY, loss)
+            _refuse_over(f"the limit of {budget.period.days} days", cost.cap(budget.period.loss), total - then, loss)
+    except OverBudget as error:
+        return word, error
+    return None
 
 
 def room(session: Session, dataset: Dataset, person_id: int, policy: Policy, ledger: Ledger) -> Loss:

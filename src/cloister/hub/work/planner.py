@@ -12,29 +12,24 @@ half of the children at a time; more plans of theirs wait.
 
 import asyncio
 import logging
-import multiprocessing
-import resource
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from cloister.hub.child import Child, begin, error_of, memory_of, told
 from cloister.hub.hub import Hub
 from cloister.hub.models import Person
 from cloister.hub.policy.conditions import Environment
 from cloister.hub.settings import Settings
-from cloister.hub.store.bounded import memory_of
 from cloister.hub.work import gateway
 from cloister.hub.work.gateway import Passed
-from cloister.privacy import errors
 from cloister.privacy.errors import BadForm, CloisterError, NotNow, StoreFailed, TooMany
 
 __all__ = ["Asked", "Planner"]
@@ -44,7 +39,6 @@ _WATCH_S = 0.05
 _GONE_S = 0.25  # how often we ask whether the client still waits
 _START_S = 120.0  # how long a child may take to start on a busy machine
 _MOST_WAITING = 32  # plans of one person, under way and waiting
-_PAGE = resource.getpagesize()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,7 @@ class Planner:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._count = max(1, settings.plan_processes)
-        self._idle: list[_Child] = [_Child(settings)]  # one is warm from the start; the others come when needed
+        self._idle: list[_Plans] = [_Plans(settings)]  # one is warm from the start; the others come when needed
         self._threads = ThreadPoolExecutor(self._count, "planner")
         self._places = asyncio.Semaphore(self._count)
         self._of_person: dict[int, asyncio.Semaphore] = {}
@@ -117,7 +111,7 @@ class Planner:
     async def _made(self, asked: Asked, gone: Callable[[], Awaitable[bool]]) -> Passed:
         stop = threading.Event()
         watch = asyncio.create_task(_watch(gone, stop))
-        child = self._idle.pop() if self._idle else _Child(self._settings)
+        child = self._idle.pop() if self._idle else _Plans(self._settings)
         try:
             answer = await asyncio.shield(
                 asyncio.get_running_loop().run_in_executor(self._threads, self._with, child, asked, stop)
@@ -129,11 +123,11 @@ class Planner:
             watch.cancel()
         return _read(answer)
 
-    def _with(self, child: "_Child", asked: Asked, stop: threading.Event) -> tuple[str, Any]:
+    def _with(self, child: "_Plans", asked: Asked, stop: threading.Event) -> tuple[str, Any]:
         try:
             return child.ask(asked, stop)
         finally:
-            self._idle.append(child if child.alive else _Child(self._settings))
+            self._idle.append(child if child.alive else _Plans(self._settings))
 
     def close(self) -> None:
         """End the children."""
@@ -154,11 +148,7 @@ def _read(answer: tuple[str, Any]) -> Passed:
         passed: Passed = value
         return passed
     if word == "refused":
-        name, message, wait_s = value
-        error: CloisterError = getattr(errors, name)(message)
-        if isinstance(error, TooMany):
-            error.wait_s = wait_s
-        raise error
+        raise error_of(*value) or RuntimeError(f"planning failed: {value[0]}")
     if word == "limit":
         raise BadForm(f"{value} Ask for less at once: fewer columns, bins, groups or subqueries.")
     if word == "busy":
@@ -168,23 +158,18 @@ def _read(answer: tuple[str, Any]) -> Passed:
     raise RuntimeError(f"planning failed: {value}")  # a surprise; the child has logged where
 
 
-class _Child:
-    """One child process, and this side of its pipe."""
+class _Plans:
+    """A child that makes plans, one after another."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._most = memory_of(settings.plan_memory)
-        context = multiprocessing.get_context("spawn")  # a forked child would share locks and connections
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_child, args=(settings, theirs), daemon=True, name="planner")
-        self._process.start()
-        theirs.close()
+        self._child = Child(_child, settings, memory=memory_of(settings.plan_memory), watch_s=_WATCH_S)
         self._ready = False
 
     @property
     def alive(self) -> bool:
         """Whether it can be asked."""
-        return self._process.is_alive()
+        return self._child.alive
 
     def ask(self, asked: Asked, stop: threading.Event) -> tuple[str, Any]:
         """Its answer; or ("limit", …), ("gone", …) or ("failed", …) if it was killed or died."""
@@ -194,7 +179,7 @@ class _Child:
                     self.kill()
                     return word if word[0] == "gone" else ("failed", "the child did not start")
                 self._ready = True
-            self._pipe.send(asked)
+            self._child.pipe.send(asked)
             answer = self._answer(self._settings.plan_seconds, stop)
         except (EOFError, OSError):
             answer = "failed", "the child died"
@@ -205,38 +190,29 @@ class _Child:
         return answer
 
     def _answer(self, seconds: float, stop: threading.Event) -> tuple[str, Any]:
-        until = time.monotonic() + seconds
-        while not self._pipe.poll(_WATCH_S):
-            if stop.is_set():
-                return "gone", ""
-            if time.monotonic() > until:
-                return "limit", f"this takes longer than {seconds:g} seconds to plan."
-            if self._resident() > self._most:
-                return "limit", f"this takes more memory to plan than the {self._settings.plan_memory} that a plan may."
-        answer: tuple[str, Any] = self._pipe.recv()
+        ended = self._child.wait(seconds, stop)
+        if ended == "stopped":
+            return "gone", ""
+        if ended == "time":
+            return "limit", f"this takes longer than {seconds:g} seconds to plan."
+        if ended == "memory":
+            return "limit", f"this takes more memory to plan than the {self._settings.plan_memory} that a plan may."
+        answer: tuple[str, Any] = self._child.pipe.recv()
         return answer
 
-    def _resident(self) -> int:
-        try:
-            return int(Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
-        except (OSError, ValueError, IndexError):
-            return 0
-
     def kill(self) -> None:
-        """End it at once. It holds nothing that could be lost."""
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
+        """End it at once."""
+        self._child.kill()
 
 
 # In the child
 
 
-def _child(settings: Settings, pipe: Connection) -> None:
+def _child(pipe: Connection, settings: Settings) -> None:
     from cloister.hub.operate import logs
 
     logs.configure(settings.log_level)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    begin()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the web process decides
     with Hub(settings) as hub:
         try:
@@ -261,12 +237,11 @@ def _answered(hub: Hub, asked: Asked) -> tuple[str, Any]:
             person = session.get_one(Person, asked.person_id)
         passed = gateway.pass_gate(hub, person, asked.dataset, asked.kind, asked.form, asked.purpose, asked.environment)
     except CloisterError as error:
-        message = str(error).removeprefix(f"{error.code}: ")
-        return "refused", (type(error).__name__, message, getattr(error, "wait_s", 0))
+        return "refused", told(error)
     except sa.exc.OperationalError:
         return "busy", ""
     except (UnicodeError, OverflowError, RecursionError):
-        return "refused", ("BadForm", "a number or a text in it is too long, or holds a sign that cannot be read.", 0)
+        return "refused", ("BadForm", "a number or a text in it is too long, or holds a sign that cannot be read.", {})
     except MemoryError:
         return "limit", "this takes more memory to plan than a plan may have."
     except Exception as error:

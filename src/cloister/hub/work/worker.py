@@ -30,11 +30,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from cloister.data.engines.duckdb import remove_orphaned_spill
+from cloister.hub.child import memory_of, resident
 from cloister.hub.database import now
 from cloister.hub.hub import Hub
 from cloister.hub.models import Job
 from cloister.hub.settings import Settings
-from cloister.hub.store.bounded import OWN_MEMORY, memory_of, resident
+from cloister.hub.store.bounded import OWN_MEMORY
 from cloister.hub.work import heartbeats, limits, queue
 from cloister.hub.work.chores import Chores, forgive_try, give_up_version, prepare_versions
 from cloister.hub.work.job import run_job

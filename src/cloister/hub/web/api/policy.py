@@ -1,6 +1,6 @@
 """A dataset's policy over HTTP: read it, publish it, ask it why."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
@@ -113,7 +113,8 @@ def why(
     here: Annotated[Visitor, Depends(scoped("read"))],
     operation: Annotated[str, Query(min_length=1, max_length=80)] = "query",
     purpose: Annotated[str, Query(max_length=80)] = "",
+    spend: Annotated[str, Query(max_length=80, description="what it would cost, such as rho 0.01")] = "",
 ) -> Why:
-    """What the policy says to whoever asks, with every rule that was tried."""
-    verdict: dict[str, Any] = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment).to_json()
-    return Why(**verdict)
+    """What the policy says to whoever asks, with every rule that was tried; with a cost, its limits too."""
+    verdict = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment, spend)
+    return Why(**verdict.to_json())

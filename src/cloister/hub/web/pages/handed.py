@@ -39,7 +39,10 @@ def listed(request: Request, name: str, here: Here, purpose: str = "") -> Respon
 async def hand(request: Request, name: str, here: Here) -> Response:
     """Hand one in. Files are read only once it is known that their sender owns the dataset."""
     await run_in_threadpool(require_owner, here, name)
-    return await run_in_threadpool(_handed, request, here, name, await form(request))
+    try:
+        return await run_in_threadpool(_handed, request, here, name, await form(request))
+    finally:
+        await request.close()  # files that were refused unread, too
 
 
 def _handed(request: Request, here: Visitor, name: str, sent: Form) -> Response:

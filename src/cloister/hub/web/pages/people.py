@@ -43,7 +43,7 @@ def invite(request: Request, here: Operator, sent: Sent) -> Response:
             days=sent.number("days", "Days", low=1, high=30),
         )
     except _REFUSALS as problem:
-        return _everybody(request, here, problem=problem, typed=sent)
+        return _everybody(request, here, problem=problem)
     return _everybody(request, here, link=_address(here, "invitation", secret), link_for=email)
 
 
@@ -128,7 +128,6 @@ def _everybody(
     *,
     search: str = "",
     problem: CloisterError | None = None,
-    typed: Form | None = None,
     **values: Any,
 ) -> Response:
     wanted = sa.select(Person).order_by(Person.name, Person.id).limit(_MOST + 1)
@@ -140,7 +139,6 @@ def _everybody(
     with here.hub.database.reading() as session:
         found = list(session.scalars(wanted))
         organisations = _organisations(session)
-    typed = typed or Form()
     return page(
         request,
         "people.html",
@@ -152,7 +150,6 @@ def _everybody(
             "all_roles": ROLES,
             "search": search,
             "problem": _words(problem),
-            "typed": {"email": typed.get("email", ""), "roles": typed.all("roles")},
             "link": "",
             "link_for": "",
             **values,

@@ -51,7 +51,10 @@ def make(request: Request, name: str, here: Here, sent: Sent) -> Response:
 async def send(request: Request, name: str, here: Here) -> Response:
     """A small file, sent with the form. It is read only once it is known that its sender may send one."""
     await run_in_threadpool(_require_providable, here, name)
-    return await run_in_threadpool(_taken, request, here, name, await form(request))
+    try:
+        return await run_in_threadpool(_taken, request, here, name, await form(request))
+    finally:
+        await request.close()  # a file that was refused unread, too
 
 
 def _require_providable(here: Visitor, name: str) -> None:

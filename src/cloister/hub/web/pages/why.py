@@ -12,6 +12,7 @@ from cloister.hub.policy.policy import OPERATIONS
 from cloister.hub.policy.purposes import PURPOSES, offered
 from cloister.hub.web.context import Visitor, page, signed_in
 from cloister.hub.work import gateway
+from cloister.privacy.errors import BadInput, Refused
 
 __all__ = ["router"]
 
@@ -25,12 +26,20 @@ def why(
     here: Annotated[Visitor, Depends(signed_in)],
     operation: str = "",
     purpose: str = "",
+    spend: str = "",
+    decision: int = 0,
 ) -> Response:
-    """The verdict for the person who asks."""
-    operation, purpose = operation.strip()[:80], purpose.strip()[:80]
-    verdict = None
-    if operation:
-        verdict = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment)
+    """The verdict for the person who asks: on a request of theirs, as it was decided, or here and now."""
+    operation, purpose, spend = operation.strip()[:80], purpose.strip()[:80], spend.strip()[:80]
+    verdict, entry, problem = None, None, None
+    if decision:
+        verdict, entry = gateway.recall(here.hub, here.who, name, decision, here.environment)
+        operation, purpose = verdict.operation, verdict.purpose
+    elif operation:
+        try:
+            verdict = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment, spend)
+        except (BadInput, Refused) as error:
+            problem = error
     with here.hub.database.reading() as session:
         dataset = gateway.find_dataset(here.hub, session, here.who, name, here.environment)
         policy, number = published.current(here.hub, session, dataset)
@@ -41,6 +50,9 @@ def why(
         dataset=dataset,
         number=number,
         verdict=verdict,
+        decided=entry,
+        problem=problem,
+        spend=spend,
         operation=operation or "query",
         purpose=purpose,
         operations=_operations(operation),
@@ -63,7 +75,7 @@ def _purposes(allowed: tuple[str, ...], asked: str) -> list[tuple[str, str]]:
 
 
 def _views(verdict: Verdict | None) -> list[tuple[str, str]]:
-    if verdict is None or not verdict.allowed:
+    if verdict is None or not verdict.allowed or not verdict.tried:
         return []
     if verdict.view is None:
         return [("every table", "as it is")]

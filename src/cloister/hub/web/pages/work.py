@@ -102,7 +102,7 @@ async def work(
     except NotHere:
         raise
     except (BadInput, Refused, HubRefused) as refusal:
-        why = _why(chosen, name, purpose) if isinstance(refusal, Denied) else ""
+        why = _decided(name, getattr(refusal, "decision", 0))
         return await run_in_threadpool(_draw, request, here, chosen, name, shown, problem=refusal, why=why)
     return await run_in_threadpool(_draw, request, here, chosen, name, shown, planned=planned)
 
@@ -159,8 +159,13 @@ def _saved(session: Session, here: Visitor, number: int) -> SavedQuery:
 # The page.
 
 
+def _decided(name: str, decision: int) -> str:
+    """The page that explains a decision that was made; empty if none was."""
+    return f"/datasets/{name}/why?decision={decision}" if decision else ""
+
+
 def _why(kind: Kind, name: str, purpose: str) -> str:
-    """The page that explains a verdict."""
+    """The page that explains what the policy says to a kind of work, whatever it costs."""
     return f"/datasets/{name}/why?{urlencode({'operation': kind.operation, 'purpose': purpose})}"
 
 
@@ -225,6 +230,7 @@ def _draw(
         left=left,
         affordable=loss_to_text(left.now) if left is not None and left.now.amount else "",
         problem=told,
+        blocked_why=_decided(sight.dataset.name, planned.decision) if planned is not None else "",
         saved=saved,
         history=history,
     )

@@ -1,0 +1,201 @@
+"""A form that was refused, drawn again as it was filled in: never passwords, one-time codes or files.
+
+a handler draws its page again ─► page() fills the form in                  (context.py)
+a handler only raises          ─► the page the form was on, filled in       (problems.py)
+"""
+
+import re
+from collections.abc import Sequence
+from html import escape
+from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
+
+from fastapi import Request
+from starlette.datastructures import FormData
+
+from cloister.hub.web.forms import inside
+
+__all__ = ["PAGE", "Refill", "page_of", "referer", "refilled", "sent_by"]
+
+PAGE = "cloister-page"  # the field in which a form that is shown again says which page it is on
+_TYPED = ("checkbox", "file", "hidden", "image", "password", "radio", "reset", "submit")  # inputs without typed text
+_SECRET = ("one-time-code", "current-password", "new-password")  # what browsers are told about a field
+
+
+def sent_by(request: Request) -> list[tuple[str, str]] | None:
+    """The texts of a form that was read; None if none was."""
+    sent: FormData | None = getattr(request, "_form", None)
+    return None if sent is None else [(name, value) for name, value in sent.multi_items() if isinstance(value, str)]
+
+
+def page_of(request: Request) -> str:
+    """The address of the page that a form was on; empty if nobody knows."""
+    return inside(dict(sent_by(request) or ()).get(PAGE, "") or referer(request), "")
+
+
+def referer(request: Request) -> str:
+    """The page of this hub that the request came from, as a path; empty if there is none."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    if not parts.netloc or parts.netloc != request.headers.get("host", ""):
+        return ""
+    return inside(parts.path + (f"?{parts.query}" if parts.query else ""), "")
+
+
+def refilled(request: Request, words: str) -> str:
+    """A page that answers a refused form, with that form filled in as it was sent."""
+    sent = sent_by(request)
+    if sent is None:
+        return words
+    return Refill(request.url.path, request.url.path, sent, page_of(request)).of(words)
+
+
+class Refill(HTMLParser):
+    """A page of ours with one of its forms filled in as it was sent. Secrets and files are never filled in.
+
+    Args:
+        here: the page's path, to which forms without an action send.
+        action: the path that the form was sent to.
+        sent: its texts.
+        page: the address at which the page is found again; the form says it from then on. Empty: nobody knows.
+        notice: what is put above everything else, as HTML.
+    """
+
+    def __init__(self, here: str, action: str, sent: Sequence[tuple[str, str]], page: str, notice: str = "") -> None:
+        super().__init__(convert_charrefs=False)
+        self._here, self._action, self._page, self._notice = here, action, page, notice
+        self._values: dict[str, list[str]] = {}
+        for name, value in sent:
+            self._values.setdefault(name, []).append(value)
+        self._forms: list[dict[str, str]] = []  # the hidden fields of the forms that send to this address
+        self._names: list[set[str]] = []  # for each of them, the names of all its fields
+        self._folds: list[list[int]] = []  # for each of them, the <details> around it
+        self._wanted, self._opened = -1, list[int]()
+        self._out: list[str] | None = None
+
+    def of(self, words: str) -> str:
+        """Fill in the form that sends to this address; of several, the one with the fields that were sent."""
+        self._read(words)
+        self._wanted, self._out = self._sent_one(), []
+        self._opened = self._folds[self._wanted] if self._wanted >= 0 else []
+        self._forms, self._folds, self._names = [], [], []
+        self._read(words)
+        return "".join(self._out)
+
+    def _sent_one(self) -> int:
+        """Which form was sent: the first with these hidden values and all these fields, or with these values; or -1."""
+        fitting = [at for at, hidden in enumerate(self._forms) if all(self._said(*one) for one in hidden.items())]
+        sent = self._values.keys() - {"csrf", PAGE}
+        whole = [at for at in fitting if sent <= self._names[at]]
+        return next(iter(whole or fitting), 0 if len(self._forms) == 1 else -1)
+
+    def _read(self, words: str) -> None:
+        self.reset()
+        self._inside, self._select, self._skip = False, "", False
+        self._around, self._details = list[int](), 0
+        self.feed(words)
+        self.close()
+
+    def _said(self, name: str, value: str) -> bool:
+        return name == "csrf" or value in self._values.get(name, [])
+
+    def _write(self, text: str | None) -> None:
+        if self._out is not None and not self._skip and text:
+            self._out.append(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Copy a tag; in the form that was sent, with the value that was sent."""
+        found = {name: value or "" for name, value in attrs}
+        text = self.get_starttag_text()
+        if tag == "form" and self._leads(found.get("action") or self._here):
+            self._forms.append({})
+            self._names.append(set())
+            self._folds.append(list(self._around))
+            self._inside = len(self._forms) - 1 == self._wanted or self._out is None
+            self._write(text)
+            if self._inside and self._page:
+                self._write(f'<input type="hidden" name="{PAGE}" value="{escape(self._page)}">')
+            return
+        if tag == "details":
+            self._around.append(self._details)
+            if self._details in self._opened:
+                text = _tag(tag, {**found, "open": ""})
+            self._details += 1
+        if self._inside:
+            text = self._filled(tag, found, text)
+        self._write(text)
+        if tag == "main":
+            self._write(self._notice)
+        if self._inside and tag in ("input", "select", "textarea", "button"):
+            self._names[-1].add(found.get("name", ""))
+        if tag == "textarea" and self._inside and self._out is not None:
+            self._write("\n" + escape("".join(self._values.get(found.get("name", ""), [])[-1:])))
+            self._skip = True
+
+    def _filled(self, tag: str, found: dict[str, str], text: str | None) -> str | None:
+        name, kind = found.get("name", ""), found.get("type", "text")
+        if self._out is None:
+            if tag == "input" and kind == "hidden":
+                self._forms[-1][name] = found.get("value", "")
+            return text
+        values = self._values.get(name, [])
+        if tag == "input" and kind not in _TYPED and found.get("autocomplete") not in _SECRET and values:
+            return _tag(tag, {**found, "value": _without_password(values[-1])})
+        if tag == "input" and kind in ("checkbox", "radio"):
+            return _tag(tag, _marked(found, "checked", found.get("value", "on") in values))
+        if tag == "select":
+            self._select = name
+        if tag == "option" and self._select in self._values:
+            return _tag(tag, _marked(found, "selected", found.get("value", "") in self._values[self._select]))
+        return text
+
+    def _leads(self, action: str) -> bool:
+        """Whether a form with this action sends to the address that was sent to; a query may carry a CSRF token."""
+        return unquote(urlsplit(action).path) == self._action
+
+    def handle_endtag(self, tag: str) -> None:
+        """Copy a closing tag."""
+        if tag == "textarea":
+            self._skip = False
+        if tag == "details" and self._around:
+            self._around.pop()
+        self._write(f"</{tag}>")
+        if tag == "form":
+            self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        """Copy text."""
+        self._write(data)
+
+    def handle_entityref(self, name: str) -> None:
+        """Copy &name;."""
+        self._write(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        """Copy &#number;."""
+        self._write(f"&#{name};")
+
+    def handle_comment(self, data: str) -> None:
+        """Copy a comment."""
+        self._write(f"<!--{data}-->")
+
+    def handle_decl(self, decl: str) -> None:
+        """Copy the document type."""
+        self._write(f"<!{decl}>")
+
+
+def _marked(found: dict[str, str], word: str, so: bool) -> dict[str, str]:
+    return {**found, word: ""} if so else {name: value for name, value in found.items() if name != word}
+
+
+def _tag(tag: str, found: dict[str, str]) -> str:
+    return f"<{tag}" + "".join(f' {name}="{escape(value)}"' for name, value in found.items()) + ">"
+
+
+def _without_password(text: str) -> str:
+    """An address without the password in it, as it may be shown again; other text as it is.
+
+    >>> _without_password("postgresql://ann:s3cr/t@host:5432/visits?sslmode=require&password=s3cret")
+    'postgresql://ann@host:5432/visits?sslmode=require&password='
+    """
+    text = re.sub(r"^(\s*[\w+.-]+://[^:/@\s]*):.*@", r"\1@", text, flags=re.DOTALL)
+    return re.sub(r"(?i)(\b(?:password|pwd)=)[^&\s]*", r"\1", text)
