@@ -20,6 +20,7 @@ from cloister.hub.models import Version
 from cloister.hub.settings import Settings
 from cloister.hub.store import bounded, drafts, unpack, upload
 from cloister.hub.store.bounded import run_bounded
+from cloister.hub.web.spreadsheets import csv_of_parquet
 from cloister.hub.work import planner
 from cloister.privacy.errors import BadForm, BadSchema, Denied, NotNow, TooMany, UploadRefused
 
@@ -156,3 +157,40 @@ def test_plans_and_files_have_one_way_to_watch_a_child():
         assert "multiprocessing.get_context" not in words
         assert "setrlimit" not in words
         assert "monotonic" not in words
+
+
+def test_one_caller_has_one_under_way_and_the_line_is_short():
+    stop = threading.Event()
+
+    def hold(caller):
+        with bounded._in_line(caller):
+            stop.wait(10)
+
+    threads = [threading.Thread(target=hold, args=(caller,)) for caller in ("ada", "ben", "cleo")]
+    for thread in threads:
+        thread.start()
+    try:
+        while bounded._CALLERS.total() < 3:
+            time.sleep(0.01)
+        with pytest.raises(TooMany, match="a file of yours"):
+            run_bounded(SMALL, operator.add, 1, 1, caller="ada")
+        assert run_bounded(SMALL, operator.add, 1, 1, caller="dora") == 2
+        with bounded._in_line(None), pytest.raises(TooMany, match="others are having"):
+            run_bounded(SMALL, operator.add, 1, 1, caller="dora")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not bounded._CALLERS
+
+
+def test_a_small_file_that_stands_for_a_huge_table_is_not_written_out_here():
+    rows = pa.table({"a": pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), ["x" * 90_000])})
+    sink = io.BytesIO()
+    pq.write_table(rows, sink)
+    assert len(sink.getvalue()) < 10_000
+    with pytest.raises(UploadRefused):
+        csv_of_parquet(SMALL, sink.getvalue(), "ada")
+    small = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2]}), small)
+    assert csv_of_parquet(SMALL, small.getvalue(), "ada") == b"a\r\n1\r\n2\r\n"

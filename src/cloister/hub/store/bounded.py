@@ -8,7 +8,9 @@ file is told.
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -21,13 +23,22 @@ __all__ = ["OWN_MEMORY", "run_bounded"]
 OWN_MEMORY = 512 * 2**20  # what Python and its libraries take besides an engine
 SECONDS = 60.0
 _AT_ONCE = threading.BoundedSemaphore(2)
+_LINE = 4  # callers in line or at work: each one holds a thread that serves pages
 _PATIENCE_S = 20.0
+_CALLERS: Counter[object] = Counter()
+_LOCK = threading.Lock()
 _WATCH_S = 0.02
 _LARGEST = 64 * 2**20  # of an answer
 _PRELOADED = ["cloister.hub.store.drafts", "cloister.hub.kinds.synthesise.given"]
 
 
-def run_bounded(settings: Settings, work: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
+def run_bounded(
+    settings: Settings,
+    work: Callable[..., Any],
+    *arguments: Any,
+    seconds: float | None = None,
+    caller: object = None,
+) -> Any:
     """Run a function in a child process and return what it returns, as JSON carries it.
 
     Args:
@@ -35,19 +46,43 @@ def run_bounded(settings: Settings, work: Callable[..., Any], *arguments: Any, s
         work: a function of a module, by which the child finds it.
         arguments: its arguments.
         seconds: how long it may take.
+        caller: for whom; one person has at most one of these under way in a process.
 
     Raises:
         UploadRefused: it took too long or too much memory, or its process died.
-        TooMany: others are at it, and none was done in time.
+        TooMany: the caller has one under way, or others are at it and none was done in time.
         CloisterError: whatever the function raised of that kind.
     """
+    with _in_line(caller):
+        return _run(settings, work, arguments, SECONDS if seconds is None else seconds)
+
+
+@contextmanager
+def _in_line(caller: object) -> Iterator[None]:
+    """Refuse at once where the line is long or the caller is in it already: who waits holds a thread of the pages."""
+    with _LOCK:
+        if caller is not None and _CALLERS[caller]:
+            raise TooMany("a file of yours is being read. Wait until that is done.")
+        if _CALLERS.total() >= _LINE:
+            raise TooMany("others are having their files read. Try again in a minute.")
+        _CALLERS[caller] += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _CALLERS[caller] -= 1
+            if not _CALLERS[caller]:
+                del _CALLERS[caller]
+
+
+def _run(settings: Settings, work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Any:
     if not _AT_ONCE.acquire(timeout=_PATIENCE_S):
         raise TooMany("others are having their files read. Try again in a minute.")
     try:
         most = memory_of(settings.job_memory) + OWN_MEMORY
         child = Child(_child, most, work, arguments, memory=most, watch_s=_WATCH_S, preload=_PRELOADED)
         try:
-            answer = _answer(child, SECONDS if seconds is None else seconds)
+            answer = _answer(child, seconds)
         finally:
             child.kill()
     finally:

@@ -44,7 +44,7 @@ def draft_schema(hub: Hub, person: Person, dataset: Dataset, *, from_values: boo
     if person.id != dataset.owner_id:
         raise NotHere("there is no such dataset.")
     hub.audit.record(person.id, "schema.drafted", f"dataset/{dataset.name}", from_values=from_values)
-    return str(run_bounded(hub.settings, _drafted, hub.settings, dataset.id, from_values))
+    return str(run_bounded(hub.settings, _drafted, hub.settings, dataset.id, from_values, caller=person.id))
 
 
 def _drafted(settings: Settings, dataset_id: int, from_values: bool) -> str:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["csv_of", "csv_of_table"]
+    from cloister.hub.settings import Settings
+
+__all__ = ["csv_of", "csv_of_parquet", "csv_of_table"]
 
 _BEGINS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -20,6 +22,25 @@ def csv_of(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     writer.writerow([_cell(name) for name in names])
     writer.writerows([_cell(value) for value in row] for row in rows)
     return sink.getvalue().encode()
+
+
+def csv_of_parquet(settings: "Settings", content: bytes, caller: object) -> bytes:
+    """A Parquet file as CSV, made in a process with limits: a few hundred bytes can stand for a huge table.
+
+    Raises:
+        UploadRefused: it takes too much memory or time, or is longer than one download may be.
+        TooMany: the caller has one under way.
+    """
+    from cloister.hub.store.bounded import run_bounded
+
+    text: str = run_bounded(settings, _parquet_text, content, caller=caller)
+    return text.encode()
+
+
+def _parquet_text(content: bytes) -> str:
+    import pyarrow.parquet as pq
+
+    return csv_of_table(pq.read_table(io.BytesIO(content))).decode()
 
 
 def csv_of_table(table: "pa.Table") -> bytes:

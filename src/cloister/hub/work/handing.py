@@ -74,7 +74,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         dataset = owned(session, name, person)
         policy, number = _open(hub, session, dataset)
         schema = Schema.parse(newest(session, dataset).schema, max_bytes=None)
-    given = receive(hub.settings, content, side, key, schema)
+    given = receive(hub.settings, content, side, key, schema, caller=person.id)
     page = {**given.page, HANDED: {"key": given.key, "vouches": VOUCHES}}
     rules = hub.ledger.open_account(name, Loss.from_json(dataset.budget)).rules
     parts = [rules.price(one) for one in (given.loss, given.scoring) if one is not None]

@@ -138,7 +138,9 @@ class Described:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def receive(settings: Settings, content: bytes, side: bytes, key: str, schema: Schema) -> Described:
+def receive(
+    settings: Settings, content: bytes, side: bytes, key: str, schema: Schema, caller: object = None
+) -> Described:
     """Read and check what was handed in, in a process with limits.
 
     Raises:
@@ -147,7 +149,7 @@ def receive(settings: Settings, content: bytes, side: bytes, key: str, schema: S
     """
     if len(content) > MOST_BYTES:
         raise _too_long()
-    return Described(content=content, **run_bounded(settings, _describe, content, side, key, schema))
+    return Described(content=content, **run_bounded(settings, _describe, content, side, key, schema, caller=caller))
 
 
 def _describe(content: bytes, side: bytes, key: str, schema: Schema) -> dict[str, Any]:

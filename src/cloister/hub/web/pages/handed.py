@@ -1,12 +1,10 @@
 """Synthetic tables that an owner has handed in: the list, the form, each with its metadata sheet and its files."""
 
 import base64
-import io
 import json
 from typing import Annotated
 from urllib.parse import urlencode
 
-import pyarrow.parquet as pq
 from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -18,7 +16,7 @@ from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.pages.jobs import chart_of, draw
 from cloister.hub.web.problems import status_of
-from cloister.hub.web.spreadsheets import csv_of_table
+from cloister.hub.web.spreadsheets import csv_of_parquet
 from cloister.hub.work import shared
 from cloister.hub.work.handing import VOUCHES
 from cloister.privacy.errors import CloisterError, NotHere
@@ -82,19 +80,17 @@ def chart(
 @router.get("/datasets/{name}/tables/{number}/{file}")
 def file(name: str, number: int, file: str, here: Here, purpose: str = "") -> Response:
     """A file of it: table.parquet, table.csv, table.side.json, receipt, label."""
-    if file not in _FILES:
+    if file not in (*_FILES, "table.csv"):
         raise NotHere("there is no such file.")
     job, _ = shared.take(here.hub, here.who, name, number, purpose, here.environment, file)
+    if file == "table.csv":
+        content = csv_of_parquet(here.hub.settings, _content(job), here.who.id)
+        return download(content, f"{table_name(job)}.csv", "text/csv; charset=utf-8")
     return _FILES[file](job)
 
 
 def _parquet(job: Job) -> Response:
     return download(_content(job), f"{table_name(job)}.parquet", "application/vnd.apache.parquet")
-
-
-def _csv(job: Job) -> Response:
-    rows = pq.read_table(io.BytesIO(_content(job)))
-    return download(csv_of_table(rows), f"{table_name(job)}.csv", "text/csv; charset=utf-8")
 
 
 def _side(job: Job) -> Response:
@@ -112,7 +108,6 @@ def _label(job: Job) -> Response:
 
 _FILES = {
     "table.parquet": _parquet,
-    "table.csv": _csv,
     "table.side.json": _side,
     "receipt": _receipt,
     "label": _label,

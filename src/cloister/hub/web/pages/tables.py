@@ -1,17 +1,15 @@
 """Files of a synthetic table: Parquet, CSV for spreadsheets, and the side file that goes with both."""
 
 import base64
-import io
 import json
 from typing import Annotated
 
-import pyarrow.parquet as pq
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from cloister.hub.web.api.tables import download, made, table, table_name
 from cloister.hub.web.context import Visitor, signed_in
-from cloister.hub.web.spreadsheets import csv_of_table
+from cloister.hub.web.spreadsheets import csv_of_parquet
 
 __all__ = ["router"]
 
@@ -29,8 +27,8 @@ def as_parquet(number: int, here: SignedIn) -> Response:
 def as_csv(number: int, here: SignedIn) -> Response:
     """The rows for a spreadsheet."""
     job, result = made(here, number)
-    rows = pq.read_table(io.BytesIO(base64.b64decode(result["file"])))
-    return download(csv_of_table(rows), f"{table_name(job)}.csv", "text/csv; charset=utf-8")
+    content = csv_of_parquet(here.hub.settings, base64.b64decode(result["file"]), here.who.id)
+    return download(content, f"{table_name(job)}.csv", "text/csv; charset=utf-8")
 
 
 @router.get("/jobs/{number}/table.side.json")
