@@ -11,6 +11,7 @@ could be told to be whose it is.
 
 import hashlib
 import json
+import math
 import threading
 from binascii import a2b_base64
 from collections import OrderedDict
@@ -49,6 +50,7 @@ __all__ = ["Results", "read"]
 Submissions = Sequence[Mapping[str, tuple[str, bytes]]]
 _KEPT = 12  # waves
 _KEPT_REPORTS = 500_000  # of all of them, about 200 bytes each; the newest wave may have more
+_MOST_CELLS = 10_000  # of a cross-table or a model, which a process that serves pages computes
 _TABLES = Cache(64 * 2**20)  # a cross-table of two questions with 400 choices each takes 18 MB
 _SIGNS = Cache(2**20)  # apart from these, so that a page waits for no table
 
@@ -104,6 +106,8 @@ class Results:
             raise BadForm("a cross-table is of two different questions.")
         if all(one.asked.type == "number" for one in asked):
             raise BadForm("two numbers have no cross-table. Choose a question with choices for one of them.")
+        if math.prod(max(1, len(one.asked.choices)) for one in asked) > _MOST_CELLS:
+            raise BadForm(f"a cross-table here has at most {_MOST_CELLS:,} cells. Choose questions with fewer choices.")
         found: CrossTable | GroupMeans = _TABLES.get(
             (self._same, "cross", first, second), lambda: self._cross(first, second)
         )
@@ -126,6 +130,9 @@ class Results:
                 raise BadForm(f"{name} is no single choice. Naive Bayes tells a single choice from single choices.")
         if len(key) < 2 or label in key[1:]:
             raise BadForm("choose what to tell, and at least one other question to tell it from.")
+        sizes = [len(self.about(name).asked.choices) for name in key]
+        if sizes[0] * sum(sizes[1:]) > _MOST_CELLS:
+            raise BadForm(f"a model here has at most {_MOST_CELLS:,} numbers. Choose questions with fewer choices.")
         found: MatchedNaiveBayes = _TABLES.get((self._same, "model", *key), lambda: self._model(label, key[1:]))
         return found
 

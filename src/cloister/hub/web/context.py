@@ -62,14 +62,19 @@ __all__ = ["Visitor", "form", "go", "guard", "page", "scoped", "signed_in", "vis
 SCOPES = frozenset({"read", "work", "share"})
 # Requests that cost much more than others count as several: by the pattern of their route.
 _WEIGHTS = {
-    "/api/surveys/advice": 10,
-    "/api/surveys": 10,
-    "/api/surveys/{name}": 5,
-    "/api/surveys/{name}/publish": 20,
-    "/surveys/{name}/publish": 20,
-    "/surveys/{name}/add": 10,
-    "/surveys/{name}/questions/{question}": 10,
-    "/api/datasets/{name}/mock/{table}": 5,
+    ("POST", "/api/surveys/advice"): 10,
+    ("POST", "/api/surveys"): 10,
+    ("PUT", "/api/surveys/{name}"): 5,
+    ("POST", "/api/surveys/{name}/publish"): 20,
+    ("POST", "/surveys/{name}/publish"): 20,
+    ("POST", "/surveys/{name}/add"): 10,
+    ("POST", "/surveys/{name}/questions/{question}"): 10,
+    ("GET", "/api/datasets/{name}/mock/{table}"): 5,
+    ("GET", "/datasets/{name}/mock/{table}"): 5,
+    ("GET", "/api/surveys/{name}/cross"): 10,
+    ("GET", "/surveys/{name}/cross.svg"): 10,
+    ("GET", "/surveys/{name}/model"): 10,
+    ("GET", "/surveys/{name}/results"): 3,
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -140,7 +145,7 @@ def visitor(request: Request) -> Visitor:
                 elif not request.url.path.startswith("/api/"):
                     unread = _unread(database, person)
     route = getattr(request.scope.get("route"), "path", "")
-    weight = 1 if request.method in _SAFE and "mock" not in route else _WEIGHTS.get(route, 1)
+    weight = _WEIGHTS.get((request.method, route), 1)
     request.app.state.limiter.check(f"person/{person.id}" if person else f"address/{address}", weight)
     csrf = session.csrf if session is not None else _stranger_csrf(request, hub)
     environment = Environment(time=now(), country=hub.settings.country, network=address)
