@@ -469,7 +469,7 @@ class RemoteDataset:
         Args:
             operation: a plain word, such as query.
             purpose: what for; the dataset's unless given.
-            spend: what it would cost: then every limit is asked too, as it stands.
+            spend: what it would cost, such as the loss of a plan: then every limit is asked too, as it stands.
         """
         asked = {"operation": operation, "purpose": purpose or self.purpose}
         words = urlencode(asked if spend is None else {**asked, "spend": loss_to_text(spend)})

@@ -379,5 +379,6 @@ def test_access_is_asked_for_and_given(served, shared, owner):
         asked = visits.ask_access("guests", "To check the numbers in a paper.")
         owner.decide(asked["id"], True, "welcome")
         assert visits.why()["allowed"] is True
+        assert visits.why(spend=cl.rho("1000"))["rule"] in ("per_request", "per_user", "lifetime")
         assert auditor.requests()["mine"][0]["state"] == "granted"
         assert visits.ledger()

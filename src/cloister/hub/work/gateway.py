@@ -110,7 +110,7 @@ def plan(
         notes.append(f"{who} must agree before it runs")
     with hub.database.reading() as session:
         dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
-        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own)
+        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own, verdict.needs)
     blocked = "" if over is None else sentence_of(over[1])
     if over is not None:
         notes.append(blocked)
@@ -146,9 +146,9 @@ def submit(
         dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
     _require_open(dataset)
     with hub.database.writing() as session:
-        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own)
-        over = over or _require_room(hub, session, person, dataset, policy, passed)
+        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own, verdict.needs)
         if over is None:
+            _require_room(hub, session, person, dataset, verdict.needs)
             return _enter(hub, session, person, dataset, kind, purpose, environment, passed)
     limit, error = over
     refused = verdict.over(limit, sentence_of(error))
@@ -200,13 +200,8 @@ def _enter(
     return job
 
 
-def _require_room(
-    hub: "Hub", session: Session, person: Person, dataset: Dataset, policy: Policy, passed: Passed
-) -> tuple[str, OverBudget] | None:
+def _require_room(hub: "Hub", session: Session, person: Person, dataset: Dataset, needs: int) -> None:
     """Refuse more than a person may have in the queue, before reviewers, or among kept results.
-
-    Returns:
-        The limit that all that waits for an approval would pass together, and how far; None if it passes none.
 
     Raises:
         NotNow: too many jobs wait, or the results take too much room.
@@ -220,18 +215,16 @@ def _require_room(
             f"your results take more than the {hub.settings.results_mb:,} MB that are kept for one person. Remove some "
             "on their pages first."
         )
-    if not passed.verdict.needs:
-        return None
+    if needs and len(_asked(session, person, dataset)) >= _MOST_WAITING:
+        raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
+
+
+def _asked(session: Session, person: Person, dataset: Dataset) -> list[Loss]:
+    """What the person's jobs on a dataset would cost that wait for somebody to agree."""
     waiting = sa.select(Job.plan).where(
         Job.person_id == person.id, Job.dataset_id == dataset.id, Job.state == "waiting"
     )
-    asked = [Loss.from_json(plan["own"]) for plan in session.scalars(waiting)]
-    if len(asked) >= _MOST_WAITING:
-        raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
-    total = sum(asked, start=passed.planned.own)
-    many = replace(policy, budget=replace(policy.budget, per_request=None))
-    none = Loss.nothing(total.measure, total.relation)
-    return limits.passed(session, dataset, person.id, many, none, total, hub.ledger)
+    return [Loss.from_json(plan["own"]) for plan in session.scalars(waiting)]
 
 
 def pass_gate(
@@ -371,7 +364,7 @@ def _require_open(dataset: Dataset) -> None:
 
 
 def _over(
-    hub: "Hub", session: Session, dataset: Dataset, policy: Policy, person: Person, loss: Loss, own: Loss
+    hub: "Hub", session: Session, dataset: Dataset, policy: Policy, person: Person, loss: Loss, own: Loss, needs: int
 ) -> tuple[str, OverBudget] | None:
     """The limit that a request would pass as things stand, and how far; what counts is what is set aside at the charge.
 
@@ -379,6 +372,7 @@ def _over(
         hub, session, dataset, policy, person: as they are now.
         loss: what the dataset's account would pay.
         own: what the person's account would pay.
+        needs: how many must agree to it; if any, all that waits for an agreement must fit the limits together.
     """
     over = limits.passed(session, dataset, person.id, policy, loss, own, hub.ledger)
     if over is not None:
@@ -391,7 +385,12 @@ def _over(
                 mine.add(own)
     except OverBudget as error:
         return "lifetime", error
-    return None
+    if not needs:
+        return None
+    total = sum(_asked(session, person, dataset), start=own)
+    many = replace(policy, budget=replace(policy.budget, per_request=None))
+    none = Loss.nothing(total.measure, total.relation)
+    return limits.passed(session, dataset, person.id, many, none, total, hub.ledger)
 
 
 def sentence_of(error: CloisterError) -> str:
@@ -440,7 +439,7 @@ def explain(
         loss = None if loss is None else cost.price(policy, loss)
         verdict = decide(policy, number, subject, operation, purpose, environment, loss=loss)
         if verdict.allowed and loss is not None:
-            over = _over(hub, session, dataset, policy, person, loss, loss)
+            over = _over(hub, session, dataset, policy, person, loss, loss, verdict.needs)
             verdict = verdict if over is None else verdict.over(over[0], sentence_of(over[1]))
     hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", cost=loss, **verdict.for_audit())
     return verdict
