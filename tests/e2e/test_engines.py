@@ -318,6 +318,88 @@ def test_what_only_duckdb_can_hold_reads_too(tmp_path):
     tables.close()
 
 
+MOMENTS = """
+unit: row
+tables:
+  t:
+    columns:
+      day: {type: date, bounds: [1990-01-01, 2030-12-31]}
+      moment: {type: timestamp, bounds: [1990-01-01, 2030-12-31]}
+"""
+# Steps since 1970 in any unit: the ends of 64 bits, beyond what microseconds can hold, and an ordinary one.
+STEPS = [2**63 - 1, -(2**63 - 1), -(2**63), 10**17, -(10**17), 9223372036854776, None]
+UNITS = {"s": 10**0, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def moments(unit, zone=None):
+    column = pa.array([*STEPS, 1577836800 * UNITS[unit]], pa.int64()).cast(pa.timestamp(unit, zone))
+    return pa.table({"day": column, "moment": column})
+
+
+def read_moments(source):
+    tables = open_tables(source, Schema.load(MOMENTS))
+    found = tables.engine.run(tables.view("t").sql("duckdb")).to_pydict()
+    tables.close()
+    day, moment = found["day"], found["moment"]
+    assert (day[-1], moment[-1]) == (dt.date(2020, 1, 1), M(2020, 1, 1))
+    assert day[:-1] == [None if one is None else one.date() for one in moment[:-1]]
+    assert set(moment[:-1]) <= {None, M(1990, 1, 1), M(2030, 12, 31)}
+    return moment
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("unit", UNITS)
+def test_moments_beyond_microseconds_stop_no_file_and_no_frame(unit, zone, tmp_path):
+    table = moments(unit, zone)
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    read = [read_moments(table), read_moments(ds.dataset(table)), read_moments(ds.dataset(tmp_path, format="ipc"))]
+    if unit != "s":  # Parquet has no seconds
+        pq.write_table(table, tmp_path / "t.parquet")
+        read += [read_moments(tmp_path / "t.parquet"), read_moments(ds.dataset(tmp_path / "t.parquet"))]
+    assert all(one == read[0] for one in read)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_moments_beyond_microseconds_stop_no_duckdb_table(unit, tmp_path):
+    kind = "TIMESTAMP" if unit == "us" else f"TIMESTAMP_{unit.upper()}"
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.register("given", moments(unit))
+        connection.execute(f"CREATE TABLE t (day {kind}, moment {kind})")
+        connection.execute("INSERT INTO t VALUES ('infinity', 'infinity'), ('-infinity', '-infinity')")
+        connection.execute("INSERT INTO t FROM given")
+    assert read_moments(tmp_path / "t.duckdb")[:2] == [M(2030, 12, 31), M(1990, 1, 1)]
+
+
+def test_days_beyond_microseconds_and_infinite_ones_stop_no_source(tmp_path):
+    days = pa.array([2**31 - 1, -(2**31 - 1), -(2**31), None, 18262], pa.int32()).cast(pa.date32())
+    table = pa.table({"day": days, "moment": days})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for source in (table, tmp_path / "t.parquet", ds.dataset(tmp_path / "t.parquet")):
+        assert read_moments(source)[:4] == [M(2030, 12, 31), M(1990, 1, 1), M(1990, 1, 1), None]
+
+
+def test_files_of_one_folder_may_declare_moments_differently(tmp_path):
+    """DuckDB would read all of them in the type of one, and stop at a moment that this type cannot hold."""
+    folder = tmp_path / "t" / "year=2026"
+    folder.mkdir(parents=True)
+    for unit, zone in (("us", None), ("ns", None), ("ms", "UTC"), ("us", "UTC")):
+        pq.write_table(moments(unit, zone), folder / f"{unit}{zone}.parquet")
+    days = pa.array([2**31 - 1, 18262], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"day": days, "moment": days}), folder / "days.parquet")
+    pq.write_table(pa.table({"day": ["2020-01-01"], "moment": ["2020-01-01"]}), folder / "text.parquet")
+    pq.write_table(pa.table({"day": pa.nulls(1), "moment": pa.nulls(1)}), folder / "without.parquet")
+    schema = Schema.load(MOMENTS.replace("  t:\n    columns:", "  t:\n    columns:\n      year: {type: integer}"))
+    for source in (tmp_path / "t", ds.dataset(tmp_path / "t", partitioning="hive")):
+        tables = open_tables(source, schema)
+        found = [one.engine.run(tables.view("t").sql("duckdb")).to_pydict() for one in (tables, tables.again())]
+        tables.close()
+        assert found[0] == found[1]
+        assert found[0]["year"] == [2026] * 36
+        assert found[0]["moment"].count(M(2020, 1, 1)) == found[0]["day"].count(dt.date(2020, 1, 1)) == 6
+        assert set(found[0]["moment"]) == {None, M(1990, 1, 1), M(2020, 1, 1), M(2030, 12, 31)}
+
+
 def test_moments_do_not_depend_on_the_time_zone_of_a_spark_session(spark):
     frame = spark.sql(
         "SELECT TIMESTAMP '2020-03-08 07:30:00.5 UTC' AS z, 1 AS n, 2 AS k, DATE '2020-01-01' AS d, 'x' AS e"
@@ -377,12 +459,49 @@ def invalid_text():
 
 
 def test_bytes_that_are_no_text_fail_in_no_source(tmp_path):
-    pq.write_table(invalid_text(), tmp_path / "t.parquet")
-    for source in (invalid_text(), tmp_path / "t.parquet"):
+    given = invalid_text()
+    pq.write_table(given, tmp_path / "t.parquet")
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, given.schema) as writer:
+        writer.write_table(given)
+    datasets = [
+        ds.dataset(tmp_path / "t.parquet"),
+        ds.dataset(tmp_path / "t.parquet", format=ds.ParquetFileFormat(dictionary_columns=["name"])),
+        ds.dataset(tmp_path / "t.arrow", format="ipc"),
+        ds.dataset(given),
+        ds.dataset([ds.dataset(tmp_path / "t.parquet"), ds.dataset(given)]),
+    ]
+    for source in (given, tmp_path / "t.parquet", *datasets):
         tables = open_tables(source, Schema.load(THREE))
         found = tables.engine.run(f"SELECT UPPER(name) AS u FROM ({tables.view('t').sql('duckdb')}) AS t")
         assert "Z" in found.column("u").to_pylist()
         tables.close()
+
+
+def test_bytes_are_no_text_whatever_a_dataset_calls_them(tmp_path):
+    """Arrow would cast them while it reads, and stop at a row; a type of the file itself is known before the charge."""
+    given = invalid_text()
+    pq.write_table(
+        given.set_column(1, "name", given["name"].cast(pa.binary())), tmp_path / "t.parquet", store_schema=False
+    )
+    named = pa.schema([("id", pa.string()), ("name", pa.string()), ("n", pa.int8())])
+    for source in (ds.dataset(tmp_path / "t.parquet", schema=named), tmp_path / "t.parquet"):
+        with pytest.raises(BadSchema, match="name is declared BLOB, which cannot be read as text"):
+            open_tables(source, Schema.load(THREE))
+
+
+def test_a_dataset_of_files_is_read_in_the_types_of_its_files(tmp_path):
+    """A dataset's own schema may be narrower, and Arrow would stop at a number that does not fit."""
+    pq.write_table(pa.table({"id": ["1", "2"], "name": ["a", "b"], "n": [1, 1000]}), tmp_path / "t.parquet")
+    named = pa.schema([("id", pa.string()), ("name", pa.string()), ("n", pa.int8())])
+    tables = open_tables(ds.dataset(tmp_path / "t.parquet", schema=named), Schema.load(THREE))
+    assert tables.engine.run(tables.view("t").sql("duckdb")).column("n").to_pylist() == [1, 1000]
+    tables.close()
+
+
+def test_a_dataset_whose_lines_arrow_would_have_to_read_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("id,name,n\n1,a,2\n")
+    with pytest.raises(BadSource, match="Save it as Parquet"):
+        open_tables(ds.dataset(tmp_path / "t.csv", format="csv"), Schema.load(THREE))
 
 
 # What an engine lets out, and whom it lets in

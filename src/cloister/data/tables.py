@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from cloister.data.engines.arrow import is_dataset
 from cloister.data.engines.engine import Engine
 from cloister.data.schema import Schema, Table
 from cloister.data.tongue import Family, family, tongue
@@ -204,13 +205,13 @@ def _duckdb(
     engine = DuckDB(memory, threads, spill=spill)
     try:
         for name, one in named.items():
-            if _home(one) == "pyarrow" and hasattr(one, "scanner") and hasattr(one, "get_fragments"):
-                engine.add_arrow(name, one)  # a dataset of files: read where they lie, and only what is asked for
+            table = None if schema is None else schema.tables.get(name)
+            if _home(one) == "pyarrow" and is_dataset(one):
+                engine.add_dataset(name, one, table)
             elif _home(one) in _FRAMES:
-                table = None if schema is None else schema.tables.get(name)
                 engine.add_arrow(name, _arrow(one, table), table)
             elif isinstance(one, str | os.PathLike):
-                _add_file(engine, name, Path(one))
+                _add_file(engine, name, Path(one), table)
             else:
                 raise BadSource(f"a {type(one).__name__} cannot be opened. See `help(cloister.data.open_tables)`.")
         engine.seal()
@@ -220,14 +221,14 @@ def _duckdb(
     return engine
 
 
-def _add_file(engine: Any, name: str, path: Path) -> None:
+def _add_file(engine: Any, name: str, path: Path, table: Table | None) -> None:
     if not path.exists():
         raise BadSource(f"there is no file {path}. Check the path.")
     ending = path.name.lower()
     if ending.endswith(_CSV) and path.is_file():
         engine.add_csv(name, path)
     elif ending.endswith((".parquet", ".pq")) or path.is_dir():
-        engine.add_parquet(name, path)
+        engine.add_parquet(name, path, table)
     elif _is_database(path):
         engine.attach(path)
     else:
@@ -310,6 +311,8 @@ def _valid(column: Any) -> Any:
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if pa.types.is_dictionary(column.type):
         column = pc.dictionary_decode(column)
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
     if column.type == pa.string_view():
         column = column.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
     if pa.types.is_timestamp(column.type) and column.type.unit in ("s", "ms"):

@@ -77,6 +77,7 @@ _TONGUES = {
         "ubigint": "wide", "hugeint": "wide", "uhugeint": "wide", "decimal": "wide",
         "float": "float", "double": "float", "varchar": "text", "enum": "text", "uuid": "text",
         "timestamp": "timestamp", "timestamp_s": "timestamp", "timestamp_ms": "timestamp", "timestamp_ns": "timestamp",
+        "timestamptz_ns": "zoned",
     }),
     "postgres": Tongue("postgres", "DOUBLE PRECISION", "TEXT", "TIMESTAMP", _COMMON | {
         "numeric": "wide", "real": "float", "double precision": "float",
