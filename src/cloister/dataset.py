@@ -175,7 +175,7 @@ class Dataset:
         self._record.refresh()
         if spend is not None:
             _check_loss(spend)
-        question = ask(str(sql), self._table)
+        question = ask(str(sql), self._table, self.tables.engine.dialect)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
         if not 0 < share < 1:  # here, not after the charge
@@ -206,9 +206,13 @@ class Dataset:
         self._record.refresh()
         if plan.basis != (len(self._record), id(plan.question)):  # the record has grown since, or the question changed
             if plan.finds:  # it was laid out for a placeholder: begin again from the question as it was asked
-                plan = self._plan(ask(plan.question.text, self._table), _whole(plan), plan.confidence)
+                plan = self._plan(
+                    ask(plan.question.text, self._table, self.tables.engine.dialect), _whole(plan), plan.confidence
+                )
             else:
                 plan = self._plan(plan.question, plan.spend, plan.confidence)
+        for statement in plan.statements():  # what the engine would not take is not paid for
+            self.tables.engine.prepare(statement)
         if plan.finds:
             return self._find_then_run(plan, source)
         return run_plan(

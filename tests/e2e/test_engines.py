@@ -19,11 +19,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import cloister as cl
 from cloister.data import Schema, open_tables
 from cloister.data.draft import draft, draft_as_owner
 from cloister.data.engines.duckdb import DuckDB, remove_orphaned_spill
 from cloister.data.schema import UNIT
-from cloister.privacy.errors import BadSchema, BadSource, EngineFailed
+from cloister.privacy.errors import BadSchema, BadSource, EngineFailed, QueryRefused
 
 pytestmark = pytest.mark.e2e
 
@@ -295,6 +296,89 @@ def test_what_only_postgres_can_hold_reads_too(postgres_address):
         "e": ["x", None, None, None],
     }
     tables.close()
+
+
+@pytest.fixture
+def asked_in_postgres(postgres_address, tmp_path):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS t")
+        connection.execute("CREATE TABLE t (id text, name text, n int)")
+        connection.execute("INSERT INTO t VALUES ('1', 'a', 2), ('2', 'b', 3)")
+    schema = Schema.load(THREE.replace("n: {type: integer}", "n: {type: integer, bounds: [0, 9]}"))
+    with cl.open(postgres_address, schema=schema, budget=cl.rho(1000), ledger=tmp_path) as opened:
+        yield opened
+
+
+NOTHING = [
+    "SUM(-NULL)", "SUM(NULL)", "SUM(NULL + NULL)", "SUM(NULL * 2 - NULL)", "SUM(ABS(NULL))", "AVG(NULL % 3)", "COUNT(-NULL)",
+    "SUM(LEAST(NULL, NULL))", "SUM(NULLIF(NULL, NULL))", "SUM(NULLIF(NULL, 1))", "SUM(n + NULL)", "COUNT(NULL)",
+    "SUM(CASE WHEN n > 2 THEN NULL ELSE n END)", "COUNT(CASE WHEN n > 2 THEN NULL ELSE name END)", "SUM(FLOOR(NULL / 2))",
+    "SUM(COALESCE(NULL, n))", "COUNT(COALESCE(NULL, name))", "COUNT(DISTINCT NULL)", "SUM(ROUND(NULL))", "SUM(-(NULL))",
+    "COUNT(CASE WHEN name = 'a' THEN (NULL) WHEN n = 1 THEN name END)", "SUM(CAST(NULL AS DOUBLE))", "MEDIAN(NULL + n)",
+    "SUM(CASE WHEN NULL = NULL THEN 1 END)", "SUM(CASE WHEN NULL IN (1, NULL) THEN 1 END)", "SUM(SQRT(NULL) + LN(NULL))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("aggregate", NOTHING)
+def test_a_null_of_no_type_fails_in_no_statement(aggregate, asked_in_postgres):
+    assert len(asked_in_postgres.sql(f"SELECT {aggregate} FROM t", spend=cl.rho("0.1"))) == 1
+
+
+def test_a_null_of_a_subquery_is_a_number_outside(asked_in_postgres):
+    inner = "(SELECT NULL AS x, n FROM t UNION ALL SELECT n AS x, NULL AS n FROM t)"
+    answer = asked_in_postgres.sql(f"SELECT SUM(LEAST(x + 1, 9)), SUM(n) FROM {inner} AS both_sides", spend=cl.rho(50))
+    assert len(answer) == 1
+
+
+LONG = "x" * 63
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT SUM({LONG}a) FROM (SELECT n AS {LONG}a, 1 AS {LONG}b FROM t) AS s",
+        f"WITH {LONG}a AS (SELECT n FROM t), {LONG}b AS (SELECT 1 AS n FROM t) SELECT SUM({LONG}b.n) FROM {LONG}b",
+        f'SELECT COUNT(*) FROM t AS "{"ü" * 32}"',
+    ],
+)
+def test_a_name_that_postgres_would_cut_is_refused_before_the_charge(sql, asked_in_postgres):
+    before = asked_in_postgres.left
+    with pytest.raises(QueryRefused, match="63 bytes"):
+        asked_in_postgres.sql(sql, spend=cl.rho("0.1"))
+    assert asked_in_postgres.left == before
+
+
+def test_columns_of_an_answer_may_have_long_names(asked_in_postgres):
+    asked = f"SELECT COUNT(*) AS {LONG}a FROM t"
+    assert len(asked_in_postgres.sql(asked, spend=cl.rho("0.1"))) == 1
+
+
+def test_a_schema_with_a_name_that_postgres_would_cut_is_refused(postgres_address):
+    schema = Schema.load(THREE.replace("name: {type", f"{LONG}a: {{type"))
+    with pytest.raises(BadSchema, match="postgres reads 63 bytes of a name"):
+        open_tables(postgres_address, schema)
+
+
+def test_what_postgres_does_not_take_is_not_paid_for(asked_in_postgres, postgres_address):
+    import psycopg
+
+    before = asked_in_postgres.left
+    plan = asked_in_postgres.plan("SELECT COUNT(*) FROM t WHERE n > 1", spend=cl.rho("0.1"))
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("ALTER TABLE t RENAME COLUMN n TO m")
+        with pytest.raises(EngineFailed):
+            asked_in_postgres.run(plan)
+        assert asked_in_postgres.left == before
+        connection.execute("ALTER TABLE t RENAME COLUMN m TO n")
+    assert asked_in_postgres.run(plan).receipt is not None
+
+
+def test_a_nul_is_in_no_question(asked_in_postgres):
+    before = asked_in_postgres.left
+    with pytest.raises(QueryRefused, match="none of them NUL"):
+        asked_in_postgres.sql("SELECT COUNT(*) FROM t WHERE name = 'a\0b'", spend=cl.rho("0.1"))
+    assert asked_in_postgres.left == before
 
 
 def test_what_only_duckdb_can_hold_reads_too(tmp_path):

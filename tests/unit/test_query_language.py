@@ -152,7 +152,8 @@ KEYS = [
     "LOWER(ward)", "UPPER(ward)", "SUBSTRING(ward, 1, 2)", "LENGTH(ward)", "COALESCE(ward, 'none')",
     "NULLIF(ward, 'cardio')", "EXTRACT(MONTH FROM admitted)", "EXTRACT(HOUR FROM seen)", "ward = 'cardio'",
     "CASE WHEN age < 30 THEN 'young' WHEN age < 60 THEN 'middle' END", "IF(smoker, 'yes', 'no')", "smoker AND age > 40",
-    "ABS(age - 50)", "-age", "LEAST(age, 40)", "ward IS NULL",
+    "ABS(age - 50)", "-age", "LEAST(age, 40)", "ward IS NULL", "CASE WHEN age < 30 THEN NULL ELSE smoker IS NULL END",
+    "CASE WHEN age < 30 THEN NULL ELSE 'older' END",
 ]  # fmt: skip
 
 

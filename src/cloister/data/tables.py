@@ -18,7 +18,7 @@ from sqlglot import exp
 from cloister.data.engines.arrow import is_dataset
 from cloister.data.engines.engine import Engine
 from cloister.data.schema import Schema, Table
-from cloister.data.tongue import Family, family, tongue
+from cloister.data.tongue import Family, Tongue, family, tongue
 from cloister.data.views import readable, unit_families, view
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadSchema, BadSource
@@ -113,7 +113,7 @@ def open_tables(
         families[table.name] = {
             name: found for name, kind in declared.items() if (found := family(kind, say)) is not None
         }
-        problems += _mismatches(table, declared, families[table.name])
+        problems += _cut_names(table, say) or _mismatches(table, declared, families[table.name])
     if problems:
         engine.close()
         listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems, 1))
@@ -121,6 +121,15 @@ def open_tables(
     private = [table for table in schema.tables.values() if table.unit is not None]
     as_text = any(families[table.name][table.unit or ""] == "text" for table in private)
     return Tables(engine, schema, as_text, families)
+
+
+def _cut_names(table: Table, say: Tongue) -> list[str]:
+    names = [table.name, *([] if table.unit is None else [table.unit]), *table.columns]
+    return [
+        f"{table.name:.60}: {say.dialect} reads {say.longest_name} bytes of a name, and {name:.60}… has more. Rename it"
+        for name in names
+        if say.is_cut(name)
+    ]
 
 
 def _mismatches(table: Table, declared: Mapping[str, str], families: Mapping[str, Family]) -> list[str]:

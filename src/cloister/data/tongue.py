@@ -18,7 +18,11 @@ Family = Literal["integer", "wide", "float", "text", "boolean", "date", "timesta
 
 @dataclass(frozen=True, slots=True)
 class Tongue:
-    """The words of one engine."""
+    """The words of one engine.
+
+    Attributes:
+        longest_name: how many bytes of a name it reads; None: all of them. Two names may become one beyond.
+    """
 
     dialect: str
     double: str
@@ -26,10 +30,15 @@ class Tongue:
     moment: str
     families: Mapping[str, Family] = field(repr=False)
     cast_word: str = "TRY_CAST"
+    longest_name: int | None = None
 
     def name(self, name: str) -> str:
         """A quoted name."""
         return exp.to_identifier(name, quoted=True).sql(self.dialect)
+
+    def is_cut(self, name: str) -> bool:
+        """Whether it would read a part of this name only."""
+        return self.longest_name is not None and len(name.encode("utf-8", "replace")) > self.longest_name
 
     def text(self, value: str) -> str:
         """A text constant."""
@@ -83,7 +92,7 @@ _TONGUES = {
         "numeric": "wide", "real": "float", "double precision": "float",
         "text": "text", "character varying": "text", "character": "text", "uuid": "text", "enum": "text",
         "citext": "text", "timestamp without time zone": "timestamp",
-    }, "CAST"),
+    }, "CAST", longest_name=63),
     "spark": Tongue("spark", "DOUBLE", "STRING", "TIMESTAMP_NTZ", _COMMON | {
         "tinyint": "integer", "int": "integer", "decimal": "wide", "float": "float", "double": "float",
         "string": "text", "varchar": "text", "char": "text", "timestamp_ntz": "timestamp", "timestamp": "zoned",

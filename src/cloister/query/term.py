@@ -162,7 +162,14 @@ def _boolean(node: exp.Boolean, scope: Scope) -> Term:
 
 
 def _null(node: exp.Null, scope: Scope) -> Term:
-    return Term(node.copy(), "integer", 0, 0)
+    # With a type: PostgreSQL takes a bare NULL for text, and then knows no -NULL and no NULL + 1 in an outer query.
+    return Term(_as_long(node), "integer", 0, 0)
+
+
+def _is_missing(term: Term) -> bool:
+    """Whether it is written NULL, which fits among values of any type."""
+    sql = term.sql.unnest()
+    return isinstance(sql.this if isinstance(sql, exp.Cast) else sql, exp.Null)
 
 
 def _paren(node: exp.Paren, scope: Scope) -> Term:
@@ -484,7 +491,7 @@ def _case(node: exp.Case, scope: Scope) -> Term:
         condition = exp.EQ(this=subject.copy(), expression=one.this.copy()) if subject else one.this
         branches.append((_truth(condition, scope).sql, compile_term(one.args["true"], scope)))
     default = node.args.get("default")
-    other = compile_term(default, scope) if default is not None and not isinstance(default, exp.Null) else None
+    other = None if default is None or isinstance(default.unnest(), exp.Null) else compile_term(default, scope)
     return _merge(branches, other)
 
 
@@ -493,11 +500,11 @@ def _if(node: exp.If, scope: Scope) -> Term:
 
 
 def _merge(branches: list[tuple[exp.Expression, Term]], other: Term | None) -> Term:
-    results = [term for _, term in branches if not isinstance(term.sql, exp.Null)] + ([other] if other else [])
+    results = [term for _, term in branches if not _is_missing(term)] + ([other] if other else [])
     if not results:
         raise QueryRefused("CASE needs at least one result that is not NULL.")
     kind = _common({term.type for term in results})
-    sqls = [_double(term) if kind == "real" else term.sql for _, term in branches]
+    sqls = [exp.Null() if _is_missing(term) else _double(term) if kind == "real" else term.sql for _, term in branches]
     ifs = [exp.If(this=when, true=then) for (when, _), then in zip(branches, sqls, strict=True)]
     default = None if other is None else (_double(other) if kind == "real" else other.sql)
     lows, highs = [term.low for term in results], [term.high for term in results]
@@ -510,7 +517,7 @@ def _merge(branches: list[tuple[exp.Expression, Term]], other: Term | None) -> T
         None if None in lows else min(lows),  # type: ignore[type-var]
         None if None in highs else max(highs),  # type: ignore[type-var]
         values,
-        nullable=other is None or any(term.nullable for term in results),
+        nullable=other is None or any(term.nullable for term in (other, *(one for _, one in branches))),
     )
 
 

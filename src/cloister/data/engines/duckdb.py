@@ -238,6 +238,9 @@ class DuckDB:
         """The quoted name."""
         return self._say.name(table)
 
+    def prepare(self, sql: str) -> None:
+        """Nothing: it plans with what it knows of the values, and could fail over them."""
+
     @failing_quietly("DuckDB")
     def run(self, sql: str) -> "pa.Table":
         """Run one SELECT and return what it gives."""
