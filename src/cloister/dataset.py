@@ -169,7 +169,8 @@ class Dataset:
         Args:
             sql: the question.
             spend: what it may cost; with a delta, groups that are not public are found first; or
-            within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found.
+            within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found. Of an
+                average it is the error if all `rows` of the schema meet the WHERE; the plan says so.
             confidence: of the intervals.
         """
         self._record.refresh()
@@ -409,14 +410,13 @@ class Dataset:
         for i, _ in hidden:
             stand_in = _PLACEHOLDERS[question.groups[i].term.type] if finds else None
             question = _with_values(question, i, stand_in if known[i] is None else known[i])
-        hint = max((table.rows or 0 for table in self.schema.tables.values() if not table.public), default=0)
         plan = make_plan(
             question,
             spend,
             self.unit,
             dialect=self.tables.engine.dialect,
             confidence=confidence,
-            size_hint=hint or None,
+            size_hint=question.rows.size,
             known=(lambda _one: None) if finds else self._known,  # a placeholder is on no record
             secret=self._secret,
         )
@@ -500,7 +500,7 @@ def base_rows(table: TableFacts, view: Any, needed: Collection[str] | None = Non
         columns = {table.unit: person, **columns}
     names = (*(() if table.unit is None else (table.unit,)), *table.columns)
     by_row = not table.public and table.unit is None
-    return Rows(view, columns, not table.public, by_row, names=names, most=table.max_rows)
+    return Rows(view, columns, not table.public, by_row, names=names, most=table.max_rows, size=table.rows)
 
 
 def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
