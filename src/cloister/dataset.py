@@ -293,7 +293,7 @@ class Dataset:
         )
         # Whatever was not found is one more group, NULL: totals are then of everybody.
         self._found[*self._seen_as(table), name] = replace(
-            term, values=tuple(value for value, _ in found.value), nullable=True
+            term, values=tuple(value for value, _ in found.value), nullable=True, listed=False
         )
         return replace(found, value=[value for value, _ in found.value])
 
@@ -430,9 +430,13 @@ class Dataset:
     def _table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
         view = self._through.get(name.lower())
         rows = self._whole_table(name, used) if view is None else relation(view, self._whole_table)
+        if rows is None:
+            return None
+        # Not inside a view: a policy may name what is no longer a category.
+        rows = _held_to_lists(rows)
         # On top of the view: its conditions must see the values themselves, not what they are clipped to.
         found = {column: term for (*seen, column), term in self._found.items() if tuple(seen) == self._seen_as(name)}
-        return clipped_to(rows, found) if rows is not None and found else rows
+        return clipped_to(rows, found) if found else rows
 
     def _seen_as(self, table: str) -> tuple[str, str]:
         """A table and the view it is seen through, as what was found is kept by."""
@@ -470,6 +474,12 @@ class Dataset:
         if not rows.by_row:
             inner = inner.select(exp.alias_(exp.column(UNIT, internal("source"), quoted=True), UNIT, quoted=True))
         return table, name, replace(rows, sql=inner), term
+
+
+def _held_to_lists(rows: Rows) -> Rows:
+    """A private table in which a question compares a column of listed values with these values only."""
+    known = {name: replace(term, listed=term.values is not None) for name, term in rows.columns.items()}
+    return replace(rows, columns=known) if rows.private else rows
 
 
 def _check_loss(spend: object) -> None:

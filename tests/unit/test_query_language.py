@@ -16,7 +16,7 @@ import sqlglot
 import cloister.query.term
 from cloister.dataset import open as open_dataset
 from cloister.privacy.errors import QueryRefused
-from cloister.privacy.loss import rho
+from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.noise import SeededSource
 from cloister.query.run import _look
 
@@ -472,6 +472,91 @@ def test_what_is_outside_the_language_is_refused_with_what_works(sql, rule, way_
     assert rule in said
     assert way_out in said
     assert dataset.left == left
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("ward = 'cradio'", "ward is never 'cradio': the schema lists its categories. Did you mean 'cardio'?"),
+        ("'surgery' = ward", "Did you mean 'Surgery'?"),
+        ("ward <> 'cardoi'", "Did you mean 'cardio'?"),
+        ("NOT ward != 'cardoi'", "Did you mean 'cardio'?"),
+        ("ward IN ('cardio', 'sugrery')", "Did you mean 'Surgery'?"),
+        ("ward NOT IN ('sugrery')", "Did you mean 'Surgery'?"),
+        ("CASE ward WHEN 'carido' THEN age ELSE 0 END > 5", "Did you mean 'cardio'?"),
+        ("age > 5 AND (visits.ward = ('xyz'))", "They are 'cardio', 'Surgery', \"b'c\"."),
+        ("ward = ''", "ward is never ''"),
+    ],
+)
+def test_a_word_that_is_no_category_is_refused_and_not_paid_for(condition, said, dataset):
+    """The list is public, and the answer would be noise around nought."""
+    left = dataset.left
+    for sql in (
+        f"SELECT COUNT(*) FROM visits WHERE {condition}",
+        f"SELECT SUM(CASE WHEN {condition} THEN 1 ELSE 0 END) FROM visits",
+        f"SELECT COUNT(*) FROM (SELECT age FROM visits WHERE {condition}) AS few",
+        f"SELECT COUNT(*) FROM (SELECT * FROM visits) AS visits WHERE {condition}",
+        f"SELECT {condition} AS k, COUNT(*) FROM visits GROUP BY k",
+    ):
+        with pytest.raises(QueryRefused, match="CLO-209: ") as refusal:
+            dataset.sql(sql, spend=rho(1))
+        assert said in str(refusal.value)
+    assert dataset.left == left
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "ward LIKE 'cradio'", "LOWER(ward) = 'cradio'", "ward > 'cradio'", "note = 'cradio'", "note IN ('x', 'y')",
+        "COALESCE(ward, 'none') = 'none'", "wards.ward = 'cradio'", "visits.ward = note",
+        "NULLIF(ward, 'none') = 'cardio'", "level = 77", "age = 300", "SUBSTRING(ward, 1, 2) = 'zz'",
+    ],
+)  # fmt: skip
+def test_other_words_are_compared_as_before(condition, dataset):
+    sql = "SELECT COUNT(*) FROM (SELECT ward, age, note FROM visits) AS visits JOIN wards ON visits.ward = wards.ward"
+    said = condition.replace("(ward", "(visits.ward")
+    said = f"visits.{said}" if said.startswith("ward ") else said
+    assert dataset.plan(f"{sql} WHERE {said}", spend=rho(1)).new
+
+
+def test_a_number_that_is_no_category_is_refused_too(tmp_path):
+    columns = {"code": {"type": "integer", "categories": [10, 11, 12]}, "x": {"type": "integer", "bounds": [0, 9]}}
+    table = pa.table({"code": [10, 11], "x": [1, 2]})
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    with open_dataset(table, schema=schema, budget=rho(100), ledger=tmp_path) as ds:
+        for condition in (
+            "code = 1",
+            "code = -10",
+            "code <> 10.5",
+            "code IN (10, 13)",
+            "5 + 6 - 1 = code + 0 OR code = 1e2",
+        ):
+            with pytest.raises(QueryRefused, match="code is never"):
+                ds.plan(f"SELECT COUNT(*) FROM t WHERE {condition}", spend=rho(1))
+        for condition in ("code = 10", "code = 5 + 6", "code > 1", "code IN (10, 11.0)", "code = NULL", "code + 1 = 2"):
+            ds.plan(f"SELECT COUNT(*) FROM t WHERE {condition}", spend=rho(1))
+
+
+def test_an_owners_view_may_name_what_is_no_longer_a_category(dataset):
+    """A policy outlives a category. What it shows is a list, and held to."""
+    view = (
+        "SELECT patient, age, CASE WHEN ward = 'closed' THEN 'old' ELSE 'new' END AS kind FROM visits WHERE ward <> 'x'"
+    )
+    seen = dataset.through({"visits": view})
+    assert seen.plan("SELECT COUNT(*) FROM visits WHERE kind = 'new'", spend=rho(1)).new
+    with pytest.raises(QueryRefused, match=r"kind is never 'nwe'.* Did you mean 'new'"):
+        seen.plan("SELECT COUNT(*) FROM visits WHERE kind = 'nwe'", spend=rho(1))
+
+
+def test_values_that_were_found_bind_nobody(tmp_path):
+    table = pa.table({"patient": list(range(400)), "note": ["apple"] * 400})
+    schema = {
+        "unit": {"name": "patient", "max_rows": 1},
+        "tables": {"t": {"unit": "patient", "columns": {"note": {"type": "text"}}}},
+    }
+    with open_dataset(table, schema=schema, budget=epsilon(50, delta="1e-6"), ledger=tmp_path) as ds:
+        ds.find_keys("note", spend=epsilon(1, delta="1e-8"))
+        assert ds.plan("SELECT COUNT(*) FROM t WHERE note = 'aple'", spend=rho("0.01")).new
 
 
 def _doubled(step, k):

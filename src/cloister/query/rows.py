@@ -424,6 +424,7 @@ def _either(one: Term, other: Term) -> Term:
         nullable=one.nullable or other.nullable,
         unit=one.unit and other.unit,
         clipped=one.clipped and other.clipped,
+        listed=one.listed and other.listed,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -29,6 +30,7 @@ _EXACT = 2.0**53  # from here on every double is whole
 _MOST_NODES = 8000
 _MOST_VALUES = 1_000_000
 _MOST_MAPPED = 10_000
+_MOST_NAMED = 10  # categories in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Term:
         low, high: limits of a number, as the engine computes it: exact integers of an integer, doubles of a real; None
             if there is no public limit.
         values: all values it can take besides NULL, if that list is public.
+        listed: whether it is a column, and the schema or a view of the owner's lists its values.
         nullable: whether it may be NULL.
         unit: whether it is the column that names the unit.
         clipped: whether it is a column that its view already keeps within low and high, to the last bit.
@@ -58,6 +61,7 @@ class Term:
     most: float = math.inf
     clipped: bool = False
     constant: Fraction | None = None
+    listed: bool = False
 
     def __post_init__(self) -> None:
         # Limits live in the arithmetic of the engine: beyond 2^53 the two kinds of number round differently.
@@ -378,6 +382,9 @@ def _known(ends: list[float | None], choose: Callable[..., float]) -> float | No
 def _compare(make: type[exp.Expression]) -> Callable[..., Term]:
     def rule(node: exp.Binary, scope: Scope) -> Term:
         first, second = compile_term(node.this, scope), compile_term(node.expression, scope)
+        if make in (exp.EQ, exp.NEQ):
+            _refuse_unlisted(node.this, first, [node.expression], scope)
+            _refuse_unlisted(node.expression, second, [node.this], scope)
         compare = make
         if second.constant is not None and first.constant is None:
             first, (second,), flipped = _isolated(node.this, first, [second], scope)
@@ -390,6 +397,36 @@ def _compare(make: type[exp.Expression]) -> Callable[..., Term]:
         return Term(sql, "boolean", nullable=left.nullable or right.nullable)
 
     return rule
+
+
+def _refuse_unlisted(column: exp.Expression, term: Term, written: Sequence[exp.Expression], scope: Scope) -> None:
+    """Refuse to compare a column with a constant that is none of its categories: that is paid for and tells nothing."""
+    if not term.listed or term.values is None:
+        return
+    known = set(term.values)
+    for node in written:
+        value = _written_value(node, term.type, scope)
+        if value is not None and value not in known:
+            hint = _nearest(str(value), term.values)
+            raise QueryRefused(f"{_text(column)} is never {_text(node)}: the schema lists its categories. {hint}")
+
+
+def _written_value(node: exp.Expression, kind: str, scope: Scope) -> Any:
+    """The value of a constant of this type; None if it is something else."""
+    plain = node.unnest()
+    if kind == "text":
+        return plain.this if isinstance(plain, exp.Literal) and plain.is_string else None
+    return None if node.find(exp.Column) else compile_term(node, scope).constant
+
+
+def _nearest(word: str, values: Sequence[Any]) -> str:
+    """Which of some public values a word may stand for."""
+    folded = {str(one).lower(): one for one in values[:_MOST_MAPPED]}
+    near = [folded[one] for one in get_close_matches(word.lower(), folded, n=3)]
+    if near:
+        return f"Did you mean {' or '.join(map(repr, near))}?"
+    more = f" and {len(values) - _MOST_NAMED:,} more" if len(values) > _MOST_NAMED else ""
+    return f"They are {', '.join(map(repr, values[:_MOST_NAMED]))}{more}."
 
 
 _FLIPPED: Mapping[type[exp.Expression], type[exp.Expression]] = {
@@ -467,6 +504,7 @@ def _in(node: exp.In, scope: Scope) -> Term:
     if node.args.get("query") is not None or not node.expressions:
         raise QueryRefused("IN works with a list of constants. For a table of values use a JOIN.")
     left, listed = compile_term(node.this, scope), [compile_term(one, scope) for one in node.expressions]
+    _refuse_unlisted(node.this, left, node.expressions, scope)
     left, listed, _ = _isolated(node.this, left, listed, scope)
     sides = [comparable(left, one)[1].sql for one in listed]
     return Term(exp.Paren(this=exp.In(this=_wrap(left.sql), expressions=sides)), "boolean", nullable=left.nullable)
