@@ -43,7 +43,7 @@ from cloister.query.reader import Reader
 from cloister.query.record import Record
 from cloister.query.rows import Rows
 from cloister.query.run import nothing_found, run_plan
-from cloister.query.term import Term
+from cloister.query.term import Decimals, Term
 
 __all__ = ["Dataset", "open"]
 
@@ -321,7 +321,9 @@ class Dataset:
             source=source,
         )
         found = found_range(counts.value, mechanism)
-        self._found[*self._seen_as(table), name] = replace(term, low=found.low, high=found.high, clipped=False)
+        self._found[*self._seen_as(table), name] = replace(
+            term, low=found.low, high=found.high, clipped=False, decimals=None
+        )
         return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
 
     def columns(self, table: str) -> dict[str, Term]:
@@ -455,7 +457,7 @@ class Dataset:
             strict = sorted(name for name in needed if not found.columns[name].nullable)
             view.meta["table"] = " ".join([found.name, self.tables.identity(found.name), *strict])
             kind = "text" if self.tables.unit_as_text else "integer"
-            rows = base_rows(found, view, needed, unit_type=kind)
+            rows = _with_digits(base_rows(found, view, needed, unit_type=kind), self.tables.decimals(found.name))
             keys = (one.other_column.lower() for one in self.schema.foreign_keys if one.other_table == found.name)
             self._views[found.name, needed] = replace(rows, keys=frozenset(keys) if found.public else frozenset())
         return self._views[found.name, needed]
@@ -474,6 +476,15 @@ class Dataset:
         if not rows.by_row:
             inner = inner.select(exp.alias_(exp.column(UNIT, internal("source"), quoted=True), UNIT, quoted=True))
         return table, name, replace(rows, sql=inner), term
+
+
+def _with_digits(rows: Rows, digits: Mapping[str, int]) -> Rows:
+    """A table of which some columns are declared as decimals, kept within bounds."""
+    columns = dict(rows.columns)
+    for name, term in rows.columns.items():
+        if name in digits and term.type == "real" and term.low is not None and term.high is not None:
+            columns[name] = replace(term, decimals=Decimals.within(digits[name], term.low, term.high))
+    return replace(rows, columns=columns)
 
 
 def _held_to_lists(rows: Rows) -> Rows:

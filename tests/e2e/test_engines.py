@@ -311,12 +311,15 @@ def asked_in_postgres(postgres_address, tmp_path):
 
 
 NOTHING = [
-    "SUM(-NULL)", "SUM(NULL)", "SUM(NULL + NULL)", "SUM(NULL * 2 - NULL)", "SUM(ABS(NULL))", "AVG(NULL % 3)", "COUNT(-NULL)",
+    "SUM(-NULL)", "SUM(NULL)", "SUM(NULL + NULL)", "SUM(NULL * 2 - NULL)", "SUM(ABS(NULL))", "AVG(NULL % 3)",
+    "COUNT(-NULL)",
     "SUM(LEAST(NULL, NULL))", "SUM(NULLIF(NULL, NULL))", "SUM(NULLIF(NULL, 1))", "SUM(n + NULL)", "COUNT(NULL)",
-    "SUM(CASE WHEN n > 2 THEN NULL ELSE n END)", "COUNT(CASE WHEN n > 2 THEN NULL ELSE name END)", "SUM(FLOOR(NULL / 2))",
+    "SUM(CASE WHEN n > 2 THEN NULL ELSE n END)", "COUNT(CASE WHEN n > 2 THEN NULL ELSE name END)",
+    "SUM(FLOOR(NULL / 2))",
     "SUM(COALESCE(NULL, n))", "COUNT(COALESCE(NULL, name))", "COUNT(DISTINCT NULL)", "SUM(ROUND(NULL))", "SUM(-(NULL))",
     "COUNT(CASE WHEN name = 'a' THEN (NULL) WHEN n = 1 THEN name END)", "SUM(CAST(NULL AS DOUBLE))", "MEDIAN(NULL + n)",
-    "SUM(CASE WHEN NULL = NULL THEN 1 END)", "SUM(CASE WHEN NULL IN (1, NULL) THEN 1 END)", "SUM(SQRT(NULL) + LN(NULL))",
+    "SUM(CASE WHEN NULL = NULL THEN 1 END)", "SUM(CASE WHEN NULL IN (1, NULL) THEN 1 END)",
+    "SUM(SQRT(NULL) + LN(NULL))",
 ]  # fmt: skip
 
 
@@ -799,6 +802,37 @@ def test_sums_beyond_64_bits_are_exact_in_every_engine(postgres_address, spark):
     spark.createDataFrame(rows).createOrReplaceTempView("t")
     for source in (rows, postgres_address, spark):
         assert sums(open_tables(source, schema)) == expected
+
+
+def test_sums_of_decimal_columns_are_compared_exactly_in_every_engine(postgres_address, spark, tmp_path):
+    psycopg = pytest.importorskip("psycopg")
+    rows = "(0.10, 0.20, 0), (0.20, 0.11, 1), (0.70, 0.10, 2), (1.10, 2.20, 3), (-0.30, 0.60, 4), (NULL, 0.30, 5)"
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS t")
+        connection.execute("CREATE TABLE t (a numeric(10,2), b numeric(10,2), i int)")
+        connection.execute(f"INSERT INTO t VALUES {rows}")
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (a DECIMAL(10,2), b DECIMAL(10,2), i INTEGER)")
+        connection.execute(f"INSERT INTO t VALUES {rows}")
+    frame = spark.sql(
+        f"SELECT CAST(a AS DECIMAL(10,2)) AS a, CAST(b AS DECIMAL(10,2)) AS b, i FROM VALUES {rows} AS t(a, b, i)"
+    )
+    money = {"type": "real", "bounds": [-10, 10]}
+    schema = {
+        "unit": "row",
+        "tables": {"t": {"columns": {"a": money, "b": money, "i": {"type": "integer", "bounds": [0, 5]}}}},
+    }
+    asked = {
+        "a + b = 0.3": [0, 4],
+        "a + b > 0.3": [1, 2, 3],
+        "a * b = 0.02": [0],
+        "b - a IN (0.1, 0.9, 1.1)": [0, 3, 4],
+    }
+    for number, source in enumerate((postgres_address, tmp_path / "t.duckdb", frame)):
+        with cl.open(source, schema=schema, budget=cl.rho(10**5), ledger=tmp_path / str(number)) as ds_:
+            for condition, wanted in asked.items():
+                found = ds_.sql(f"SELECT i, COUNT(*) AS n FROM t WHERE {condition} GROUP BY i", spend=cl.rho(1000))
+                assert [row["i"] for row in found.rows() if row["n"] > 0.5] == wanted
 
 
 def test_ids_are_compared_as_text_if_some_table_has_them_as_text():

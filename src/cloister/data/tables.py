@@ -18,7 +18,7 @@ from sqlglot import exp
 from cloister.data.engines.arrow import is_dataset
 from cloister.data.engines.engine import Engine
 from cloister.data.schema import Schema, Table
-from cloister.data.tongue import Family, Tongue, family, tongue
+from cloister.data.tongue import Family, Tongue, decimals, family, tongue
 from cloister.data.views import readable, unit_families, view
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadSchema, BadSource
@@ -59,6 +59,12 @@ class Tables:
         kept = {name: column for name, column in known.columns.items() if columns is None or name in columns}
         families, place = self._families[table], self.engine.place(table)
         return view(replace(known, columns=kept), families, place, self.engine.dialect, self.unit_as_text)
+
+    def decimals(self, table: str) -> dict[str, int]:
+        """Of the columns whose declared types say so, how many digits behind the point their numbers have."""
+        say = tongue(self.engine.dialect)
+        found = {name: decimals(kind, say) for name, kind in self.engine.columns(table).items()}
+        return {name: digits for name, digits in found.items() if digits is not None}
 
     def identity(self, table: str) -> str:
         """A digest of the public facts that decide how the rows of a table are read and whose they are.

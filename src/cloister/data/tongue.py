@@ -11,7 +11,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-__all__ = ["Family", "Tongue", "family", "tongue"]
+__all__ = ["Family", "Tongue", "decimals", "family", "tongue"]
 
 Family = Literal["integer", "wide", "float", "text", "boolean", "date", "timestamp", "zoned"]
 
@@ -113,3 +113,11 @@ def family(declared: str, say: Tongue) -> Family | None:
         return None
     plain = plain.partition(" collate ")[0]
     return say.families.get(" ".join(plain.split()))
+
+
+def decimals(declared: str, say: Tongue) -> int | None:
+    """How many digits behind the point the numbers of a declared type have; None if it does not say."""
+    if family(declared, say) == "integer":
+        return 0
+    stated = re.fullmatch(r"(?:decimal|numeric)\([0-9]+, ?([0-9]+)\)", declared.lower())
+    return None if stated is None else int(stated.group(1))

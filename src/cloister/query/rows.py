@@ -16,7 +16,7 @@ from cloister.data.literals import as_double, literal
 from cloister.data.schema import UNIT, internal
 from cloister.data.statistics import grid_value
 from cloister.privacy.errors import QueryRefused
-from cloister.query.term import Scope, Term, comparable, compile_term
+from cloister.query.term import Decimals, Scope, Term, comparable, compile_term
 
 __all__ = ["Rows", "compile_relation", "from_clause", "refuse_extras", "with_clause"]
 
@@ -425,6 +425,7 @@ def _either(one: Term, other: Term) -> Term:
         unit=one.unit and other.unit,
         clipped=one.clipped and other.clipped,
         listed=one.listed and other.listed,
+        decimals=Decimals.common([one.decimals, other.decimals]),
     )
 
 
