@@ -43,7 +43,7 @@ from cloister.query.reader import Reader
 from cloister.query.record import Record
 from cloister.query.rows import Rows
 from cloister.query.run import nothing_found, run_plan
-from cloister.query.term import Term
+from cloister.query.term import Decimals, Term
 
 __all__ = ["Dataset", "open"]
 
@@ -169,13 +169,14 @@ class Dataset:
         Args:
             sql: the question.
             spend: what it may cost; with a delta, groups that are not public are found first; or
-            within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found.
+            within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found. Of an
+                average it is the error if all `rows` of the schema meet the WHERE; the plan says so.
             confidence: of the intervals.
         """
         self._record.refresh()
         if spend is not None:
             _check_loss(spend)
-        question = ask(str(sql), self._table)
+        question = ask(str(sql), self._table, self.tables.engine.dialect)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
         if not 0 < share < 1:  # here, not after the charge
@@ -206,9 +207,13 @@ class Dataset:
         self._record.refresh()
         if plan.basis != (len(self._record), id(plan.question)):  # the record has grown since, or the question changed
             if plan.finds:  # it was laid out for a placeholder: begin again from the question as it was asked
-                plan = self._plan(ask(plan.question.text, self._table), _whole(plan), plan.confidence)
+                plan = self._plan(
+                    ask(plan.question.text, self._table, self.tables.engine.dialect), _whole(plan), plan.confidence
+                )
             else:
                 plan = self._plan(plan.question, plan.spend, plan.confidence)
+        for statement in plan.statements():  # what the engine would not take is not paid for
+            self.tables.engine.prepare(statement)
         if plan.finds:
             return self._find_then_run(plan, source)
         return run_plan(
@@ -288,7 +293,7 @@ class Dataset:
         )
         # Whatever was not found is one more group, NULL: totals are then of everybody.
         self._found[*self._seen_as(table), name] = replace(
-            term, values=tuple(value for value, _ in found.value), nullable=True
+            term, values=tuple(value for value, _ in found.value), nullable=True, listed=False
         )
         return replace(found, value=[value for value, _ in found.value])
 
@@ -316,7 +321,9 @@ class Dataset:
             source=source,
         )
         found = found_range(counts.value, mechanism)
-        self._found[*self._seen_as(table), name] = replace(term, low=found.low, high=found.high, clipped=False)
+        self._found[*self._seen_as(table), name] = replace(
+            term, low=found.low, high=found.high, clipped=False, decimals=None
+        )
         return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
 
     def columns(self, table: str) -> dict[str, Term]:
@@ -405,14 +412,13 @@ class Dataset:
         for i, _ in hidden:
             stand_in = _PLACEHOLDERS[question.groups[i].term.type] if finds else None
             question = _with_values(question, i, stand_in if known[i] is None else known[i])
-        hint = max((table.rows or 0 for table in self.schema.tables.values() if not table.public), default=0)
         plan = make_plan(
             question,
             spend,
             self.unit,
             dialect=self.tables.engine.dialect,
             confidence=confidence,
-            size_hint=hint or None,
+            size_hint=question.rows.size,
             known=(lambda _one: None) if finds else self._known,  # a placeholder is on no record
             secret=self._secret,
         )
@@ -426,9 +432,13 @@ class Dataset:
     def _table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
         view = self._through.get(name.lower())
         rows = self._whole_table(name, used) if view is None else relation(view, self._whole_table)
+        if rows is None:
+            return None
+        # Not inside a view: a policy may name what is no longer a category.
+        rows = _held_to_lists(rows)
         # On top of the view: its conditions must see the values themselves, not what they are clipped to.
         found = {column: term for (*seen, column), term in self._found.items() if tuple(seen) == self._seen_as(name)}
-        return clipped_to(rows, found) if rows is not None and found else rows
+        return clipped_to(rows, found) if found else rows
 
     def _seen_as(self, table: str) -> tuple[str, str]:
         """A table and the view it is seen through, as what was found is kept by."""
@@ -447,7 +457,7 @@ class Dataset:
             strict = sorted(name for name in needed if not found.columns[name].nullable)
             view.meta["table"] = " ".join([found.name, self.tables.identity(found.name), *strict])
             kind = "text" if self.tables.unit_as_text else "integer"
-            rows = base_rows(found, view, needed, unit_type=kind)
+            rows = _with_digits(base_rows(found, view, needed, unit_type=kind), self.tables.decimals(found.name))
             keys = (one.other_column.lower() for one in self.schema.foreign_keys if one.other_table == found.name)
             self._views[found.name, needed] = replace(rows, keys=frozenset(keys) if found.public else frozenset())
         return self._views[found.name, needed]
@@ -466,6 +476,21 @@ class Dataset:
         if not rows.by_row:
             inner = inner.select(exp.alias_(exp.column(UNIT, internal("source"), quoted=True), UNIT, quoted=True))
         return table, name, replace(rows, sql=inner), term
+
+
+def _with_digits(rows: Rows, digits: Mapping[str, int]) -> Rows:
+    """A table of which some columns are declared as decimals, kept within bounds."""
+    columns = dict(rows.columns)
+    for name, term in rows.columns.items():
+        if name in digits and term.type == "real" and term.low is not None and term.high is not None:
+            columns[name] = replace(term, decimals=Decimals.within(digits[name], term.low, term.high))
+    return replace(rows, columns=columns)
+
+
+def _held_to_lists(rows: Rows) -> Rows:
+    """A private table in which a question compares a column of listed values with these values only."""
+    known = {name: replace(term, listed=term.values is not None) for name, term in rows.columns.items()}
+    return replace(rows, columns=known) if rows.private else rows
 
 
 def _check_loss(spend: object) -> None:
@@ -496,7 +521,7 @@ def base_rows(table: TableFacts, view: Any, needed: Collection[str] | None = Non
         columns = {table.unit: person, **columns}
     names = (*(() if table.unit is None else (table.unit,)), *table.columns)
     by_row = not table.public and table.unit is None
-    return Rows(view, columns, not table.public, by_row, names=names, most=table.max_rows)
+    return Rows(view, columns, not table.public, by_row, names=names, most=table.max_rows, size=table.rows)
 
 
 def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:

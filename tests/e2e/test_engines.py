@@ -19,11 +19,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import cloister as cl
 from cloister.data import Schema, open_tables
 from cloister.data.draft import draft, draft_as_owner
 from cloister.data.engines.duckdb import DuckDB, remove_orphaned_spill
 from cloister.data.schema import UNIT
-from cloister.privacy.errors import BadSchema, BadSource, EngineFailed
+from cloister.privacy.errors import BadSchema, BadSource, EngineFailed, QueryRefused
 
 pytestmark = pytest.mark.e2e
 
@@ -297,6 +298,92 @@ def test_what_only_postgres_can_hold_reads_too(postgres_address):
     tables.close()
 
 
+@pytest.fixture
+def asked_in_postgres(postgres_address, tmp_path):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS t")
+        connection.execute("CREATE TABLE t (id text, name text, n int)")
+        connection.execute("INSERT INTO t VALUES ('1', 'a', 2), ('2', 'b', 3)")
+    schema = Schema.load(THREE.replace("n: {type: integer}", "n: {type: integer, bounds: [0, 9]}"))
+    with cl.open(postgres_address, schema=schema, budget=cl.rho(1000), ledger=tmp_path) as opened:
+        yield opened
+
+
+NOTHING = [
+    "SUM(-NULL)", "SUM(NULL)", "SUM(NULL + NULL)", "SUM(NULL * 2 - NULL)", "SUM(ABS(NULL))", "AVG(NULL % 3)",
+    "COUNT(-NULL)",
+    "SUM(LEAST(NULL, NULL))", "SUM(NULLIF(NULL, NULL))", "SUM(NULLIF(NULL, 1))", "SUM(n + NULL)", "COUNT(NULL)",
+    "SUM(CASE WHEN n > 2 THEN NULL ELSE n END)", "COUNT(CASE WHEN n > 2 THEN NULL ELSE name END)",
+    "SUM(FLOOR(NULL / 2))",
+    "SUM(COALESCE(NULL, n))", "COUNT(COALESCE(NULL, name))", "COUNT(DISTINCT NULL)", "SUM(ROUND(NULL))", "SUM(-(NULL))",
+    "COUNT(CASE WHEN name = 'a' THEN (NULL) WHEN n = 1 THEN name END)", "SUM(CAST(NULL AS DOUBLE))", "MEDIAN(NULL + n)",
+    "SUM(CASE WHEN NULL = NULL THEN 1 END)", "SUM(CASE WHEN NULL IN (1, NULL) THEN 1 END)",
+    "SUM(SQRT(NULL) + LN(NULL))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("aggregate", NOTHING)
+def test_a_null_of_no_type_fails_in_no_statement(aggregate, asked_in_postgres):
+    assert len(asked_in_postgres.sql(f"SELECT {aggregate} FROM t", spend=cl.rho("0.1"))) == 1
+
+
+def test_a_null_of_a_subquery_is_a_number_outside(asked_in_postgres):
+    inner = "(SELECT NULL AS x, n FROM t UNION ALL SELECT n AS x, NULL AS n FROM t)"
+    answer = asked_in_postgres.sql(f"SELECT SUM(LEAST(x + 1, 9)), SUM(n) FROM {inner} AS both_sides", spend=cl.rho(50))
+    assert len(answer) == 1
+
+
+LONG = "x" * 63
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT SUM({LONG}a) FROM (SELECT n AS {LONG}a, 1 AS {LONG}b FROM t) AS s",
+        f"WITH {LONG}a AS (SELECT n FROM t), {LONG}b AS (SELECT 1 AS n FROM t) SELECT SUM({LONG}b.n) FROM {LONG}b",
+        f'SELECT COUNT(*) FROM t AS "{"ü" * 32}"',
+    ],
+)
+def test_a_name_that_postgres_would_cut_is_refused_before_the_charge(sql, asked_in_postgres):
+    before = asked_in_postgres.left
+    with pytest.raises(QueryRefused, match="63 bytes"):
+        asked_in_postgres.sql(sql, spend=cl.rho("0.1"))
+    assert asked_in_postgres.left == before
+
+
+def test_columns_of_an_answer_may_have_long_names(asked_in_postgres):
+    asked = f"SELECT COUNT(*) AS {LONG}a FROM t"
+    assert len(asked_in_postgres.sql(asked, spend=cl.rho("0.1"))) == 1
+
+
+def test_a_schema_with_a_name_that_postgres_would_cut_is_refused(postgres_address):
+    schema = Schema.load(THREE.replace("name: {type", f"{LONG}a: {{type"))
+    with pytest.raises(BadSchema, match="postgres reads 63 bytes of a name"):
+        open_tables(postgres_address, schema)
+
+
+def test_what_postgres_does_not_take_is_not_paid_for(asked_in_postgres, postgres_address):
+    import psycopg
+
+    before = asked_in_postgres.left
+    plan = asked_in_postgres.plan("SELECT COUNT(*) FROM t WHERE n > 1", spend=cl.rho("0.1"))
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("ALTER TABLE t RENAME COLUMN n TO m")
+        with pytest.raises(EngineFailed):
+            asked_in_postgres.run(plan)
+        assert asked_in_postgres.left == before
+        connection.execute("ALTER TABLE t RENAME COLUMN m TO n")
+    assert asked_in_postgres.run(plan).receipt is not None
+
+
+def test_a_nul_is_in_no_question(asked_in_postgres):
+    before = asked_in_postgres.left
+    with pytest.raises(QueryRefused, match="none of them NUL"):
+        asked_in_postgres.sql("SELECT COUNT(*) FROM t WHERE name = 'a\0b'", spend=cl.rho("0.1"))
+    assert asked_in_postgres.left == before
+
+
 def test_what_only_duckdb_can_hold_reads_too(tmp_path):
     with duckdb.connect(str(tmp_path / "odd.duckdb")) as connection:
         connection.execute(
@@ -316,6 +403,88 @@ def test_what_only_duckdb_can_hold_reads_too(tmp_path):
         "e": ["a", None, "b"],
     }
     tables.close()
+
+
+MOMENTS = """
+unit: row
+tables:
+  t:
+    columns:
+      day: {type: date, bounds: [1990-01-01, 2030-12-31]}
+      moment: {type: timestamp, bounds: [1990-01-01, 2030-12-31]}
+"""
+# Steps since 1970 in any unit: the ends of 64 bits, beyond what microseconds can hold, and an ordinary one.
+STEPS = [2**63 - 1, -(2**63 - 1), -(2**63), 10**17, -(10**17), 9223372036854776, None]
+UNITS = {"s": 10**0, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def moments(unit, zone=None):
+    column = pa.array([*STEPS, 1577836800 * UNITS[unit]], pa.int64()).cast(pa.timestamp(unit, zone))
+    return pa.table({"day": column, "moment": column})
+
+
+def read_moments(source):
+    tables = open_tables(source, Schema.load(MOMENTS))
+    found = tables.engine.run(tables.view("t").sql("duckdb")).to_pydict()
+    tables.close()
+    day, moment = found["day"], found["moment"]
+    assert (day[-1], moment[-1]) == (dt.date(2020, 1, 1), M(2020, 1, 1))
+    assert day[:-1] == [None if one is None else one.date() for one in moment[:-1]]
+    assert set(moment[:-1]) <= {None, M(1990, 1, 1), M(2030, 12, 31)}
+    return moment
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("unit", UNITS)
+def test_moments_beyond_microseconds_stop_no_file_and_no_frame(unit, zone, tmp_path):
+    table = moments(unit, zone)
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    read = [read_moments(table), read_moments(ds.dataset(table)), read_moments(ds.dataset(tmp_path, format="ipc"))]
+    if unit != "s":  # Parquet has no seconds
+        pq.write_table(table, tmp_path / "t.parquet")
+        read += [read_moments(tmp_path / "t.parquet"), read_moments(ds.dataset(tmp_path / "t.parquet"))]
+    assert all(one == read[0] for one in read)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_moments_beyond_microseconds_stop_no_duckdb_table(unit, tmp_path):
+    kind = "TIMESTAMP" if unit == "us" else f"TIMESTAMP_{unit.upper()}"
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.register("given", moments(unit))
+        connection.execute(f"CREATE TABLE t (day {kind}, moment {kind})")
+        connection.execute("INSERT INTO t VALUES ('infinity', 'infinity'), ('-infinity', '-infinity')")
+        connection.execute("INSERT INTO t FROM given")
+    assert read_moments(tmp_path / "t.duckdb")[:2] == [M(2030, 12, 31), M(1990, 1, 1)]
+
+
+def test_days_beyond_microseconds_and_infinite_ones_stop_no_source(tmp_path):
+    days = pa.array([2**31 - 1, -(2**31 - 1), -(2**31), None, 18262], pa.int32()).cast(pa.date32())
+    table = pa.table({"day": days, "moment": days})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for source in (table, tmp_path / "t.parquet", ds.dataset(tmp_path / "t.parquet")):
+        assert read_moments(source)[:4] == [M(2030, 12, 31), M(1990, 1, 1), M(1990, 1, 1), None]
+
+
+def test_files_of_one_folder_may_declare_moments_differently(tmp_path):
+    """DuckDB would read all of them in the type of one, and stop at a moment that this type cannot hold."""
+    folder = tmp_path / "t" / "year=2026"
+    folder.mkdir(parents=True)
+    for unit, zone in (("us", None), ("ns", None), ("ms", "UTC"), ("us", "UTC")):
+        pq.write_table(moments(unit, zone), folder / f"{unit}{zone}.parquet")
+    days = pa.array([2**31 - 1, 18262], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"day": days, "moment": days}), folder / "days.parquet")
+    pq.write_table(pa.table({"day": ["2020-01-01"], "moment": ["2020-01-01"]}), folder / "text.parquet")
+    pq.write_table(pa.table({"day": pa.nulls(1), "moment": pa.nulls(1)}), folder / "without.parquet")
+    schema = Schema.load(MOMENTS.replace("  t:\n    columns:", "  t:\n    columns:\n      year: {type: integer}"))
+    for source in (tmp_path / "t", ds.dataset(tmp_path / "t", partitioning="hive")):
+        tables = open_tables(source, schema)
+        found = [one.engine.run(tables.view("t").sql("duckdb")).to_pydict() for one in (tables, tables.again())]
+        tables.close()
+        assert found[0] == found[1]
+        assert found[0]["year"] == [2026] * 36
+        assert found[0]["moment"].count(M(2020, 1, 1)) == found[0]["day"].count(dt.date(2020, 1, 1)) == 6
+        assert set(found[0]["moment"]) == {None, M(1990, 1, 1), M(2020, 1, 1), M(2030, 12, 31)}
 
 
 def test_moments_do_not_depend_on_the_time_zone_of_a_spark_session(spark):
@@ -377,12 +546,49 @@ def invalid_text():
 
 
 def test_bytes_that_are_no_text_fail_in_no_source(tmp_path):
-    pq.write_table(invalid_text(), tmp_path / "t.parquet")
-    for source in (invalid_text(), tmp_path / "t.parquet"):
+    given = invalid_text()
+    pq.write_table(given, tmp_path / "t.parquet")
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, given.schema) as writer:
+        writer.write_table(given)
+    datasets = [
+        ds.dataset(tmp_path / "t.parquet"),
+        ds.dataset(tmp_path / "t.parquet", format=ds.ParquetFileFormat(dictionary_columns=["name"])),
+        ds.dataset(tmp_path / "t.arrow", format="ipc"),
+        ds.dataset(given),
+        ds.dataset([ds.dataset(tmp_path / "t.parquet"), ds.dataset(given)]),
+    ]
+    for source in (given, tmp_path / "t.parquet", *datasets):
         tables = open_tables(source, Schema.load(THREE))
         found = tables.engine.run(f"SELECT UPPER(name) AS u FROM ({tables.view('t').sql('duckdb')}) AS t")
         assert "Z" in found.column("u").to_pylist()
         tables.close()
+
+
+def test_bytes_are_no_text_whatever_a_dataset_calls_them(tmp_path):
+    """Arrow would cast them while it reads, and stop at a row; a type of the file itself is known before the charge."""
+    given = invalid_text()
+    pq.write_table(
+        given.set_column(1, "name", given["name"].cast(pa.binary())), tmp_path / "t.parquet", store_schema=False
+    )
+    named = pa.schema([("id", pa.string()), ("name", pa.string()), ("n", pa.int8())])
+    for source in (ds.dataset(tmp_path / "t.parquet", schema=named), tmp_path / "t.parquet"):
+        with pytest.raises(BadSchema, match="name is declared BLOB, which cannot be read as text"):
+            open_tables(source, Schema.load(THREE))
+
+
+def test_a_dataset_of_files_is_read_in_the_types_of_its_files(tmp_path):
+    """A dataset's own schema may be narrower, and Arrow would stop at a number that does not fit."""
+    pq.write_table(pa.table({"id": ["1", "2"], "name": ["a", "b"], "n": [1, 1000]}), tmp_path / "t.parquet")
+    named = pa.schema([("id", pa.string()), ("name", pa.string()), ("n", pa.int8())])
+    tables = open_tables(ds.dataset(tmp_path / "t.parquet", schema=named), Schema.load(THREE))
+    assert tables.engine.run(tables.view("t").sql("duckdb")).column("n").to_pylist() == [1, 1000]
+    tables.close()
+
+
+def test_a_dataset_whose_lines_arrow_would_have_to_read_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("id,name,n\n1,a,2\n")
+    with pytest.raises(BadSource, match="Save it as Parquet"):
+        open_tables(ds.dataset(tmp_path / "t.csv", format="csv"), Schema.load(THREE))
 
 
 # What an engine lets out, and whom it lets in
@@ -596,6 +802,37 @@ def test_sums_beyond_64_bits_are_exact_in_every_engine(postgres_address, spark):
     spark.createDataFrame(rows).createOrReplaceTempView("t")
     for source in (rows, postgres_address, spark):
         assert sums(open_tables(source, schema)) == expected
+
+
+def test_sums_of_decimal_columns_are_compared_exactly_in_every_engine(postgres_address, spark, tmp_path):
+    psycopg = pytest.importorskip("psycopg")
+    rows = "(0.10, 0.20, 0), (0.20, 0.11, 1), (0.70, 0.10, 2), (1.10, 2.20, 3), (-0.30, 0.60, 4), (NULL, 0.30, 5)"
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS t")
+        connection.execute("CREATE TABLE t (a numeric(10,2), b numeric(10,2), i int)")
+        connection.execute(f"INSERT INTO t VALUES {rows}")
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (a DECIMAL(10,2), b DECIMAL(10,2), i INTEGER)")
+        connection.execute(f"INSERT INTO t VALUES {rows}")
+    frame = spark.sql(
+        f"SELECT CAST(a AS DECIMAL(10,2)) AS a, CAST(b AS DECIMAL(10,2)) AS b, i FROM VALUES {rows} AS t(a, b, i)"
+    )
+    money = {"type": "real", "bounds": [-10, 10]}
+    schema = {
+        "unit": "row",
+        "tables": {"t": {"columns": {"a": money, "b": money, "i": {"type": "integer", "bounds": [0, 5]}}}},
+    }
+    asked = {
+        "a + b = 0.3": [0, 4],
+        "a + b > 0.3": [1, 2, 3],
+        "a * b = 0.02": [0],
+        "b - a IN (0.1, 0.9, 1.1)": [0, 3, 4],
+    }
+    for number, source in enumerate((postgres_address, tmp_path / "t.duckdb", frame)):
+        with cl.open(source, schema=schema, budget=cl.rho(10**5), ledger=tmp_path / str(number)) as ds_:
+            for condition, wanted in asked.items():
+                found = ds_.sql(f"SELECT i, COUNT(*) AS n FROM t WHERE {condition} GROUP BY i", spend=cl.rho(1000))
+                assert [row["i"] for row in found.rows() if row["n"] > 0.5] == wanted
 
 
 def test_ids_are_compared_as_text_if_some_table_has_them_as_text():

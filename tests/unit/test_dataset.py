@@ -9,6 +9,7 @@ import pytest
 import cloister as cl
 from cloister.data.hospital import SCHEMA, WARDS, hospital
 from cloister.privacy.errors import BadLoss, BadNumber, BadSchema, OverBudget, QueryRefused, WrongMeasure
+from cloister.privacy.noise import SeededSource
 
 VISITS = pa.table(hospital(400))
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay_days) AS stay FROM visits GROUP BY ward"
@@ -108,6 +109,72 @@ def test_accuracy_first_finds_the_cheapest_loss(visits):
         visits.plan("SELECT COUNT(*) FROM visits", within=-1)
     with pytest.raises(QueryRefused, match="no sensible loss"):
         visits.plan("SELECT SUM(cost) FROM visits", within="1e-9")
+
+
+SIZED = {
+    "unit": {"name": "patient", "max_rows": 2},
+    "tables": {
+        "visits": {
+            "unit": "patient",
+            "rows": 20_000,
+            "columns": {
+                "ward": {"type": "text", "categories": ["a", "b"]},
+                "stay": {"type": "integer", "bounds": [0, 60]},
+            },
+        },
+        "people": {"unit": "patient", "rows": 300, "columns": {"age": {"type": "integer", "bounds": [0, 100]}}},
+    },
+}
+
+
+@pytest.fixture
+def sized(tmp_path):
+    names = [str(i) for i in range(10_000) for _ in range(2)]
+    wards = ["a" if i % 10 else "b" for i in range(20_000)]
+    visits = pa.table({"patient": names, "ward": wards, "stay": [i % 61 for i in range(20_000)]})
+    people = pa.table({"patient": names[:600:2], "age": [i % 101 for i in range(300)]})
+    with opened(tmp_path, schema=SIZED, source={"visits": visits, "people": people}) as dataset:
+        yield dataset
+
+
+def errors_of(dataset, sql, spend="0.01"):
+    from cloister.query.explain import expected_errors
+
+    return [error for _, error in expected_errors(dataset.plan(sql, spend=cl.rho(spend)))]
+
+
+def test_the_error_of_an_average_says_that_it_takes_all_rows_to_meet_the_where(sized):
+    """How many do is private. A count has the same error whatever they are."""
+    few = "SELECT COUNT(*), AVG(stay), VARIANCE(stay), SUM(stay) FROM visits WHERE ward = 'b'"
+    count, mean, variance, total = errors_of(sized, few)
+    assert mean.endswith("if all 20,000 rows meet the WHERE")
+    assert variance.endswith("if all 20,000 rows meet the WHERE")
+    assert "WHERE" not in count + total
+    assert "If only a tenth of them do, the error of an average is about ten times as large." in str(
+        sized.plan(few, spend=cl.rho("0.01"))
+    )
+    assert "meet the WHERE" not in str(sized.plan("SELECT AVG(stay) FROM visits", spend=cl.rho("0.01")))
+    joined = "SELECT AVG(stay) FROM visits JOIN people ON visits.patient = people.patient"
+    inner = "SELECT AVG(stay) FROM (SELECT stay FROM visits WHERE ward = 'b') AS few"
+    for sql, size in ((joined, 300), (inner, 20_000)):
+        assert errors_of(sized, sql)[0].endswith(f"if all {size:,} rows meet the WHERE")
+
+
+def test_the_error_of_an_average_is_of_the_tables_that_are_asked(sized):
+    """People are few, and visits many; a row for each person is as many as there are people, which is not public."""
+    assert float(errors_of(sized, "SELECT AVG(age) FROM people")[0].removeprefix("± ")) > 10
+    people = "SELECT AVG(x) FROM (SELECT patient, MAX(stay) AS x FROM visits GROUP BY patient) AS each_one"
+    assert errors_of(sized, people) == ["depends on the number of rows: give `rows` in the schema"]
+
+
+@pytest.mark.parametrize("spend", ["0.000001", "0.00001", "0.0001", "0.001", "0.01", "1"])
+def test_the_expected_error_of_an_average_is_that_of_its_interval(spend, sized):
+    """With little noise and with much: an interval of hardly any row is as wide as the bounds."""
+    plan = sized.plan("SELECT AVG(stay) AS x FROM visits", spend=cl.rho(spend))
+    expected = float(errors_of(sized, plan.question.text, spend)[0].removeprefix("± "))
+    answer = sized.run(plan, source=SeededSource(3))
+    half = (answer.column("x_high")[0] - answer.column("x_low")[0]) / 2
+    assert half <= 1.2 * expected
 
 
 def test_spend_or_within_but_one_of_them(visits):

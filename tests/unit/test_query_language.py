@@ -4,19 +4,22 @@ import contextlib
 import datetime as dt
 import itertools
 import math
+import random
+import re
 import time
 from decimal import Decimal
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sqlglot
 
 import cloister.query.term
 from cloister.dataset import open as open_dataset
 from cloister.privacy.errors import QueryRefused
-from cloister.privacy.loss import rho
+from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.noise import SeededSource
 from cloister.query.run import _look
 
@@ -152,7 +155,8 @@ KEYS = [
     "LOWER(ward)", "UPPER(ward)", "SUBSTRING(ward, 1, 2)", "LENGTH(ward)", "COALESCE(ward, 'none')",
     "NULLIF(ward, 'cardio')", "EXTRACT(MONTH FROM admitted)", "EXTRACT(HOUR FROM seen)", "ward = 'cardio'",
     "CASE WHEN age < 30 THEN 'young' WHEN age < 60 THEN 'middle' END", "IF(smoker, 'yes', 'no')", "smoker AND age > 40",
-    "ABS(age - 50)", "-age", "LEAST(age, 40)", "ward IS NULL",
+    "ABS(age - 50)", "-age", "LEAST(age, 40)", "ward IS NULL", "CASE WHEN age < 30 THEN NULL ELSE smoker IS NULL END",
+    "CASE WHEN age < 30 THEN NULL ELSE 'older' END",
 ]  # fmt: skip
 
 
@@ -473,6 +477,91 @@ def test_what_is_outside_the_language_is_refused_with_what_works(sql, rule, way_
     assert dataset.left == left
 
 
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("ward = 'cradio'", "ward is never 'cradio': the schema lists its categories. Did you mean 'cardio'?"),
+        ("'surgery' = ward", "Did you mean 'Surgery'?"),
+        ("ward <> 'cardoi'", "Did you mean 'cardio'?"),
+        ("NOT ward != 'cardoi'", "Did you mean 'cardio'?"),
+        ("ward IN ('cardio', 'sugrery')", "Did you mean 'Surgery'?"),
+        ("ward NOT IN ('sugrery')", "Did you mean 'Surgery'?"),
+        ("CASE ward WHEN 'carido' THEN age ELSE 0 END > 5", "Did you mean 'cardio'?"),
+        ("age > 5 AND (visits.ward = ('xyz'))", "They are 'cardio', 'Surgery', \"b'c\"."),
+        ("ward = ''", "ward is never ''"),
+    ],
+)
+def test_a_word_that_is_no_category_is_refused_and_not_paid_for(condition, said, dataset):
+    """The list is public, and the answer would be noise around nought."""
+    left = dataset.left
+    for sql in (
+        f"SELECT COUNT(*) FROM visits WHERE {condition}",
+        f"SELECT SUM(CASE WHEN {condition} THEN 1 ELSE 0 END) FROM visits",
+        f"SELECT COUNT(*) FROM (SELECT age FROM visits WHERE {condition}) AS few",
+        f"SELECT COUNT(*) FROM (SELECT * FROM visits) AS visits WHERE {condition}",
+        f"SELECT {condition} AS k, COUNT(*) FROM visits GROUP BY k",
+    ):
+        with pytest.raises(QueryRefused, match="CLO-209: ") as refusal:
+            dataset.sql(sql, spend=rho(1))
+        assert said in str(refusal.value)
+    assert dataset.left == left
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "ward LIKE 'cradio'", "LOWER(ward) = 'cradio'", "ward > 'cradio'", "note = 'cradio'", "note IN ('x', 'y')",
+        "COALESCE(ward, 'none') = 'none'", "wards.ward = 'cradio'", "visits.ward = note",
+        "NULLIF(ward, 'none') = 'cardio'", "level = 77", "age = 300", "SUBSTRING(ward, 1, 2) = 'zz'",
+    ],
+)  # fmt: skip
+def test_other_words_are_compared_as_before(condition, dataset):
+    sql = "SELECT COUNT(*) FROM (SELECT ward, age, note FROM visits) AS visits JOIN wards ON visits.ward = wards.ward"
+    said = condition.replace("(ward", "(visits.ward")
+    said = f"visits.{said}" if said.startswith("ward ") else said
+    assert dataset.plan(f"{sql} WHERE {said}", spend=rho(1)).new
+
+
+def test_a_number_that_is_no_category_is_refused_too(tmp_path):
+    columns = {"code": {"type": "integer", "categories": [10, 11, 12]}, "x": {"type": "integer", "bounds": [0, 9]}}
+    table = pa.table({"code": [10, 11], "x": [1, 2]})
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    with open_dataset(table, schema=schema, budget=rho(100), ledger=tmp_path) as ds:
+        for condition in (
+            "code = 1",
+            "code = -10",
+            "code <> 10.5",
+            "code IN (10, 13)",
+            "5 + 6 - 1 = code + 0 OR code = 1e2",
+        ):
+            with pytest.raises(QueryRefused, match="code is never"):
+                ds.plan(f"SELECT COUNT(*) FROM t WHERE {condition}", spend=rho(1))
+        for condition in ("code = 10", "code = 5 + 6", "code > 1", "code IN (10, 11.0)", "code = NULL", "code + 1 = 2"):
+            ds.plan(f"SELECT COUNT(*) FROM t WHERE {condition}", spend=rho(1))
+
+
+def test_an_owners_view_may_name_what_is_no_longer_a_category(dataset):
+    """A policy outlives a category. What it shows is a list, and held to."""
+    view = (
+        "SELECT patient, age, CASE WHEN ward = 'closed' THEN 'old' ELSE 'new' END AS kind FROM visits WHERE ward <> 'x'"
+    )
+    seen = dataset.through({"visits": view})
+    assert seen.plan("SELECT COUNT(*) FROM visits WHERE kind = 'new'", spend=rho(1)).new
+    with pytest.raises(QueryRefused, match=r"kind is never 'nwe'.* Did you mean 'new'"):
+        seen.plan("SELECT COUNT(*) FROM visits WHERE kind = 'nwe'", spend=rho(1))
+
+
+def test_values_that_were_found_bind_nobody(tmp_path):
+    table = pa.table({"patient": list(range(400)), "note": ["apple"] * 400})
+    schema = {
+        "unit": {"name": "patient", "max_rows": 1},
+        "tables": {"t": {"unit": "patient", "columns": {"note": {"type": "text"}}}},
+    }
+    with open_dataset(table, schema=schema, budget=epsilon(50, delta="1e-6"), ledger=tmp_path) as ds:
+        ds.find_keys("note", spend=epsilon(1, delta="1e-8"))
+        assert ds.plan("SELECT COUNT(*) FROM t WHERE note = 'aple'", spend=rho("0.01")).new
+
+
 def _doubled(step, k):
     """WITH queries of which each names the one before twice."""
     ways = {
@@ -540,6 +629,114 @@ def test_decimals_are_compared_as_they_are_written(tmp_path, condition, truth):
     with open_dataset(table, schema=schema, budget=rho(10**5), ledger=tmp_path) as ds:
         answer = ds.sql(f"SELECT i, COUNT(*) AS n FROM t WHERE {condition} GROUP BY i", spend=rho(10_000))
         assert [str(prices[row["i"]]) for row in answer.rows() if row["n"] > 0.5] == truth
+
+
+MONEY = [("0.10", "0.200", 3), ("0.20", "0.100", 1), ("0.70", "0.100", 2), ("1.10", "2.200", 9), ("0.30", "0.300", 0)]
+MONEY_COLUMNS = {
+    "a": {"type": "real", "bounds": [0, 10]},
+    "b": {"type": "real", "bounds": [-5, 5.5]},
+    "k": {"type": "real", "bounds": [0, 9]},
+    "i": {"type": "integer", "bounds": [0, 9]},
+}
+
+
+@pytest.fixture(scope="module")
+def money(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("money")
+    kinds = [("a", pa.decimal128(10, 2)), ("b", pa.decimal128(12, 3)), ("k", pa.int32())]
+    made = {name: pa.array([Decimal(row[i]) for row in MONEY]).cast(kind) for i, (name, kind) in enumerate(kinds)}
+    pq.write_table(pa.table(made | {"i": list(range(len(MONEY)))}), folder / "t.parquet")
+    schema = {"unit": "row", "tables": {"t": {"columns": MONEY_COLUMNS}}}
+    with open_dataset(folder / "t.parquet", schema=schema, budget=rho(10**6), ledger=folder) as ds:
+        yield ds
+
+
+@pytest.mark.parametrize(
+    ("condition", "truth"),
+    [
+        ("a + b = 0.3", [0, 1]),
+        ("0.3 = b + a", [0, 1]),
+        ("a + b <> 0.3", [2, 3, 4]),
+        ("a + b <= 0.3", [0, 1]),
+        ("a + b > 0.3", [2, 3, 4]),
+        ("a + b + 0.1 = 0.4", [0, 1]),
+        ("0.4 - a - b = 0.1", [0, 1]),
+        ("a - b = 0", [4]),
+        ("a - b = 0.6 OR b - a = 0.1", [0, 2]),
+        ("a + b BETWEEN 0.3 AND 0.6", [0, 1, 4]),
+        ("a + b IN (0.3, 0.8)", [0, 1, 2]),
+        ("CASE a + b WHEN 3.3 THEN 1 ELSE 0 END = 1", [3]),
+        ("a * b = 0.02", [0, 1]),
+        ("a * 1.1 = 0.22", [1]),
+        ("(a + b) * 3 = 0.9", [0, 1]),
+        ("a + b = b + a", [0, 1, 2, 3, 4]),
+        ("a + a + a = 0.3 + b - b", [0]),
+        ("a + b = k / 10", [0]),
+        ("a + k * 0.1 = 0.9", [2]),
+        ("COALESCE(a, 0) + COALESCE(b, 0) = 0.3", [0, 1]),
+        ("LEAST(a, b) + GREATEST(a, b) = 0.3", [0, 1]),
+        ("-(a + b) = -0.3", [0, 1]),
+        ("ABS(a - 0.4) = 0.3 AND a < 0.5", [0]),
+    ],
+)
+def test_decimals_of_several_columns_are_compared_as_they_are_written(money, condition, truth):
+    """In doubles 0.1 + 0.2 is not 0.3, 1.1 + 2.2 is not 3.3, and 0.2 * 1.1 is not 0.22."""
+    inner = "(SELECT i, a, b, k, a + b AS total FROM t UNION ALL SELECT i, a, b, k, a + b AS total FROM t) AS twice"
+    for place, said in (("t", condition), (inner, condition.replace("a + b", "total"))):
+        answer = money.sql(f"SELECT i, COUNT(*) AS n FROM {place} WHERE {said} GROUP BY i", spend=rho(1000))
+        assert [row["i"] for row in answer.rows() if row["n"] > 0.5] == truth
+
+
+def test_sums_of_any_decimals_are_compared_exactly(tmp_path):
+    """Against Python's own decimals: sums, differences and products on both sides of a comparison."""
+    chance, kinds = random.Random(5), (pa.decimal128(9, 2), pa.decimal128(9, 4), pa.decimal128(9, 1))
+    names, most = "abc", (1000, 10, 50)
+    rows = [
+        tuple(Decimal(chance.randrange(-end * 10**kind.scale, end * 10**kind.scale)).scaleb(-kind.scale)
+              for end, kind in zip(most, kinds, strict=True))
+        for _ in range(300)
+    ]  # fmt: skip
+    rows += [(x, Decimal(0), x / 2) for x in (Decimal(k) / 5 for k in range(-40, 40))]
+    rows = [
+        tuple(one.quantize(Decimal(1).scaleb(-kind.scale)) for one, kind in zip(row, kinds, strict=True))
+        for row in rows
+    ]
+    table = pa.table({name: pa.array([row[i] for row in rows], kinds[i]) for i, name in enumerate(names)})
+    columns = {name: {"type": "real", "bounds": [-end, end]} for name, end in zip(names, most, strict=True)}
+    pq.write_table(table, tmp_path / "t.parquet")
+    sides = ["a + b", "a - c", "b * c", "c + c + 0.1", "2 * (c - 0.05)", "a", "a - b - c", "0.3 - b", "a * 0.25", "1.5"]
+    with open_dataset(
+        tmp_path / "t.parquet",
+        schema={"unit": "row", "tables": {"t": {"columns": columns}}},
+        budget=rho(10**6),
+        ledger=tmp_path,
+    ) as ds:
+        for left, right in itertools.combinations(sides, 2):
+            for sign in ("=", "<", ">="):
+                (count,), _ = exact(ds, f"SELECT COUNT(*) FROM t WHERE {left} {sign} {right}")
+                python = f"{left} {sign.replace('=', '==') if sign == '=' else sign} {right}"
+                python = re.sub(r"[0-9]+(\.[0-9]+)?", lambda number: f"Decimal('{number[0]}')", python)
+                wanted = sum(eval(python, {"Decimal": Decimal}, dict(zip(names, row, strict=True))) for row in rows)
+                assert count.tolist() == [wanted], python
+
+
+def test_what_is_not_declared_as_decimal_is_compared_in_doubles(money, tmp_path):
+    """Whoever wants doubles says so; a bound between two steps and too many digits leave no other way."""
+    plan = money.plan("SELECT COUNT(*) FROM t WHERE CAST(a AS DOUBLE) + b = 0.3", spend=rho(1))
+    assert "FLOOR" not in plan.statements()[0]
+    assert "FLOOR" in money.plan("SELECT COUNT(*) FROM t WHERE a + b = 0.3", spend=rho(1)).statements()[0]
+    kind = pa.decimal128(30, 2)
+    pq.write_table(
+        pa.table({"a": pa.array([Decimal(1)], kind), "b": pa.array([Decimal(1)], kind)}), tmp_path / "t.parquet"
+    )
+    for bounds in ([0, 1e12], [0.005, 10]):
+        columns = {name: {"type": "real", "bounds": bounds} for name in "ab"}
+        schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+        with open_dataset(
+            tmp_path / "t.parquet", schema=schema, budget=rho(10), ledger=tmp_path / str(bounds[1])
+        ) as ds:
+            plan = ds.plan("SELECT COUNT(*) FROM t WHERE a + b = 0.3", spend=rho(1))
+            assert "FLOOR" not in plan.statements()[0]
 
 
 @pytest.mark.parametrize("text", ["1e999999999", "1e-999999999", "0e-99999999", "9" * 300, "0." + "1" * 300])

@@ -17,6 +17,7 @@ DECLARED = {
         "BIGINT": "integer", "UTINYINT": "integer", "HUGEINT": "wide", "UBIGINT": "wide", "DECIMAL(18,3)": "wide",
         "FLOAT": "float", "VARCHAR": "text", "ENUM('a(b)', 'c]')": "text", "UUID": "text",
         "TIMESTAMP WITH TIME ZONE": "zoned", "TIMESTAMP_NS": "timestamp", "DATE": "date", "BOOLEAN": "boolean",
+        "TIMESTAMPTZ_NS": "zoned",
         "BIGINT[]": None, "VARCHAR[3]": None, "STRUCT(a BIGINT)": None, "BLOB": None, "MAP(VARCHAR, BIGINT)": None,
         "TIME": None, "INTERVAL": None, "STRUCT(a BIGINT)[]": None, "BIT": None,
     },

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from cloister.data.engines.arrow import is_dataset
 from cloister.data.engines.engine import Engine
 from cloister.data.schema import Schema, Table
-from cloister.data.tongue import Family, family, tongue
+from cloister.data.tongue import Family, Tongue, decimals, family, tongue
 from cloister.data.views import readable, unit_families, view
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadSchema, BadSource
@@ -58,6 +59,12 @@ class Tables:
         kept = {name: column for name, column in known.columns.items() if columns is None or name in columns}
         families, place = self._families[table], self.engine.place(table)
         return view(replace(known, columns=kept), families, place, self.engine.dialect, self.unit_as_text)
+
+    def decimals(self, table: str) -> dict[str, int]:
+        """Of the columns whose declared types say so, how many digits behind the point their numbers have."""
+        say = tongue(self.engine.dialect)
+        found = {name: decimals(kind, say) for name, kind in self.engine.columns(table).items()}
+        return {name: digits for name, digits in found.items() if digits is not None}
 
     def identity(self, table: str) -> str:
         """A digest of the public facts that decide how the rows of a table are read and whose they are.
@@ -112,7 +119,7 @@ def open_tables(
         families[table.name] = {
             name: found for name, kind in declared.items() if (found := family(kind, say)) is not None
         }
-        problems += _mismatches(table, declared, families[table.name])
+        problems += _cut_names(table, say) or _mismatches(table, declared, families[table.name])
     if problems:
         engine.close()
         listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems, 1))
@@ -120,6 +127,15 @@ def open_tables(
     private = [table for table in schema.tables.values() if table.unit is not None]
     as_text = any(families[table.name][table.unit or ""] == "text" for table in private)
     return Tables(engine, schema, as_text, families)
+
+
+def _cut_names(table: Table, say: Tongue) -> list[str]:
+    names = [table.name, *([] if table.unit is None else [table.unit]), *table.columns]
+    return [
+        f"{table.name:.60}: {say.dialect} reads {say.longest_name} bytes of a name, and {name:.60}… has more. Rename it"
+        for name in names
+        if say.is_cut(name)
+    ]
 
 
 def _mismatches(table: Table, declared: Mapping[str, str], families: Mapping[str, Family]) -> list[str]:
@@ -204,13 +220,13 @@ def _duckdb(
     engine = DuckDB(memory, threads, spill=spill)
     try:
         for name, one in named.items():
-            if _home(one) == "pyarrow" and hasattr(one, "scanner") and hasattr(one, "get_fragments"):
-                engine.add_arrow(name, one)  # a dataset of files: read where they lie, and only what is asked for
+            table = None if schema is None else schema.tables.get(name)
+            if _home(one) == "pyarrow" and is_dataset(one):
+                engine.add_dataset(name, one, table)
             elif _home(one) in _FRAMES:
-                table = None if schema is None else schema.tables.get(name)
                 engine.add_arrow(name, _arrow(one, table), table)
             elif isinstance(one, str | os.PathLike):
-                _add_file(engine, name, Path(one))
+                _add_file(engine, name, Path(one), table)
             else:
                 raise BadSource(f"a {type(one).__name__} cannot be opened. See `help(cloister.data.open_tables)`.")
         engine.seal()
@@ -220,14 +236,14 @@ def _duckdb(
     return engine
 
 
-def _add_file(engine: Any, name: str, path: Path) -> None:
+def _add_file(engine: Any, name: str, path: Path, table: Table | None) -> None:
     if not path.exists():
         raise BadSource(f"there is no file {path}. Check the path.")
     ending = path.name.lower()
     if ending.endswith(_CSV) and path.is_file():
         engine.add_csv(name, path)
     elif ending.endswith((".parquet", ".pq")) or path.is_dir():
-        engine.add_parquet(name, path)
+        engine.add_parquet(name, path, table)
     elif _is_database(path):
         engine.attach(path)
     else:
@@ -310,6 +326,8 @@ def _valid(column: Any) -> Any:
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if pa.types.is_dictionary(column.type):
         column = pc.dictionary_decode(column)
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
     if column.type == pa.string_view():
         column = column.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
     if pa.types.is_timestamp(column.type) and column.type.unit in ("s", "ms"):

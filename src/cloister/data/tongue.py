@@ -11,14 +11,18 @@ from typing import Literal
 
 from sqlglot import exp
 
-__all__ = ["Family", "Tongue", "family", "tongue"]
+__all__ = ["Family", "Tongue", "decimals", "family", "tongue"]
 
 Family = Literal["integer", "wide", "float", "text", "boolean", "date", "timestamp", "zoned"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tongue:
-    """The words of one engine."""
+    """The words of one engine.
+
+    Attributes:
+        longest_name: how many bytes of a name it reads; None: all of them. Two names may become one beyond.
+    """
 
     dialect: str
     double: str
@@ -26,10 +30,15 @@ class Tongue:
     moment: str
     families: Mapping[str, Family] = field(repr=False)
     cast_word: str = "TRY_CAST"
+    longest_name: int | None = None
 
     def name(self, name: str) -> str:
         """A quoted name."""
         return exp.to_identifier(name, quoted=True).sql(self.dialect)
+
+    def is_cut(self, name: str) -> bool:
+        """Whether it would read a part of this name only."""
+        return self.longest_name is not None and len(name.encode("utf-8", "replace")) > self.longest_name
 
     def text(self, value: str) -> str:
         """A text constant."""
@@ -77,12 +86,13 @@ _TONGUES = {
         "ubigint": "wide", "hugeint": "wide", "uhugeint": "wide", "decimal": "wide",
         "float": "float", "double": "float", "varchar": "text", "enum": "text", "uuid": "text",
         "timestamp": "timestamp", "timestamp_s": "timestamp", "timestamp_ms": "timestamp", "timestamp_ns": "timestamp",
+        "timestamptz_ns": "zoned",
     }),
     "postgres": Tongue("postgres", "DOUBLE PRECISION", "TEXT", "TIMESTAMP", _COMMON | {
         "numeric": "wide", "real": "float", "double precision": "float",
         "text": "text", "character varying": "text", "character": "text", "uuid": "text", "enum": "text",
         "citext": "text", "timestamp without time zone": "timestamp",
-    }, "CAST"),
+    }, "CAST", longest_name=63),
     "spark": Tongue("spark", "DOUBLE", "STRING", "TIMESTAMP_NTZ", _COMMON | {
         "tinyint": "integer", "int": "integer", "decimal": "wide", "float": "float", "double": "float",
         "string": "text", "varchar": "text", "char": "text", "timestamp_ntz": "timestamp", "timestamp": "zoned",
@@ -103,3 +113,11 @@ def family(declared: str, say: Tongue) -> Family | None:
         return None
     plain = plain.partition(" collate ")[0]
     return say.families.get(" ".join(plain.split()))
+
+
+def decimals(declared: str, say: Tongue) -> int | None:
+    """How many digits behind the point the numbers of a declared type have; None if it does not say."""
+    if family(declared, say) == "integer":
+        return 0
+    stated = re.fullmatch(r"(?:decimal|numeric)\([0-9]+, ?([0-9]+)\)", declared.lower())
+    return None if stated is None else int(stated.group(1))

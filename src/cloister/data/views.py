@@ -15,7 +15,7 @@ row of the table. People are told apart by their ids as the engine reads them, e
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from functools import lru_cache
 
 import sqlglot
@@ -24,7 +24,7 @@ from sqlglot import exp
 from cloister.data.schema import UNIT, Column, Table, internal
 from cloister.data.tongue import Family, Tongue, tongue
 
-__all__ = ["frame_columns", "read", "readable", "unit_families", "view"]
+__all__ = ["file_columns", "frame_columns", "read", "readable", "unit_families", "view"]
 
 _NUMBER = "[+-]?([0-9]{1,60}([.][0-9]{0,60})?|[.][0-9]{1,60})([eE][+-]?[0-9]{1,3})?"
 _WHOLE = "[+-]?[0-9]{1,60}([.]0{0,60})?"
@@ -148,11 +148,16 @@ def _text_from_truth(x: str, say: Tongue) -> str:
 
 
 def _day_from_moment(x: str, say: Tongue) -> str:
-    return f"CAST({_moment(x, say)} AS DATE)"
+    return _day_within(_moment(x, say), say)
 
 
 def _day_from_zoned(x: str, say: Tongue) -> str:
-    return f"CAST({_moment_from_zoned(x, say)} AS DATE)"
+    return _day_within(_moment_from_zoned(x, say), say)
+
+
+def _day_within(moment: str, say: Tongue) -> str:
+    """The date of a moment. Clipped first: DuckDB fails on the date of its earliest ones."""
+    return f"CAST({_clipped(moment, datetime.min, datetime.max, say)} AS DATE)"
 
 
 def _day_from_text(x: str, say: Tongue) -> str:
@@ -176,7 +181,8 @@ def _moment(x: str, say: Tongue) -> str:
 
 def _moment_from_zoned(x: str, say: Tongue) -> str:
     if say.dialect == "duckdb":
-        return say.safe(x, say.moment)  # the engine's session is set to UTC
+        # The engine's session is set to UTC. Nanoseconds with a zone become NULL unless they are microseconds first.
+        return say.safe(say.safe(x, "TIMESTAMPTZ"), say.moment)
     if say.dialect == "postgres":
         return f"({x} AT TIME ZONE 'UTC')"
     # A Spark session may be set to any zone, so count from 1970 instead.
@@ -294,6 +300,21 @@ def frame_columns(table: Table, declared: Mapping[str, Family], say: Tongue) -> 
                 found[column.name] = made(say.name(column.name), say)
     if table.unit is not None and declared.get(table.unit) in ("integer", "wide", "float"):
         found[table.unit] = _unit(declared[table.unit], table.unit, False, say)
+    return found
+
+
+def file_columns(table: Table, declared: Mapping[str, Family], say: Tongue) -> dict[str, str]:
+    """The columns of one of several files in the types that the schema gives them, as SQL.
+
+    Files may declare different types. Read like this they have one, and no engine has to cast a value to the type of
+    another file, which fails for a day that is no TIMESTAMP and a TIMESTAMP that is none in nanoseconds. A column that
+    cannot be read, and ids, are left as they are.
+    """
+    found = {name: say.name(name) for name in declared}
+    for column in table.columns.values():
+        made = _READ[column.type].get(declared.get(column.name, ""))
+        if made is not None and made is not _text:  # text is one type in all files
+            found[column.name] = made(say.name(column.name), say)
     return found
 
 

@@ -165,8 +165,18 @@ def _as_it_is(margins: Sequence[float], rows: float | None) -> float:
 
 
 def _of_mean(half: float) -> Callable[[Sequence[float], float | None], float | None]:
-    """A mean lies within half of the centre, so an error in the count moves it by at most half as much, each."""
-    return lambda margins, rows: None if rows is None else (margins[0] + half * margins[1]) / rows
+    """A mean lies within half of the centre, so an error in the count moves it by at most half as much, each.
+
+    Divided by the fewest rows that the noisy count leaves possible, as the interval is.
+    """
+
+    def expected(margins: Sequence[float], rows: float | None) -> float | None:
+        if rows is None:
+            return None
+        sums, counts = margins
+        return _at_most(half, sums + half * counts, rows - counts)
+
+    return expected
 
 
 def _of_variance(half: float) -> Callable[[Sequence[float], float | None], float | None]:
@@ -174,9 +184,14 @@ def _of_variance(half: float) -> Callable[[Sequence[float], float | None], float
         if rows is None:
             return None
         squares, sums, counts = margins
-        return (squares + half**2 * counts + 2 * half * (sums + half * counts)) / rows
+        return _at_most(half**2, squares + half**2 * counts + 2 * half * (sums + half * counts), rows - counts)
 
     return expected
+
+
+def _at_most(most: float, top: float, rows: float) -> float:
+    """A quotient, or the most that an interval can be off where too few rows may be left to tell."""
+    return most if rows < 1 else min(most, top / rows)
 
 
 def _number(node: exp.Expression, scope: Scope) -> tuple[Term, str]:

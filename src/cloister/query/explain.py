@@ -11,6 +11,8 @@ from cloister.query.plan import Measurement, Plan, cost_text
 
 __all__ = ["expected_errors", "explain"]
 
+_ALL_MEET = "meet the WHERE"
+
 
 def explain(plan: Plan, *, sql: bool = True) -> str:
     """The plan as text, with the engine's SQL unless that is left out."""
@@ -26,7 +28,10 @@ def explain(plan: Plan, *, sql: bool = True) -> str:
     lines += ["", "measured"]
     lines += [f"  {line}" for one in plan.measurements for line in _measured(one)]
     lines += ["", "expected error of one answer"]
-    lines += [f"  {text:<40} {error}" for text, error in expected_errors(plan)]
+    errors = expected_errors(plan)
+    lines += [f"  {text:<40} {error}" for text, error in errors]
+    if any(error.endswith(_ALL_MEET) for _, error in errors):
+        lines += ["  If only a tenth of them do, the error of an average is about ten times as large."]
     if plan.notes:
         lines += ["", "read as public", *(f"  {note}" for note in plan.notes)]
     for statement in plan.statements() if sql else ():
@@ -57,7 +62,7 @@ def expected_errors(plan: Plan) -> list[tuple[str, str]]:
     for aggregate in plan.question.aggregates:
         error = expected_error(plan, aggregate)
         if error is not None:
-            text = f"± {error:.4g}"
+            text = f"± {error:.4g}" + _condition(plan, aggregate)
         elif aggregate.needs[0].kind == "vote":
             text = f"a choice: {_finest(plan, aggregate)[0].behind(plan.confidence)}"
         elif expected_error(replace(plan, size_hint=1), aggregate) is not None:
@@ -66,6 +71,14 @@ def expected_errors(plan: Plan) -> list[tuple[str, str]]:
             text = "depends on the distribution"
         shown.append((aggregate.text, text))
     return shown
+
+
+def _condition(plan: Plan, aggregate: Aggregate) -> str:
+    """What the error of an average takes for granted: how many of the rows meet a WHERE is not public."""
+    if not plan.question.rows.filtered or plan.size_hint is None:
+        return ""
+    fewer = expected_error(replace(plan, size_hint=None), aggregate) is None
+    return f" if all {plan.size_hint:,} rows {_ALL_MEET}" if fewer else ""
 
 
 def expected_error(plan: Plan, aggregate: Aggregate) -> float | None:

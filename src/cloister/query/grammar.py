@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlglot import Token, TokenType, exp
 
 from cloister.data.schema import RESERVED, is_reserved
+from cloister.data.tongue import Tongue
 from cloister.privacy.errors import QueryRefused
 
-__all__ = ["refuse_dropped", "refuse_reserved", "refuse_unread"]
+__all__ = ["refuse_cut", "refuse_dropped", "refuse_reserved", "refuse_unread"]
 
 _ONE = ("this",)
 _TWO = ("this", "expression")
@@ -88,6 +89,19 @@ def refuse_reserved(query: exp.Expression) -> None:
         for name in (node.args.get("this"), node.args.get("alias")):
             if isinstance(name, str) and not isinstance(node, exp.Literal) and is_reserved(name):
                 raise QueryRefused(f"names that begin with {RESERVED} are reserved. Give {name:.60} another name.")
+
+
+def refuse_cut(query: exp.Expression, say: Tongue) -> None:
+    """Refuse a name of which the engine would read a part: two of them could become one, and the statement fail.
+
+    What the columns of the answer are called is not told to the engine.
+    """
+    answer = {one.alias for one in query.expressions if isinstance(one, exp.Alias)}
+    for name in query.find_all(exp.Identifier):
+        if name.name not in answer and say.is_cut(name.name):
+            raise QueryRefused(
+                f"the engine reads {say.longest_name} bytes of a name. Give {name.name:.30}… a shorter one with AS."
+            )
 
 
 def refuse_unread(query: exp.Expression) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
+from cloister.data.engines.engine import Dialect
+from cloister.data.tongue import tongue
 from cloister.privacy.errors import QueryRefused
 from cloister.query.aggregate import Aggregate, compile_aggregate, is_aggregate
-from cloister.query.grammar import refuse_dropped, refuse_reserved, refuse_unread
+from cloister.query.grammar import refuse_cut, refuse_dropped, refuse_reserved, refuse_unread
 from cloister.query.rows import Rows, compile_relation, from_clause, refuse_extras, with_clause
 from cloister.query.term import Scope, Term, compile_term
 
@@ -89,14 +91,16 @@ def _is_noisy(column: exp.Column) -> bool:
     return column.name.startswith("a")
 
 
-def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None]) -> Question:
+def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None], dialect: Dialect = "duckdb") -> Question:
     """Read an analyst's SQL. Whatever is outside the language is refused with the nearest thing that works.
 
     Args:
         sql: one SELECT.
         tables: the relation of a table's name, of which only the named columns (in lower case; None: all) are needed.
+        dialect: that of the engine, whose limits on names the question must keep.
     """
     query = _parse(sql)
+    refuse_cut(query, tongue(dialect))
     refuse_extras(query, ("group", "having", "order", "limit"))
     used = _used_columns(query)
     visible = with_clause(query, lambda name: tables(name, used))
@@ -128,7 +132,7 @@ def relation(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | Non
 
 def _parse(sql: str) -> exp.Select:
     if not isinstance(sql, str) or len(sql) > _LONGEST or not _is_text(sql):
-        raise QueryRefused(f"a question is SQL text of at most {_LONGEST:,} characters.")
+        raise QueryRefused(f"a question is SQL text of at most {_LONGEST:,} characters, none of them NUL.")
     try:
         tokens, parsed = sqlglot.tokenize(sql, read="duckdb"), sqlglot.parse(sql, read="duckdb")
     except Exception:  # a parser that trips over a text in its own way has not understood it either
@@ -157,8 +161,8 @@ def _depth(query: exp.Expression) -> int:
 
 
 def _is_text(sql: str) -> bool:
-    """Whether it has an encoding: half a surrogate pair has none."""
-    return sql.encode("utf-8", "replace").decode() == sql
+    """Whether every engine can be sent it: half a surrogate pair has no encoding, and PostgreSQL knows no NUL."""
+    return "\0" not in sql and sql.encode("utf-8", "replace").decode() == sql
 
 
 def _used_columns(query: exp.Select) -> frozenset[str] | None:

@@ -16,7 +16,7 @@ from cloister.data.literals import as_double, literal
 from cloister.data.schema import UNIT, internal
 from cloister.data.statistics import grid_value
 from cloister.privacy.errors import QueryRefused
-from cloister.query.term import Scope, Term, comparable, compile_term
+from cloister.query.term import Decimals, Scope, Term, comparable, compile_term
 
 __all__ = ["Rows", "compile_relation", "from_clause", "refuse_extras", "with_clause"]
 
@@ -41,6 +41,8 @@ class Rows:
         keys: columns of a public table that a foreign key points to: one row for each value.
         ambiguous: names that several joined tables have, which a star cannot show.
         notes: what the relation leaves out, in words.
+        size: a public number of rows before anything is left out, for plans; of joined private tables the smallest.
+        filtered: whether a WHERE or the ON of a join leaves rows out.
     """
 
     sql: exp.Query
@@ -53,6 +55,8 @@ class Rows:
     keys: frozenset[str] = frozenset()
     ambiguous: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    size: int | None = None
+    filtered: bool = False
 
 
 def compile_relation(query: Any, tables: BaseTable) -> Rows:
@@ -112,7 +116,22 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[Rows, Scope]:
     columns, ambiguous = _together(parts, query.args.get("joins") or [])
     most = first.most if len(parts) == 1 else None
     notes = tuple(dict.fromkeys(note for part in parts.values() for note in part.notes))
-    return Rows(sql, columns, private, by_row, copies, most=most, ambiguous=ambiguous, notes=notes), scope
+    sizes = [part.size for part in parts.values() if part.private]
+    left_out = [
+        join for join in query.args.get("joins") or [] if {join.side.upper(), join.kind.upper()} <= {"", "INNER"}
+    ]
+    return Rows(
+        sql,
+        columns,
+        private,
+        by_row,
+        copies,
+        most=most,
+        ambiguous=ambiguous,
+        notes=notes,
+        size=None if None in sizes else min((one for one in sizes if one is not None), default=None),
+        filtered=where is not None or bool(left_out) or any(part.filtered for part in parts.values()),
+    ), scope
 
 
 def _together(parts: Mapping[str, Rows], joins: Sequence[exp.Join]) -> tuple[dict[str, Term], tuple[str, ...]]:
@@ -379,7 +398,16 @@ def _union(query: exp.Union, tables: BaseTable) -> Rows:
     _counted(right.sql, _counted(left.sql))
     both = exp.Union(this=left.sql.copy(), expression=right.sql.copy(), distinct=False)
     notes = tuple(dict.fromkeys((*left.notes, *right.notes)))
-    return Rows(both, columns, left.private, left.by_row, left.copies + right.copies, notes=notes)
+    return Rows(
+        both,
+        columns,
+        left.private,
+        left.by_row,
+        left.copies + right.copies,
+        notes=notes,
+        size=None if left.size is None or right.size is None else left.size + right.size,
+        filtered=left.filtered or right.filtered,
+    )
 
 
 def _either(one: Term, other: Term) -> Term:
@@ -396,6 +424,8 @@ def _either(one: Term, other: Term) -> Term:
         nullable=one.nullable or other.nullable,
         unit=one.unit and other.unit,
         clipped=one.clipped and other.clipped,
+        listed=one.listed and other.listed,
+        decimals=Decimals.common([one.decimals, other.decimals]),
     )
 
 
@@ -425,7 +455,8 @@ def _per_unit(query: exp.Select, source: Rows, scope: Scope) -> Rows:
     hidden = source.sql.expressions[-1].this.copy()
     grouped = rows.sql.copy()
     grouped.set("group", exp.Group(expressions=[hidden, *(key.sql.copy() for key in keys)]))
-    return replace(rows, sql=grouped, most=1 if all(key.unit for key in keys) else None)
+    # A row for each person: how many there are is not known from the number of rows.
+    return replace(rows, sql=grouped, most=1 if all(key.unit for key in keys) else None, size=None)
 
 
 def _per_unit_term(node: exp.Expression, scope: Scope, keys: list[Term]) -> Term:

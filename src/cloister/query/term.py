@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -18,7 +19,7 @@ from sqlglot import exp
 from cloister.data.literals import as_double, greatest_of, least_of, literal, rounded_near_zero
 from cloister.privacy.errors import QueryRefused
 
-__all__ = ["Scope", "Term", "comparable", "compile_term", "shown"]
+__all__ = ["Decimals", "Scope", "Term", "comparable", "compile_term", "shown"]
 
 NUMBERS = ("integer", "real")
 _LARGEST = 1e100  # beyond this an engine might overflow
@@ -29,6 +30,49 @@ _EXACT = 2.0**53  # from here on every double is whole
 _MOST_NODES = 8000
 _MOST_VALUES = 1_000_000
 _MOST_MAPPED = 10_000
+_MOST_DIGITS = 15
+_MOST_STEPS = 2.0**42
+_MOST_NAMED = 10  # categories in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Decimals:
+    """That a real number has few digits behind the point, so that rounding its double gives it back exactly.
+
+    A sum, difference or product of such numbers in doubles is off by at most u·n·reach, for n operations one inside the
+    other and u = 2^-53. Where reach · 10^scale is below 2^42 that is less than half a step of its last digit.
+
+    Attributes:
+        scale: how many digits.
+        reach: no part of the expression is farther from zero.
+        nearest: whether its double is the nearest to it, as that of a column is, and a comparison needs no rounding.
+    """
+
+    scale: int
+    reach: float
+    nearest: bool = True
+
+    @staticmethod
+    def of(scale: int, reach: float, *, nearest: bool = True) -> "Decimals | None":
+        """None if there are too many digits, before and behind the point together."""
+        fits = 0 <= scale <= _MOST_DIGITS and reach * 10.0**scale <= _MOST_STEPS
+        return Decimals(scale, reach, nearest) if fits else None
+
+    @staticmethod
+    def common(parts: Sequence["Decimals | None"]) -> "Decimals | None":
+        """What holds for a number that is one of several."""
+        known = [one for one in parts if one is not None]
+        if not known or len(known) < len(parts):
+            return None
+        scale, reach = max(one.scale for one in known), max(one.reach for one in known)
+        return Decimals.of(scale, reach, nearest=all(one.nearest for one in known))
+
+    @staticmethod
+    def within(scale: int, low: float, high: float) -> "Decimals | None":
+        """A column of so many digits, kept within bounds, which must have no more digits."""
+        ends = [Fraction(repr(float(end))) * 10**scale for end in (low, high)] if scale <= _MOST_DIGITS else []
+        whole = ends and all(end.denominator == 1 for end in ends)
+        return Decimals.of(scale, max(abs(low), abs(high))) if whole else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +85,12 @@ class Term:
         low, high: limits of a number, as the engine computes it: exact integers of an integer, doubles of a real; None
             if there is no public limit.
         values: all values it can take besides NULL, if that list is public.
+        listed: whether it is a column, and the schema or a view of the owner's lists its values.
         nullable: whether it may be NULL.
         unit: whether it is the column that names the unit.
         clipped: whether it is a column that its view already keeps within low and high, to the last bit.
         most: how far from zero a number without public limits can be at all.
+        decimals: of a real, how many digits it has, if that is public.
         constant: its exact value, if it is written with constants only: 0.06 + 0.01 is 0.07, also where doubles differ.
     """
 
@@ -58,6 +104,8 @@ class Term:
     most: float = math.inf
     clipped: bool = False
     constant: Fraction | None = None
+    listed: bool = False
+    decimals: Decimals | None = None
 
     def __post_init__(self) -> None:
         # Limits live in the arithmetic of the engine: beyond 2^53 the two kinds of number round differently.
@@ -162,7 +210,14 @@ def _boolean(node: exp.Boolean, scope: Scope) -> Term:
 
 
 def _null(node: exp.Null, scope: Scope) -> Term:
-    return Term(node.copy(), "integer", 0, 0)
+    # With a type: PostgreSQL takes a bare NULL for text, and then knows no -NULL and no NULL + 1 in an outer query.
+    return Term(_as_long(node), "integer", 0, 0)
+
+
+def _is_missing(term: Term) -> bool:
+    """Whether it is written NULL, which fits among values of any type."""
+    sql = term.sql.unnest()
+    return isinstance(sql.this if isinstance(sql, exp.Cast) else sql, exp.Null)
 
 
 def _paren(node: exp.Paren, scope: Scope) -> Term:
@@ -193,9 +248,30 @@ def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float
         sql = exp.Paren(this=make(this=_wrap(sides[0]), expression=_wrap(sides[1])))
         values = _mapped(left, right, corners) if whole else None
         kind, nullable = "integer" if whole else "real", left.nullable or right.nullable
-        return Term(sql, kind, low, high, values, nullable, most=most)
+        digits = None if whole else _combined(make, left, right)
+        return Term(sql, kind, low, high, values, nullable, most=most, decimals=digits)
 
     return rule
+
+
+def _combined(make: Callable[..., exp.Expression], left: Term, right: Term) -> Decimals | None:
+    """How many digits a sum, difference or product has."""
+    one, other = _decimals(left), _decimals(right)
+    if one is None or other is None:
+        return None
+    if make is exp.Mul:
+        return Decimals.of(one.scale + other.scale, one.reach * other.reach, nearest=False)
+    return Decimals.of(max(one.scale, other.scale), one.reach + other.reach, nearest=False)
+
+
+def _decimals(term: Term) -> Decimals | None:
+    """How many digits any number has: none if it is an integer, those that are written if it is a constant."""
+    if term.constant is not None:
+        scale = next((k for k in range(_MOST_DIGITS + 1) if (term.constant * 10**k).denominator == 1), None)
+        return None if scale is None else Decimals.of(scale, abs(float(term.constant)))
+    if term.type == "integer" and term.low is not None and term.high is not None:
+        return Decimals.of(0, max(abs(term.low), abs(term.high)))
+    return term.decimals if term.type == "real" else None
 
 
 def _folded(left: Term, right: Term, apply: Callable[..., Any]) -> Term | None:
@@ -243,7 +319,10 @@ def _divide(node: exp.Div, scope: Scope) -> Term:
     else:
         sql = exp.Paren(this=quotient)
     nullable = left.nullable or right.nullable or low is None
-    return Term(sql, "real", low, high, nullable=nullable, most=_most(left) / _SMALLEST)
+    digits = None
+    if right.constant:  # a tenth of a decimal is one too, and a third is none
+        digits = _combined(exp.Mul, left, replace(right, constant=1 / right.constant))
+    return Term(sql, "real", low, high, nullable=nullable, most=_most(left) / _SMALLEST, decimals=digits)
 
 
 def _modulo(node: exp.Mod, scope: Scope) -> Term:
@@ -355,7 +434,8 @@ def _extreme(make: Callable[..., exp.Expression], choose: Callable[..., float]) 
                 *(exp.Is(this=_wrap(part.sql.copy()), expression=exp.Null()) for part in parts if part.nullable)
             )
             sql = exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=sql)
-        return Term(sql, "integer" if whole else "real", low, high, nullable=nullable)
+        digits = None if whole else Decimals.common([_decimals(part) for part in parts])
+        return Term(sql, "integer" if whole else "real", low, high, nullable=nullable, decimals=digits)
 
     return rule
 
@@ -371,6 +451,9 @@ def _known(ends: list[float | None], choose: Callable[..., float]) -> float | No
 def _compare(make: type[exp.Expression]) -> Callable[..., Term]:
     def rule(node: exp.Binary, scope: Scope) -> Term:
         first, second = compile_term(node.this, scope), compile_term(node.expression, scope)
+        if make in (exp.EQ, exp.NEQ):
+            _refuse_unlisted(node.this, first, [node.expression], scope)
+            _refuse_unlisted(node.expression, second, [node.this], scope)
         compare = make
         if second.constant is not None and first.constant is None:
             first, (second,), flipped = _isolated(node.this, first, [second], scope)
@@ -378,11 +461,62 @@ def _compare(make: type[exp.Expression]) -> Callable[..., Term]:
         elif first.constant is not None and second.constant is None:
             second, (first,), flipped = _isolated(node.expression, second, [first], scope)
             compare = _FLIPPED[make] if flipped else make
-        left, right = comparable(first, second)
+        steps = _in_steps([first, second])
+        left, right = comparable(first, second) if steps is None else steps
         sql = exp.Paren(this=compare(this=_wrap(left.sql), expression=_wrap(right.sql)))
         return Term(sql, "boolean", nullable=left.nullable or right.nullable)
 
     return rule
+
+
+def _in_steps(terms: Sequence[Term]) -> list[Term] | None:
+    """Numbers of few digits as multiples of their last digit: a + b = 0.3 holds for 0.1 and 0.2.
+
+    None where the comparison of their doubles is as good, or where nothing is known about their digits.
+    """
+    digits = [_decimals(term) for term in terms]
+    common = Decimals.common(digits)
+    if common is None or all(one is not None and one.nearest for one in digits):
+        return None
+    return [_steps(term, common.scale) for term in terms]
+
+
+def _steps(term: Term, scale: int) -> Term:
+    if term.constant is not None:
+        return Term(literal(float(term.constant * 10**scale)), "real", nullable=False)
+    scaled = exp.Mul(this=_wrap(_double(term)), expression=literal(10.0**scale))
+    whole = exp.Floor(this=exp.Add(this=scaled, expression=literal(0.5)))
+    return Term(as_double(whole), "real", nullable=term.nullable)
+
+
+def _refuse_unlisted(column: exp.Expression, term: Term, written: Sequence[exp.Expression], scope: Scope) -> None:
+    """Refuse to compare a column with a constant that is none of its categories: that is paid for and tells nothing."""
+    if not term.listed or term.values is None:
+        return
+    known = set(term.values)
+    for node in written:
+        value = _written_value(node, term.type, scope)
+        if value is not None and value not in known:
+            hint = _nearest(str(value), term.values)
+            raise QueryRefused(f"{_text(column)} is never {_text(node)}: the schema lists its categories. {hint}")
+
+
+def _written_value(node: exp.Expression, kind: str, scope: Scope) -> Any:
+    """The value of a constant of this type; None if it is something else."""
+    plain = node.unnest()
+    if kind == "text":
+        return plain.this if isinstance(plain, exp.Literal) and plain.is_string else None
+    return None if node.find(exp.Column) else compile_term(node, scope).constant
+
+
+def _nearest(word: str, values: Sequence[Any]) -> str:
+    """Which of some public values a word may stand for."""
+    folded = {str(one).lower(): one for one in values[:_MOST_MAPPED]}
+    near = [folded[one] for one in get_close_matches(word.lower(), folded, n=3)]
+    if near:
+        return f"Did you mean {' or '.join(map(repr, near))}?"
+    more = f" and {len(values) - _MOST_NAMED:,} more" if len(values) > _MOST_NAMED else ""
+    return f"They are {', '.join(map(repr, values[:_MOST_NAMED]))}{more}."
 
 
 _FLIPPED: Mapping[type[exp.Expression], type[exp.Expression]] = {
@@ -460,7 +594,11 @@ def _in(node: exp.In, scope: Scope) -> Term:
     if node.args.get("query") is not None or not node.expressions:
         raise QueryRefused("IN works with a list of constants. For a table of values use a JOIN.")
     left, listed = compile_term(node.this, scope), [compile_term(one, scope) for one in node.expressions]
+    _refuse_unlisted(node.this, left, node.expressions, scope)
     left, listed, _ = _isolated(node.this, left, listed, scope)
+    steps = _in_steps([left, *listed])
+    if steps is not None:
+        left, *listed = steps
     sides = [comparable(left, one)[1].sql for one in listed]
     return Term(exp.Paren(this=exp.In(this=_wrap(left.sql), expressions=sides)), "boolean", nullable=left.nullable)
 
@@ -484,7 +622,7 @@ def _case(node: exp.Case, scope: Scope) -> Term:
         condition = exp.EQ(this=subject.copy(), expression=one.this.copy()) if subject else one.this
         branches.append((_truth(condition, scope).sql, compile_term(one.args["true"], scope)))
     default = node.args.get("default")
-    other = compile_term(default, scope) if default is not None and not isinstance(default, exp.Null) else None
+    other = None if default is None or isinstance(default.unnest(), exp.Null) else compile_term(default, scope)
     return _merge(branches, other)
 
 
@@ -493,11 +631,11 @@ def _if(node: exp.If, scope: Scope) -> Term:
 
 
 def _merge(branches: list[tuple[exp.Expression, Term]], other: Term | None) -> Term:
-    results = [term for _, term in branches if not isinstance(term.sql, exp.Null)] + ([other] if other else [])
+    results = [term for _, term in branches if not _is_missing(term)] + ([other] if other else [])
     if not results:
         raise QueryRefused("CASE needs at least one result that is not NULL.")
     kind = _common({term.type for term in results})
-    sqls = [_double(term) if kind == "real" else term.sql for _, term in branches]
+    sqls = [exp.Null() if _is_missing(term) else _double(term) if kind == "real" else term.sql for _, term in branches]
     ifs = [exp.If(this=when, true=then) for (when, _), then in zip(branches, sqls, strict=True)]
     default = None if other is None else (_double(other) if kind == "real" else other.sql)
     lows, highs = [term.low for term in results], [term.high for term in results]
@@ -510,7 +648,8 @@ def _merge(branches: list[tuple[exp.Expression, Term]], other: Term | None) -> T
         None if None in lows else min(lows),  # type: ignore[type-var]
         None if None in highs else max(highs),  # type: ignore[type-var]
         values,
-        nullable=other is None or any(term.nullable for term in results),
+        nullable=other is None or any(term.nullable for term in (other, *(one for _, one in branches))),
+        decimals=Decimals.common([_decimals(term) for term in results]) if kind == "real" else None,
     )
 
 
@@ -535,7 +674,7 @@ def _nullif(node: exp.Nullif, scope: Scope) -> Term:
 def _cast(node: exp.Cast, scope: Scope) -> Term:
     inner, wanted = compile_term(node.this, scope), str(getattr(node.to.this, "value", "")).upper()
     if wanted in ("DOUBLE", "FLOAT", "DECIMAL", "REAL") and inner.type in (*NUMBERS, "boolean"):
-        return replace(_as_real(_bool_number(inner)), constant=None)
+        return replace(_as_real(_bool_number(inner)), constant=None, decimals=None)
     if wanted in ("INT", "BIGINT", "SMALLINT", "TINYINT") and inner.type in (*NUMBERS, "boolean"):
         if inner.type == "real":
             return _round(exp.Round(this=node.this), scope)
@@ -708,7 +847,11 @@ def _as_date(term: Term) -> Term:
 
 
 def _as_real(term: Term) -> Term:
-    return term if term.type == "real" else replace(term, sql=_double(term), type="real", values=None, unit=False)
+    if term.type == "real":
+        return term
+    return replace(
+        term, sql=_double(term), type="real", values=None, unit=False, listed=False, decimals=_decimals(term)
+    )
 
 
 def _double(term: Term) -> exp.Expression:

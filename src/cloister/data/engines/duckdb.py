@@ -16,16 +16,17 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from cloister.data.engines.arrow import datasets_of, parquet_dataset, parts_of
 from cloister.data.engines.engine import Dialect, failing_quietly
 from cloister.data.schema import Table, internal
-from cloister.data.tongue import family, tongue
-from cloister.data.views import frame_columns
+from cloister.data.tongue import Family, Tongue, family, tongue
+from cloister.data.views import file_columns, frame_columns
 from cloister.privacy.errors import BadSource
 
 if TYPE_CHECKING:
@@ -50,8 +51,11 @@ _CSV = (
     "auto_detect = false, header = true, quote = '\"', escape = '\"', parallel = false, "
     "ignore_errors = true, null_padding = true, strict_mode = false"
 )
-# Files of one folder may declare different types: a common one is found, and no value is cast to another file's type.
+# Files of one folder may declare different types: a common one is found. Casts of moments to it may fail, so files that
+# need one are read by Arrow.
 _PARQUET = "union_by_name = true, hive_types_autocast = false, utf8_validation = 'replace'"
+_PARQUET_TYPES = "SELECT DISTINCT name, duckdb_type, COALESCE(logical_type, converted_type, '') FROM parquet_schema({})"
+_TEMPORAL = ("DATE", "TIMESTAMP")
 
 
 class DuckDB:
@@ -97,27 +101,87 @@ class DuckDB:
         place, option = self._file(path), f"delim = {self._say.text(separator)}, columns = {{{columns}}}, {_CSV}"
         self._add(name, f"SELECT * FROM read_csv({place}, {option})")  # noqa: S608
 
-    def add_parquet(self, name: str, path: Path) -> None:
-        """A Parquet file, or all Parquet files under a folder."""
+    def add_parquet(self, name: str, path: Path, facts: Table | None = None) -> None:
+        """A Parquet file, or all Parquet files under a folder; with `facts`, those columns that the schema names.
+
+        Files with moments that DuckDB's own reader can stop at are read by Arrow.
+        """
         # Its least and greatest values leave NaN out, and are its writer's word. The optimizer would believe them, and
         # drop a comparison with a bound that they lie within: what was to be clipped would not be.
         self._connection.execute("SET disabled_optimizers = 'statistics_propagation'")
         place = self._file(path)
         if path.is_dir():
             place = self._say.text(f"{path.resolve()}/**/*.parquet")
-        self._add(name, f"SELECT * FROM read_parquet({place}, {_PARQUET})")  # noqa: S608
+        if self._has_fragile_moments(place, facts):
+            self._add_parts(name, [self._by_arrow(place)], facts)
+        else:
+            self._add(name, f"SELECT * FROM read_parquet({place}, {_PARQUET})")  # noqa: S608
 
     @failing_quietly("DuckDB")
-    def add_arrow(self, name: str, table: "pa.Table | pyarrow.dataset.Dataset", facts: Table | None = None) -> None:
-        """An Arrow table or dataset, read where it lies; with `facts`, in the types that the schema gives it."""
+    def _has_fragile_moments(self, place: str, facts: Table | None) -> bool:
+        """Whether DuckDB's reader casts moments: milliseconds always, others to the type of another file."""
+        kinds: dict[str, set[str]] = {}
+        found = self._connection.execute(_PARQUET_TYPES.format(place)).fetchall()
+        for name, kind, unit in found:
+            if kind is not None and (facts is None or name in facts.columns):
+                kinds.setdefault(name, set()).add(kind)
+                if "MILLIS=MilliSeconds" in unit or unit == "TIMESTAMP_MILLIS":
+                    return True
+        return any(len(some) > 1 and any(one.startswith(_TEMPORAL) for one in some) for some in kinds.values())
+
+    @failing_quietly("DuckDB")
+    def _by_arrow(self, place: str) -> "pyarrow.dataset.Dataset":
+        found = self._connection.execute(f"SELECT file FROM glob({place}) ORDER BY 1").fetchall()  # noqa: S608
+        files, scan = [file for (file,) in found], f"read_parquet({place}, {_PARQUET})"
+        shown = {row[0] for row in self._connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()}  # noqa: S608
+        folders = {part.partition("=")[0] for part in Path(files[0]).parent.parts if "=" in part}
+        return parquet_dataset(files, sorted(folders & shown))
+
+    def add_dataset(self, name: str, dataset: "pyarrow.dataset.Dataset", facts: Table | None = None) -> None:
+        """An Arrow dataset of files, read where they lie, and only the columns that the schema names.
+
+        Raises:
+            BadSource: no file of it can be read without a row that might stop it.
+        """
+        self._add_parts(name, datasets_of(dataset), facts)
+
+    @failing_quietly("DuckDB")
+    def _add_parts(self, name: str, datasets: Sequence["pyarrow.dataset.Dataset"], facts: Table | None) -> None:
+        """Files of Arrow datasets as one table; if they declare different types, in those that the schema gives it."""
+        selects, parts = [], [part for dataset in datasets for part in parts_of(dataset, facts)]
+        for part in parts:
+            raw = internal(f"files_{len(self._arrow)}")
+            self._connection.register(raw, part.dataset)
+            self._arrow[raw] = part.dataset
+            select = _select(part.columns, self._say.name(raw), self._say)
+            if facts is not None and len(parts) > 1:
+                read = file_columns(facts, self._families(f"({select})"), self._say)
+                shown = {name: read.get(name, self._say.name(name)) for name in part.columns}
+                select = _select(shown, f"({select})", self._say)
+            selects.append(select)
+        both = f"({' UNION ALL BY NAME '.join(selects)})"
+        # A column without a value has no type in Arrow. What can be read must not depend on that.
+        rows = self._connection.execute(f"DESCRIBE SELECT * FROM {both}").fetchall()  # noqa: S608
+        shown = {row[0]: "CAST(NULL AS VARCHAR)" if row[1] == '"NULL"' else self._say.name(row[0]) for row in rows}
+        self._frames[name] = _select(shown, both, self._say)
+        self._connection.execute(f"CREATE TEMP VIEW {self._say.name(name)} AS {self._frames[name]}")
+        self._names.append(name)
+
+    def _families(self, place: str) -> dict[str, Family]:
+        """What kind of values the columns of a table or query hold, of those that can be read."""
+        rows = self._connection.execute(f"DESCRIBE SELECT * FROM {place}").fetchall()  # noqa: S608
+        return {row[0]: known for row in rows if (known := family(row[1], self._say)) is not None}
+
+    @failing_quietly("DuckDB")
+    def add_arrow(self, name: str, table: "pa.Table", facts: Table | None = None) -> None:
+        """An Arrow table in memory, read where it lies; with `facts`, in the types that the schema gives it."""
         self._connection.register(name, table)
         self._arrow[name] = table
         self._names.append(name)
         if facts is None:
             return
         rows = self._connection.execute(f"DESCRIBE {self._say.name(name)}").fetchall()
-        declared = {row[0]: known for row in rows if (known := family(row[1], self._say)) is not None}
-        shown = frame_columns(facts, declared, self._say)
+        shown = frame_columns(facts, self._families(self._say.name(name)), self._say)
         listed = ", ".join(f"{shown.get(row[0], self._say.name(row[0]))} AS {self._say.name(row[0])}" for row in rows)
         self._connection.unregister(name)
         raw = internal(f"frame_{len(self._arrow)}")
@@ -174,6 +238,9 @@ class DuckDB:
         """The quoted name."""
         return self._say.name(table)
 
+    def prepare(self, sql: str) -> None:
+        """Nothing: it plans with what it knows of the values, and could fail over them."""
+
     @failing_quietly("DuckDB")
     def run(self, sql: str) -> "pa.Table":
         """Run one SELECT and return what it gives."""
@@ -214,6 +281,13 @@ class DuckDB:
         """Close the connection; registered tables are let go, and what was spilled is removed."""
         self._connection.close()
         self._clean_up()
+
+
+def _select(columns: Mapping[str, str], place: str, say: Tongue) -> str:
+    """A query that shows columns, each read by its SQL; one of no columns has the same rows."""
+    shown = columns or {internal("row"): "1"}
+    listed = ", ".join(f"{sql} AS {say.name(column)}" for column, sql in shown.items())
+    return f"SELECT {listed} FROM {place}"  # noqa: S608
 
 
 def remove_orphaned_spill() -> int:

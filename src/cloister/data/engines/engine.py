@@ -40,6 +40,16 @@ class Engine(Protocol):
         """The table as quoted SQL, to write behind FROM."""
         ...
 
+    def prepare(self, sql: str) -> None:
+        """Read one SELECT as far as names and types decide, before it is paid for. No row and no statistic is read.
+
+        An engine that cannot stop before it looks at tables does nothing here.
+
+        Raises:
+            EngineFailed: the engine does not take the statement.
+        """
+        ...
+
     def run(self, sql: str) -> "pa.Table":
         """Run one SELECT. Exact integers come as int64 or as decimal128 of scale 0, text as string.
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloister.data.engines.engine import Dialect, failing_quietly
+from cloister.data.schema import internal
 from cloister.data.tongue import tongue
 from cloister.privacy.errors import MissingExtra
 
@@ -28,6 +29,7 @@ _COLUMNS = (
     "ELSE format_type(a.atttypid, a.atttypmod) END FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
     "WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 )
+_CHECKED = internal("checked")
 
 
 class Postgres:
@@ -106,6 +108,17 @@ class Postgres:
     def place(self, table: str) -> str:
         """The quoted name."""
         return self._say.name(table)
+
+    @failing_quietly("PostgreSQL")
+    def prepare(self, sql: str) -> None:
+        """Have the server parse a statement and look its names and types up, and no more: it does not even plan it."""
+        with self._lock:
+            if self._connection.closed:
+                self._open()
+            with self._deadline(), self._connection.transaction():
+                self._connection.execute("SET TRANSACTION READ ONLY")
+                self._connection.execute(f"PREPARE {_CHECKED} AS {sql}")
+                self._connection.execute(f"DEALLOCATE {_CHECKED}")
 
     @failing_quietly("PostgreSQL")
     def run(self, sql: str) -> "pa.Table":

@@ -61,6 +61,9 @@ class Spark:
         """The temporary view that stands for the table."""
         return self._say.name(self._views[table])
 
+    def prepare(self, sql: str) -> None:
+        """Nothing: it may look at files to plan."""
+
     @failing_quietly("Spark")
     def run(self, sql: str) -> "pa.Table":
         """Run one SELECT and return what it gives."""

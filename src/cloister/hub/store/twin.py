@@ -43,6 +43,9 @@ class Twin:
         """The quoted name."""
         return tongue(self._dialect).name(table)
 
+    def prepare(self, sql: str) -> None:
+        """Nothing: there is no engine to ask."""
+
     def run(self, sql: str) -> "pa.Table":
         """There is nothing to run it on."""
         raise EngineFailed("this copy of the tables is for plans and has no rows. Work runs in a worker.")

@@ -1,0 +1,131 @@
+"""Arrow datasets for DuckDB, each column in a type of which no cell can stop a scan, and the SQL that reads it back.
+
+DuckDB takes the text of Arrow for valid UTF-8 and fails on a row where it is not, and it moves seconds and milliseconds
+to microseconds, which fails beyond the year 294246. So text goes to it as bytes and such moments as integers; the SQL
+beside them gives NULL for what cannot be read. Arrow itself casts nothing that could fail: every file is read in the
+types of its own footer, not in those of the dataset.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cloister.data.schema import Table
+from cloister.data.tongue import tongue
+from cloister.privacy.errors import BadSource
+
+__all__ = ["Part", "datasets_of", "is_dataset", "parquet_dataset", "parts_of"]
+
+_SAY = tongue("duckdb")
+_MOST = 2**62  # microseconds that DuckDB holds, with room to spare
+_STEPS = {"s": 10**6, "ms": 10**3}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Files with the same columns.
+
+    Attributes:
+        dataset: the files, in types that no cell can break.
+        columns: each column's name, and the SQL that reads it.
+    """
+
+    dataset: Any
+    columns: Mapping[str, str]
+
+
+def is_dataset(source: object) -> bool:
+    """Whether this is an Arrow dataset, and not a table in memory."""
+    return hasattr(source, "scanner") and hasattr(source, "get_fragments")
+
+
+def datasets_of(dataset: Any) -> list[Any]:
+    """The datasets that a dataset is made of.
+
+    Raises:
+        BadSource: its files are CSV or JSON: Arrow guesses types from some rows and stops at a line of another type.
+    """
+    from pyarrow.dataset import CsvFileFormat, JsonFileFormat
+
+    if getattr(dataset, "children", None):
+        return [one for child in dataset.children for one in datasets_of(child)]
+    if isinstance(getattr(dataset, "format", None), CsvFileFormat | JsonFileFormat):
+        raise BadSource("an Arrow dataset of CSV or JSON files stops at a line that does not read. Save it as Parquet.")
+    return [dataset]
+
+
+def parquet_dataset(files: Sequence[str], keys: Sequence[str]) -> Any:
+    """Parquet files as an Arrow dataset.
+
+    Args:
+        files: their paths.
+        keys: names that the paths give values to, as in `year=2026/a.parquet`; they are text.
+    """
+    import pyarrow as pa
+    from pyarrow.dataset import dataset, partitioning
+
+    named = partitioning(pa.schema([(key, pa.string()) for key in keys]), flavor="hive") if keys else None
+    return dataset(list(files), format="parquet", partitioning=named)
+
+
+def parts_of(dataset: Any, facts: Table | None) -> Iterator[Part]:
+    """A dataset of files in parts, one for each set of columns that some files have.
+
+    Args:
+        facts: what the schema says; only its columns are read. None reads all.
+    """
+    import pyarrow as pa
+    from pyarrow.dataset import FileSystemDataset
+
+    fragments = list(dataset.get_fragments()) if hasattr(dataset, "files") else []
+    if not fragments:  # in memory, or empty
+        passed = _all_passed(dataset.schema, facts)
+        table = dataset.to_table(columns=list(passed))
+        yield Part(pa.table({name: table.column(name).cast(kind) for name, (kind, _) in passed.items()}), _read(passed))
+        return
+    alike: dict[str, list[Any]] = {}
+    for fragment in fragments:
+        kinds = [(field.name, str(field.type)) for field in fragment.physical_schema]
+        alike.setdefault(repr(kinds), []).append(fragment)
+    for some in alike.values():
+        own = some[0].physical_schema
+        # What only the paths of files say comes in the dataset's type.
+        paths = {field.name: (field.type, "{0}") for field in dataset.schema if field.name not in own.names}
+        passed = _all_passed(own, facts) | {name: one for name, one in paths.items() if _is_wanted(name, facts)}
+        fields = pa.schema([(name, kind) for name, (kind, _) in passed.items()])
+        yield Part(FileSystemDataset(some, fields, dataset.format, dataset.filesystem), _read(passed))
+
+
+def _all_passed(fields: Any, facts: Table | None) -> dict[str, tuple[Any, str]]:
+    return {field.name: _passed(field.name, field.type) for field in fields if _is_wanted(field.name, facts)}
+
+
+def _read(passed: Mapping[str, tuple[Any, str]]) -> dict[str, str]:
+    return {name: sql.format(_SAY.name(name)) for name, (_, sql) in passed.items()}
+
+
+def _is_wanted(name: str, facts: Table | None) -> bool:
+    return facts is None or name in facts.columns or name == facts.unit
+
+
+def _passed(name: str, kind: Any) -> tuple[Any, str]:
+    """The Arrow type in which a column goes to DuckDB, and what reads it there; {0} stands for its name."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _passed(name, kind.value_type)
+    if pa.types.is_run_end_encoded(kind):
+        raise BadSource(f"the column {name:.60} is run-end encoded, which cannot be read. Save it as plain values.")
+    if pa.types.is_null(kind):
+        return pa.null(), "NULL"
+    if pa.types.is_string(kind):
+        return pa.binary(), "TRY(decode({0}))"
+    if pa.types.is_large_string(kind) or kind == pa.string_view():
+        return pa.large_binary(), "TRY(decode({0}))"
+    if pa.types.is_timestamp(kind) and kind.unit in _STEPS:
+        step = _STEPS[kind.unit]
+        fits = "{0} BETWEEN " + f"{-_MOST // step} AND {_MOST // step}"
+        return pa.int64(), f"CASE WHEN {fits} THEN make_timestamp({{0}} * {step}) END"
+    if pa.types.is_decimal256(kind):  # DuckDB has no such type, and reads numbers from text
+        return pa.string(), "{0}"
+    return pa.float32() if pa.types.is_float16(kind) else kind, "{0}"
