@@ -435,6 +435,11 @@ def _per_unit(query: exp.Select, source: Rows, scope: Scope) -> Rows:
         )
     if source.by_row or not source.private:
         raise QueryRefused("a subquery with GROUP BY needs a private table with a unit column.")
+    for node, key in zip(group.expressions, keys, strict=True):
+        if key.sql.find(exp.Column) is None:  # engines take it for a place among the columns, also ours, or refuse it
+            raise QueryRefused(
+                f"GROUP BY {node_text(node)[:60]} in a subquery is a constant. Leave it out, or name the column itself."
+            )
     shown: dict[str, Term] = {}
     for node in query.expressions:
         inner = node.this if isinstance(node, exp.Alias) else node
