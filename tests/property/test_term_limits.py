@@ -84,6 +84,40 @@ def test_a_rare_value_cannot_make_a_question_fail(condition):
                 assert len(data.sql(f"SELECT COUNT(*) AS n FROM t WHERE {condition}", spend=cl.rho("0.1"))) == 1
 
 
+NEIGHBOURS = [
+    "SELECT SUM(v + v) AS s FROM (SELECT CASE WHEN age > 60 THEN 2000000000 ELSE 0 END AS v FROM t) AS q",
+    "SELECT SUM(v * v) AS s FROM (SELECT IF(age > 60, 2000000000, 0) AS v FROM t) AS q",
+    "SELECT SUM((WIDTH_BUCKET(x, -1e17, 20001, 1) - 1) * y * y) AS s FROM t",
+    "SELECT COUNT(*) AS s FROM t WHERE WIDTH_BUCKET(x, 0, 1e-304, 10) > 3",
+    "SELECT SUM((age % 1) * 4611686018427387903 * 4611686018427387903) AS s FROM t",
+]
+
+
+@pytest.mark.parametrize("sql", NEIGHBOURS)
+def test_one_more_person_cannot_make_a_question_fail(sql, tmp_path):
+    """Whether it failed told that somebody had such a value, whatever the spend was."""
+    columns = {
+        "age": {"type": "integer", "bounds": [0, 100], "nullable": False},
+        "x": {"type": "real", "bounds": [0, 20000], "nullable": False},
+        "y": {"type": "integer", "bounds": [0, 4 * 10**9], "nullable": False},
+    }
+    schema = {"unit": {"name": "person", "max_rows": 2}, "tables": {"t": {"unit": "p", "columns": columns}}}
+    rows = {"p": [*range(20), 99], "age": [3] * 20 + [90], "x": [0.0] * 20 + [20000.0], "y": [4 * 10**9] * 21}
+    for count in (20, 21):
+        table = pa.table({name: values[:count] for name, values in rows.items()})
+        with cl.open({"t": table}, schema=schema, budget=cl.rho(10), ledger=tmp_path / str(count)) as data:
+            assert len(data.sql(sql, spend=cl.rho("0.01"))) == 1
+
+
+def test_rows_stay_in_the_bucket_that_rounding_would_move_them_out_of(tmp_path):
+    columns = {"x": {"type": "real", "bounds": [0, 20000], "nullable": False}}
+    schema = {"unit": {"name": "person", "max_rows": 1}, "tables": {"t": {"unit": "p", "columns": columns}}}
+    table = pa.table({"p": range(1000), "x": [20000.0] * 1000})
+    sql = "SELECT WIDTH_BUCKET(x, -1e17, 20001, 1) AS b, COUNT(*) AS n FROM t GROUP BY 1"
+    with cl.open({"t": table}, schema=schema, budget=cl.rho(10**6), ledger=tmp_path) as data:
+        assert [(row["b"], round(row["n"])) for row in data.sql(sql, spend=cl.rho(10**4)).rows()] == [(1, 1000)]
+
+
 def test_the_mean_of_a_person_cannot_make_a_question_fail():
     schema = {
         "unit": {"name": "person", "max_rows": 2},

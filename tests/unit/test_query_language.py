@@ -179,6 +179,79 @@ def test_buckets_hold_their_lower_edge_and_not_their_upper_one(x, bucket, datase
     assert total.tolist() == [N * bucket]
 
 
+SAME = [  # a statement, and what all rows of it are
+    ("COUNT(age IN (7, NULL))", "visits", "COUNT(age IN (7, NULL))"),
+    ("COUNT(1 IN (age))", "visits", "COUNT(1 IN (age))"),
+    (
+        "SUM(v + 0.5)",
+        "(SELECT 1 AS v FROM visits UNION ALL SELECT 2 AS v FROM visits) AS q",
+        f"CAST({N} * 4 AS DOUBLE)",
+    ),
+    (
+        "COUNT(q.v + 0.5)",
+        "visits AS a LEFT JOIN (SELECT patient, 1 AS v FROM labs WHERE result > 100) AS q ON a.age > 0",
+        "0",
+    ),
+    ("COUNT(age % NULLIF(10, 10))", "visits", "0"),
+]
+
+
+@pytest.mark.parametrize(("asked", "source", "same"), SAME)
+def test_what_is_merged_is_neither_one_side_nor_never_null(asked, source, same, dataset, plain):
+    """A term of several took over facts of its first part: a constant, or that nothing is missing."""
+    numbers, _ = exact(dataset, f"SELECT {asked} FROM {source}")
+    (wanted,) = plain.execute(f"SELECT {same} FROM visits").fetchone()
+    assert numbers[-1].tolist() == [wanted]
+
+
+def test_a_text_column_beside_a_date_is_refused_and_not_read_as_its_first_category(dataset):
+    with pytest.raises(QueryRefused, match="text is not compared with a date"):
+        dataset.plan("SELECT COUNT(*) AS n FROM visits WHERE admitted = ward", spend=rho(1))
+    assert dataset.plan("SELECT COUNT(*) AS n FROM visits WHERE admitted = '2026-01-06'", spend=rho(1))
+
+
+@pytest.mark.parametrize("key", ["2", "9", "'x'", "2 + 1", "NULL", "DATE '2026-01-01'"])
+def test_a_constant_among_the_keys_of_one_row_per_person_is_refused_before_it_is_paid(key, dataset):
+    sql = f"SELECT COUNT(*) AS n FROM (SELECT patient, COUNT(*) AS m FROM visits GROUP BY patient, {key}) AS q"
+    with pytest.raises(QueryRefused, match="in a subquery is a constant"):
+        dataset.plan(sql, spend=rho(1))
+
+
+def test_a_constant_that_may_be_missing_is_no_end_of_a_bucket_and_no_quantile(dataset):
+    for sql in ("SUM(WIDTH_BUCKET(age, NULL, 10, 5))", "SUM(WIDTH_BUCKET(age, 0, 10, NULLIF(5, 5)))"):
+        with pytest.raises(QueryRefused, match="needs constants"):
+            dataset.plan(f"SELECT {sql} AS s FROM visits", spend=rho(1))
+    with pytest.raises(QueryRefused, match="a constant between 0 and 1"):
+        dataset.plan("SELECT QUANTILE(age, NULL) AS q FROM visits", spend=rho(1))
+
+
+ENDS = [
+    ("integer", "[9223372036854775806, 9223372036854775807]", "SELECT v, COUNT(*) AS n FROM t GROUP BY v"),
+    ("integer", "[-9223372036854775807, -9223372036854775806]", "SELECT v, COUNT(*) AS n FROM t GROUP BY v"),
+    ("integer", "[9223372036854775806, 9223372036854775807]", "SELECT MEDIAN(v) AS m, MAX(v) AS n FROM t"),
+]
+
+
+@pytest.mark.parametrize(("kind", "bounds", "sql"), ENDS)
+def test_whole_numbers_at_the_end_of_64_bits_are_answered(kind, bounds, sql, tmp_path):
+    schema = (
+        "unit: {name: p, max_rows: 2}\ntables: {t: {unit: p, columns: {v: {type: %s, bounds: %s, nullable: false}}}}"
+    )
+    table = {"t": pa.table({"p": range(5), "v": [1] * 5})}
+    with open_dataset(table, schema=schema % (kind, bounds), budget=rho(100), ledger=tmp_path) as ds:
+        assert len(ds.sql(sql, spend=rho(1))) in (1, 2)
+
+
+def test_bounds_that_are_too_close_are_refused_and_cost_nothing(tmp_path):
+    schema = "unit: {name: p, max_rows: 2}\ntables: {t: {unit: p, columns: {v: {type: real, bounds: [0, 5.0e-324]}}}}"
+    table = {"t": pa.table({"p": range(5), "v": [0.0] * 5})}
+    with open_dataset(table, schema=schema, budget=rho(100), ledger=tmp_path) as ds:
+        for aggregate in ("MEDIAN(v)", "MAX(v)", "QUANTILE(v, 0.9)", "SUM(v)", "AVG(v)", "STDDEV(v)"):
+            with pytest.raises(QueryRefused, match="too close to each other"):
+                ds.sql(f"SELECT {aggregate} AS m FROM t", spend=rho(1))
+        assert ds.left == rho(100)
+
+
 def test_letters_beyond_ascii_stay_as_they_are(dataset):
     (total,), _ = exact(dataset, "SELECT SUM(UPPER('aßé') = 'Aßé' AND LOWER('AÉİ') = 'aÉİ') FROM visits")
     assert total.tolist() == [N]

@@ -5,7 +5,9 @@ from typing import Any
 
 from sqlglot import exp
 
-__all__ = ["as_double", "canonical", "greatest_of", "least_of", "literal", "rounded_near_zero", "verbatim"]
+__all__ = ["as_double", "canonical", "greatest_of", "least_of", "literal", "near_zero", "rounded_near_zero", "verbatim"]
+
+_TINY = 1e-84  # what is added and taken away again takes along whatever is below its own last digit
 
 
 def literal(value: Any) -> exp.Expression:
@@ -61,6 +63,11 @@ def rounded_near_zero(sql: exp.Expression) -> exp.Expression:
 
     PostgreSQL makes an error of a product or quotient that underflows, and an error tells that there was such a row.
     """
-    tiny = literal(1e-84)  # what is added and taken away again takes along whatever is below its own last digit
+    tiny = literal(_TINY)
     raised = exp.Paren(this=exp.Add(this=exp.Paren(this=sql.copy()), expression=tiny))
     return exp.Paren(this=exp.Sub(this=raised, expression=tiny.copy()))
+
+
+def near_zero(value: float) -> float:
+    """What `rounded_near_zero` makes of a number."""
+    return (value + _TINY) - _TINY

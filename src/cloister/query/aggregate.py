@@ -124,7 +124,7 @@ def _spread(*, sample: bool, root: bool) -> Callable[[Any, Scope], Aggregate]:
 def _quantile(node: exp.Expression, scope: Scope, share: exp.Expression, of: exp.Expression) -> Aggregate:
     term, text = _number(of, scope)
     where = compile_term(share, scope)
-    if where.low is None or where.low != where.high or not 0 <= where.low <= 1:
+    if where.nullable or where.low is None or where.low != where.high or not 0 <= where.low <= 1:
         raise QueryRefused("a quantile needs a constant between 0 and 1, such as QUANTILE(age, 0.9).")
     tree = need_tree(term, text)
     return Aggregate(_text(node), (tree,), estimate.quantile(where.low), clipped=_clipping(term, text))

@@ -106,7 +106,8 @@ def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -
         places = np.unravel_index(np.arange(cells), sizes) if members else ()
         for i, group in enumerate(question.groups):
             values = group.values or ()
-            whole = np.arange(values.start, values.stop) if isinstance(values, range) else list(values)
+            # Not from start to stop: a stop of 2^63 would make doubles of them.
+            whole = np.arange(len(values)) + values.start if isinstance(values, range) else list(values)
             listed = pa.array([None] if i not in members else whole, _TYPES[group.term.type])
             at = places[members.index(i)] if i in members else np.zeros(cells, dtype=np.int64)
             keys[i].append(listed.take(pa.array(at)))

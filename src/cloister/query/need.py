@@ -31,6 +31,11 @@ _MOST_LEAVES = 1 << 16
 _TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit: its square does not underflow
 
 
+_TOO_CLOSE = (
+    "the bounds of {} are too close to each other. Subtract one of them, or multiply it, in a WITH query first."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Leaves:
     """The bottom of a quantile tree: equal bins between public bounds, or single integers."""
@@ -104,6 +109,8 @@ def need_sum(term: Term, text: str, centre: float = 0.0, *, squares: bool = Fals
     reach = max(abs(low - centre), abs(high - centre), 1e-100)
     exponent = _STEP_BITS - math.ceil(math.log2(reach))
     value = grid_value(sql, low, high, exponent, centre, clipped=_kept(term) and not squares)
+    if not value.reach:
+        raise QueryRefused(_TOO_CLOSE.format(text))
     return Need("sum", f"sum of {shown}", value, 2.0**-exponent)
 
 
@@ -144,6 +151,8 @@ def leaves_of(term: Term, text: str) -> Leaves:
     low, high = limits_of(term, text)
     if term.type == "integer" and high - low < _MOST_LEAVES:
         return Leaves(float(math.floor(low)), 1.0, math.floor(high) - math.floor(low) + 1, whole=True)
+    if high - low < _TINY:
+        raise QueryRefused(_TOO_CLOSE.format(text))
     return Leaves(low, (high - low) / _LEAVES, _LEAVES, whole=False)
 
 

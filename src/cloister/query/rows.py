@@ -16,7 +16,8 @@ from cloister.data.literals import as_double, literal
 from cloister.data.schema import UNIT, internal
 from cloister.data.statistics import grid_value
 from cloister.privacy.errors import QueryRefused
-from cloister.query.term import Decimals, Scope, Term, comparable, compile_term
+from cloister.query.term import Scope, Term, comparable, compile_term, one_of
+from cloister.query.term import shown as node_text
 
 __all__ = ["Rows", "compile_relation", "from_clause", "refuse_extras", "with_clause"]
 
@@ -411,21 +412,12 @@ def _union(query: exp.Union, tables: BaseTable) -> Rows:
 
 
 def _either(one: Term, other: Term) -> Term:
-    low = None if one.low is None or other.low is None else min(one.low, other.low)
-    high = None if one.high is None or other.high is None else max(one.high, other.high)
-    values = None
-    if one.values is not None and other.values is not None:
-        values = tuple(dict.fromkeys((*one.values, *other.values)))
+    merged = one_of(one.sql, one.type, [one, other], nullable=one.nullable or other.nullable)
     return replace(
-        one,
-        low=low,
-        high=high,
-        values=values,
-        nullable=one.nullable or other.nullable,
+        merged,
         unit=one.unit and other.unit,
         clipped=one.clipped and other.clipped,
         listed=one.listed and other.listed,
-        decimals=Decimals.common([one.decimals, other.decimals]),
     )
 
 
@@ -443,6 +435,11 @@ def _per_unit(query: exp.Select, source: Rows, scope: Scope) -> Rows:
         )
     if source.by_row or not source.private:
         raise QueryRefused("a subquery with GROUP BY needs a private table with a unit column.")
+    for node, key in zip(group.expressions, keys, strict=True):
+        if key.sql.find(exp.Column) is None:  # engines take it for a place among the columns, also ours, or refuse it
+            raise QueryRefused(
+                f"GROUP BY {node_text(node)[:60]} in a subquery is a constant. Leave it out, or name the column itself."
+            )
     shown: dict[str, Term] = {}
     for node in query.expressions:
         inner = node.this if isinstance(node, exp.Alias) else node

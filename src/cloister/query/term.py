@@ -2,6 +2,11 @@
 
 Whatever is not in the table below is refused. Every form here is total: it gives a value or NULL for every row in every
 engine, never an error, so nothing that happens while rows are read can depend on them.
+
+Three rules keep that true. An integer term is BIGINT in every engine, a real one DOUBLE: constants and NULL are cast,
+so no form built from them is narrower. Limits hold for every row: those of an integer by construction, because what
+turns a real into an integer is clipped to them; those of a real in the engine's own double arithmetic. A term made of
+several states each public fact for all of them (`one_of`). tests/property/test_terms_hold.py checks all three.
 """
 
 import math
@@ -16,16 +21,17 @@ from typing import Any
 
 from sqlglot import exp
 
-from cloister.data.literals import as_double, greatest_of, least_of, literal, rounded_near_zero
+from cloister.data.literals import as_double, greatest_of, least_of, literal, near_zero, rounded_near_zero
 from cloister.privacy.errors import QueryRefused
 
-__all__ = ["Decimals", "Scope", "Term", "comparable", "compile_term", "shown"]
+__all__ = ["Decimals", "Scope", "Term", "comparable", "compile_term", "one_of", "shown"]
 
 NUMBERS = ("integer", "real")
 _LARGEST = 1e100  # beyond this an engine might overflow
 _TOO_LARGE = 1e140  # a product of two such numbers does not yet
 _SMALLEST = 1e-100  # and below this underflow
 _INT64 = 2**62
+_MOST_FOLDED = 2**63  # what an engine may put together from constants
 _EXACT = 2.0**53  # from here on every double is whole
 _MOST_NODES = 8000
 _MOST_VALUES = 1_000_000
@@ -92,6 +98,9 @@ class Term:
         most: how far from zero a number without public limits can be at all.
         decimals: of a real, how many digits it has, if that is public.
         constant: its exact value, if it is written with constants only: 0.06 + 0.01 is 0.07, also where doubles differ.
+            What may be NULL is no constant.
+        folded: of an integer, how large a number an engine can make of its constants. DuckDB turns (x * a) * b into
+            x * (a * b), which may overflow where no row does.
     """
 
     sql: exp.Expression
@@ -106,8 +115,11 @@ class Term:
     constant: Fraction | None = None
     listed: bool = False
     decimals: Decimals | None = None
+    folded: int = 1
 
     def __post_init__(self) -> None:
+        if self.nullable:
+            object.__setattr__(self, "constant", None)
         # Limits live in the arithmetic of the engine: beyond 2^53 the two kinds of number round differently.
         low: float | None
         high: float | None
@@ -124,8 +136,7 @@ class Term:
     @property
     def sure(self) -> bool:
         """Whether its limits hold by construction, a constant or a column kept within them, not by our arithmetic."""
-        constant = isinstance(self.sql.unnest(), exp.Literal | exp.Neg) and self.low == self.high
-        return self.low is not None and (self.clipped or constant)
+        return self.bounded and (self.clipped or (self.constant is not None and self.low == self.high))
 
     @property
     def bounded(self) -> bool:
@@ -183,8 +194,9 @@ def _literal(node: exp.Literal, scope: Scope) -> Term:
         kind = "integer" if abs(value) < _INT64 else "real"
     except ValueError:
         value, kind = float(node.this), "real"
-    sql = literal(int(value)) if kind == "integer" else literal(float(value))
-    return Term(sql, kind, value, value, nullable=False, constant=_exact(node.this))
+    sql = _whole(int(value)) if kind == "integer" else literal(float(value))
+    folded = max(1, int(value)) if kind == "integer" else 1
+    return Term(sql, kind, value, value, nullable=False, constant=_exact(node.this), folded=folded)
 
 
 def _exact(text: str) -> Fraction | None:
@@ -232,24 +244,23 @@ def _paren(node: exp.Paren, scope: Scope) -> Term:
 def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float], float]) -> Callable[..., Term]:
     def rule(node: exp.Binary, scope: Scope) -> Term:
         left, right = _number(node.this, scope), _number(node.expression, scope)
-        folded = _folded(left, right, corners)
-        if folded is not None:
-            return folded
+        constant = _folded(left, right, corners)
+        if constant is not None:
+            return constant
         low, high = _hull(left, right, corners)
-        whole = left.type == right.type == "integer" and low is not None and max(abs(low), abs(high or 0)) < _INT64
-        if not whole:  # in doubles, as the engine will
-            low, high = _hull(_as_real(left), _as_real(right), corners)
-        if whole:
-            sides = (left.sql if _is_long(left) or _is_long(right) else _as_long(left.sql), right.sql)
-        else:
-            underflows = make is exp.Mul and _least(left) * _least(right) == 0
-            sides = (_limited(left, underflows), _limited(right, underflows))
+        fits = low is not None and high is not None and max(abs(low), abs(high)) < _INT64
+        folded = left.folded * right.folded if make is exp.Mul else left.folded + right.folded
+        nullable = left.nullable or right.nullable
+        if left.type == right.type == "integer" and fits and folded < _MOST_FOLDED:
+            sql = exp.Paren(this=make(this=_wrap(left.sql), expression=_wrap(right.sql)))
+            return Term(sql, "integer", low, high, _mapped(left, right, corners), nullable, folded=folded)
+        underflows = make is exp.Mul and _least(left) * _least(right) == 0
         most = max(abs(corners(_most(left), sign * _most(right))) for sign in (1, -1))
-        sql = exp.Paren(this=make(this=_wrap(sides[0]), expression=_wrap(sides[1])))
-        values = _mapped(left, right, corners) if whole else None
-        kind, nullable = "integer" if whole else "real", left.nullable or right.nullable
-        digits = None if whole else _combined(make, left, right)
-        return Term(sql, kind, low, high, values, nullable, most=most, decimals=digits)
+        digits = _combined(make, left, right)
+        left, right = _limited(left, underflows), _limited(right, underflows)
+        low, high = _hull(left, right, corners)  # in doubles, as the engine will
+        sql = exp.Paren(this=make(this=_wrap(left.sql), expression=_wrap(right.sql)))
+        return Term(sql, "real", low, high, nullable=nullable, most=most, decimals=digits)
 
     return rule
 
@@ -305,15 +316,14 @@ def _divide(node: exp.Div, scope: Scope) -> Term:
         folded = _constant(left.constant / right.constant)
         if folded is not None:
             return folded
-    low, high = None, None
-    if right.low is not None and right.high is not None and (right.low >= _SMALLEST or right.high <= -_SMALLEST):
-        low, high = _hull(_as_real(left), _as_real(right), lambda a, b: a / b)
     # Divided by (nearly) nothing is NULL: an error, or an infinity here and an error in the next engine, would tell.
     guard = exp.LT(this=exp.Abs(this=_double(right)), expression=literal(_SMALLEST))
     underflows = _most(right) > 0 and _least(left) / _most(right) == 0
-    quotient = exp.Div(
-        this=_wrap(_limited(left, underflows)), expression=_wrap(_limited(right)), typed=False, safe=False
-    )
+    above, below = _limited(left, underflows), _limited(right)
+    low, high = None, None
+    if below.low is not None and below.high is not None and (below.low >= _SMALLEST or below.high <= -_SMALLEST):
+        low, high = _hull(above, below, lambda a, b: a / b)
+    quotient = exp.Div(this=_wrap(above.sql), expression=_wrap(below.sql), typed=False, safe=False)
     if low is None or not right.sure:
         sql: exp.Expression = exp.Case(ifs=[exp.If(this=guard, true=exp.Null())], default=quotient)
     else:
@@ -341,16 +351,25 @@ def _modulo(node: exp.Mod, scope: Scope) -> Term:
         "integer",
         low,
         right.low - 1,
-        nullable=left.nullable,
+        nullable=left.nullable or right.nullable,
     )
 
 
 def _negate(node: exp.Neg, scope: Scope) -> Term:
     inner = _number(node.this, scope)
     low, high = (None if end is None else -end for end in (inner.high, inner.low))
-    constant = None if inner.constant is None else -inner.constant
-    sql = exp.Paren(this=exp.Neg(this=_wrap(inner.sql)))
-    return replace(inner, sql=sql, low=low, high=high, values=None, unit=False, constant=constant)
+    return Term(
+        exp.Paren(this=exp.Neg(this=_wrap(inner.sql))),
+        inner.type,
+        low,
+        high,
+        nullable=inner.nullable,
+        most=inner.most,
+        clipped=inner.clipped,
+        constant=None if inner.constant is None else -inner.constant,
+        decimals=inner.decimals,
+        folded=inner.folded,
+    )
 
 
 def _monotone(
@@ -364,14 +383,12 @@ def _monotone(
         if inner.type == "integer" and kind == "integer":
             return inner
         sql: exp.Expression = make(this=_double(inner))
-        small: exp.Expression
         # Both ends: an end that is not public may be 1e308, and the engine's error would tell.
         whole = kind == "integer" and low is not None and high is not None and max(abs(low), abs(high)) < _INT64
         if whole and inner.sure:
             sql = _as_long(sql)
-        elif whole:  # whatever we think of its limits, the cast must not fail
-            small = exp.LT(this=exp.Abs(this=_double(inner)), expression=literal(float(_INT64)))
-            sql = exp.Case(ifs=[exp.If(this=small, true=_as_long(sql))], default=exp.Null())
+        elif whole:  # whatever we think of its limits, the cast must not fail, and integers rely on them from here on
+            sql = _as_long(make(this=_clipped(inner)))
         else:  # in Spark FLOOR and CEIL are 64-bit integers, and an error beyond
             small = exp.LT(this=exp.Abs(this=_double(inner)), expression=literal(_EXACT))
             sql = exp.Case(ifs=[exp.If(this=small, true=as_double(sql))], default=_double(inner))
@@ -386,7 +403,17 @@ def _absolute(node: exp.Abs, scope: Scope) -> Term:
     if inner.low is not None and inner.high is not None:
         high = max(abs(inner.low), abs(inner.high))
         low = 0 if inner.low <= 0 <= inner.high else min(abs(inner.low), abs(inner.high))
-    return replace(inner, sql=exp.Abs(this=inner.sql), low=low, high=high, values=None, unit=False, constant=None)
+    return Term(
+        exp.Abs(this=inner.sql),
+        inner.type,
+        low,
+        high,
+        nullable=inner.nullable,
+        most=inner.most,
+        clipped=inner.clipped,
+        decimals=inner.decimals,
+        folded=inner.folded,
+    )
 
 
 def _root(node: exp.Sqrt, scope: Scope) -> Term:
@@ -435,7 +462,16 @@ def _extreme(make: Callable[..., exp.Expression], choose: Callable[..., float]) 
             )
             sql = exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=sql)
         digits = None if whole else Decimals.common([_decimals(part) for part in parts])
-        return Term(sql, "integer" if whole else "real", low, high, nullable=nullable, decimals=digits)
+        return Term(
+            sql,
+            "integer" if whole else "real",
+            low,
+            high,
+            nullable=nullable,
+            most=max(map(_farthest, parts)),
+            decimals=digits,
+            folded=max(part.folded for part in parts),
+        )
 
     return rule
 
@@ -599,8 +635,19 @@ def _in(node: exp.In, scope: Scope) -> Term:
     steps = _in_steps([left, *listed])
     if steps is not None:
         left, *listed = steps
-    sides = [comparable(left, one)[1].sql for one in listed]
-    return Term(exp.Paren(this=exp.In(this=_wrap(left.sql), expressions=sides)), "boolean", nullable=left.nullable)
+    for one in listed:  # all in the type that fits the widest of them
+        left = comparable(left, one)[0]
+    sides = [comparable(left, one)[1] for one in listed]
+    return Term(
+        exp.Paren(this=exp.In(this=_wrap(left.sql), expressions=[_written(side) for side in sides])),
+        "boolean",
+        nullable=left.nullable or any(side.nullable for side in sides),
+    )
+
+
+def _written(term: Term) -> exp.Expression:
+    """A term in a list to compare with; an integer constant without its cast, which would make a list longer."""
+    return literal(int(term.constant)) if term.type == "integer" and term.constant is not None else term.sql
 
 
 def _like(node: exp.Like, scope: Scope) -> Term:
@@ -630,26 +677,41 @@ def _if(node: exp.If, scope: Scope) -> Term:
     return _case(exp.Case(ifs=[exp.If(this=node.this, true=node.args["true"])], default=node.args.get("false")), scope)
 
 
-def _merge(branches: list[tuple[exp.Expression, Term]], other: Term | None) -> Term:
-    results = [term for _, term in branches if not _is_missing(term)] + ([other] if other else [])
+def _merge(branches: list[tuple[exp.Expression, Term]], other: Term | None, *, nullable: bool | None = None) -> Term:
+    """CASE: the results of all branches and of ELSE. `nullable` is said by a caller who knows better."""
+    every = [*(term for _, term in branches), *([] if other is None else [other])]
+    results = [term for term in every if not _is_missing(term)]
     if not results:
         raise QueryRefused("CASE needs at least one result that is not NULL.")
+    if nullable is None:
+        nullable = other is None or any(term.nullable for term in every)
     kind = _common({term.type for term in results})
-    sqls = [exp.Null() if _is_missing(term) else _double(term) if kind == "real" else term.sql for _, term in branches]
-    ifs = [exp.If(this=when, true=then) for (when, _), then in zip(branches, sqls, strict=True)]
-    default = None if other is None else (_double(other) if kind == "real" else other.sql)
-    lows, highs = [term.low for term in results], [term.high for term in results]
-    values = None
-    if kind in ("text", "boolean") and all(term.values is not None for term in results):
-        values = tuple(dict.fromkeys(value for term in results for value in term.values or ()))
+
+    def result(term: Term | None) -> exp.Expression:
+        missing = term is None or _is_missing(term)
+        return exp.Null() if missing or term is None else _double(term) if kind == "real" else term.sql
+
+    ifs = [exp.If(this=when, true=result(then)) for when, then in branches]
+    return one_of(exp.Case(ifs=ifs, default=result(other)), kind, results, nullable=nullable)
+
+
+def one_of(sql: exp.Expression, kind: str, parts: Sequence[Term], *, nullable: bool) -> Term:
+    """A value that is one of several, or NULL: each public fact is one that holds for all of them."""
+    terms = [_as_real(part) for part in parts] if kind == "real" else list(parts)
+    lows = [term.low for term in terms if term.low is not None]
+    highs = [term.high for term in terms if term.high is not None]
+    listed = [term.values for term in terms if term.values is not None]
+    number = kind in NUMBERS
     return Term(
-        exp.Case(ifs=ifs, default=default or exp.Null()),
+        sql,
         kind,
-        None if None in lows else min(lows),  # type: ignore[type-var]
-        None if None in highs else max(highs),  # type: ignore[type-var]
-        values,
-        nullable=other is None or any(term.nullable for term in (other, *(one for _, one in branches))),
-        decimals=Decimals.common([_decimals(term) for term in results]) if kind == "real" else None,
+        min(lows) if len(lows) == len(terms) else None,
+        max(highs) if len(highs) == len(terms) else None,
+        tuple(dict.fromkeys(value for values in listed for value in values)) if len(listed) == len(terms) else None,
+        nullable=nullable,
+        most=max(map(_farthest, terms)) if number else math.inf,
+        decimals=Decimals.common([_decimals(term) for term in terms]) if kind == "real" else None,
+        folded=max(term.folded for term in terms),
     )
 
 
@@ -659,13 +721,23 @@ def _coalesce(node: exp.Coalesce, scope: Scope) -> Term:
         (exp.Not(this=exp.Paren(this=exp.Is(this=_wrap(part.sql.copy()), expression=exp.Null()))), part)
         for part in parts[:-1]
     ]
-    merged = _merge(present, parts[-1])
-    return replace(merged, nullable=parts[-1].nullable)
+    return _merge(present, parts[-1], nullable=all(part.nullable for part in parts))
 
 
 def _nullif(node: exp.Nullif, scope: Scope) -> Term:
     left, right = comparable(compile_term(node.this, scope), compile_term(node.expression, scope))
-    return replace(left, sql=exp.Nullif(this=left.sql, expression=right.sql), nullable=True, unit=False, constant=None)
+    return Term(
+        exp.Nullif(this=left.sql, expression=right.sql),
+        left.type,
+        left.low,
+        left.high,
+        left.values,
+        nullable=True,
+        most=left.most,
+        clipped=left.clipped,
+        decimals=_decimals(left),
+        folded=left.folded,
+    )
 
 
 # Types, text, dates
@@ -758,30 +830,42 @@ def _bucket(node: exp.WidthBucket, scope: Scope) -> Term:
     """WIDTH_BUCKET(x, low, high, n): 1 … n inside, 0 below, n + 1 above."""
     inner = _number(node.this, scope)
     ends = [compile_term(node.args[name], scope) for name in ("min_value", "max_value", "num_buckets")]
-    if any(end.low is None or end.low != end.high for end in ends):
+    if any(end.low is None or end.low != end.high or end.nullable for end in ends):
         raise QueryRefused("WIDTH_BUCKET needs constants: WIDTH_BUCKET(age, 0, 100, 20).")
     low, high, n = (float(end.low or 0) for end in ends)
-    if high <= low or n < 1 or n != int(n) or n > _MOST_VALUES or not math.isfinite(n / (high - low)):
+    if high <= low or n < 1 or n != int(n) or n > _MOST_VALUES:
         raise QueryRefused("WIDTH_BUCKET needs low < high and a whole number of buckets.")
-    above = exp.Sub(this=_wrap(_limited(inner)), expression=literal(low))
-    # First times n, then divided: so a number on the edge of a bucket stays on it.
-    place: exp.Expression = exp.Div(
-        this=exp.Mul(this=rounded_near_zero(above), expression=literal(n)),
-        expression=literal(high - low),
-        typed=False,
-        safe=False,
-    )
-    # What lies between the ends anyway needs no comparison, which would cost as much as the rest.
-    first = 0 if inner.low is None or inner.low < low else 1
-    beyond = inner.high is None or inner.high > high
-    compared = first == 0 or beyond or not inner.sure
-    place = greatest_of(place, literal(-1.0)) if first == 0 or not inner.sure else place
-    place = least_of(place, literal(n)) if beyond or not inner.sure else place
-    sql: exp.Expression = exp.Add(this=_as_long(exp.Floor(this=place)), expression=exp.Literal.number(1))
-    if compared:  # LEAST and GREATEST pass NULL over
-        missing = exp.Is(this=_wrap(inner.sql.copy()), expression=exp.Null())
-        sql = exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=sql)
-    last = n + 1 if inner.high is None or inner.high >= high else n
+    real, width = _as_real(inner), high - low
+    below, beyond = real.low is None or real.low < low, real.high is None or real.high >= high
+
+    rounds = width > n  # the quotient may underflow, and only then
+
+    def place(x: exp.Expression) -> exp.Expression:
+        # First times n, then divided: so a number on the edge of a bucket stays on it.
+        above: exp.Expression = exp.Paren(this=exp.Sub(this=_wrap(x), expression=literal(low)))
+        above = rounded_near_zero(above) if rounds else above
+        return exp.Div(
+            this=exp.Mul(this=above, expression=literal(n)), expression=literal(width), typed=False, safe=False
+        )
+
+    if real.sure and not below and not beyond and real.high is not None:
+        top = real.high - low
+        if (near_zero(top) if rounds else top) * n / width < n:  # the engine's own rounding: no comparison is needed
+            inside = exp.Add(this=_as_long(exp.Floor(this=place(real.sql))), expression=_whole(1))
+            return Term(exp.Paren(this=inside), "integer", 1, n, nullable=inner.nullable)
+    # Clipped first: no quotient overflows. At most n - 1 afterwards: a quotient may be rounded up to n.
+    at = place(least_of(greatest_of(real.sql.copy(), literal(low)), literal(high)))
+    at = exp.Floor(this=least_of(at, literal(n - 1)))
+    sql: exp.Expression = exp.Add(this=_as_long(at), expression=_whole(1))
+    # LEAST and GREATEST pass NULL over.
+    ifs = [exp.If(this=exp.Is(this=_wrap(real.sql), expression=exp.Null()), true=exp.Null())] if inner.nullable else []
+    if below:
+        ifs.append(exp.If(this=exp.LT(this=_wrap(real.sql), expression=literal(low)), true=_whole(0)))
+    if beyond:
+        ifs.append(exp.If(this=exp.GTE(this=_wrap(real.sql), expression=literal(high)), true=_whole(int(n) + 1)))
+    if ifs:
+        sql = exp.Case(ifs=ifs, default=sql)
+    first, last = 0 if below else 1, n + 1 if beyond else n
     return Term(exp.Paren(this=sql), "integer", first, last, nullable=inner.nullable)
 
 
@@ -801,8 +885,8 @@ def _bool_number(term: Term) -> Term:
         return term
     sql = exp.Case(
         ifs=[
-            exp.If(this=term.sql, true=exp.Literal.number(1)),
-            exp.If(this=exp.Not(this=_wrap(term.sql.copy())), true=exp.Literal.number(0)),
+            exp.If(this=term.sql, true=_whole(1)),
+            exp.If(this=exp.Not(this=_wrap(term.sql.copy())), true=_whole(0)),
         ],
         default=exp.Null(),
     )
@@ -839,8 +923,11 @@ def comparable(left: Term, right: Term) -> tuple[Term, Term]:
 
 
 def _as_date(term: Term) -> Term:
+    written = term.sql.unnest()
+    if not isinstance(written, exp.Literal) or not written.is_string:
+        raise QueryRefused("text is not compared with a date, only a constant like '2026-01-31' is.")
     try:
-        day = date.fromisoformat((term.values or ("",))[0])
+        day = date.fromisoformat(written.this)
     except ValueError:
         raise QueryRefused("a date is compared with a constant like '2026-01-31'.") from None
     return Term(literal(day), "date", values=(day,), nullable=False)
@@ -849,8 +936,16 @@ def _as_date(term: Term) -> Term:
 def _as_real(term: Term) -> Term:
     if term.type == "real":
         return term
-    return replace(
-        term, sql=_double(term), type="real", values=None, unit=False, listed=False, decimals=_decimals(term)
+    return Term(
+        _double(term),
+        "real",
+        term.low,
+        term.high,
+        nullable=term.nullable,
+        most=_farthest(term),
+        clipped=term.clipped,
+        constant=term.constant,
+        decimals=_decimals(term),
     )
 
 
@@ -858,14 +953,28 @@ def _double(term: Term) -> exp.Expression:
     return term.sql.copy() if term.type == "real" else as_double(term.sql)
 
 
-def _limited(term: Term, underflows: bool = False) -> exp.Expression:
+def _limited(term: Term, underflows: bool = False) -> Term:
     """A double that can be added, multiplied and, with `underflows`, divided without an error in any engine."""
-    sql = _double(term)
+    real = _as_real(term)
+    sql, low, high = real.sql.copy(), real.low, real.high
     if _farthest(term) > _TOO_LARGE:
         ends = [(exp.LT, literal(-_LARGEST)), (exp.GT, literal(_LARGEST))]
         beyond = [exp.If(this=compare(this=_wrap(sql), expression=end), true=end.copy()) for compare, end in ends]
         sql = exp.Case(ifs=beyond, default=sql)
-    return rounded_near_zero(sql) if underflows and _least(term) < _SMALLEST else sql
+    if underflows and _least(term) < _SMALLEST:
+        sql = rounded_near_zero(sql)
+        low, high = (None if end is None else near_zero(end) for end in (low, high))
+    return Term(sql, "real", low, high, nullable=real.nullable, most=_most(term))
+
+
+def _clipped(term: Term) -> exp.Expression:
+    """A double that is kept within its public limits; NULL stays NULL."""
+    if term.low is None or term.high is None:
+        raise AssertionError("only what has limits is clipped to them")
+    x, low, high = _double(term), literal(float(term.low)), literal(float(term.high))
+    below, beyond = exp.LT(this=_wrap(x), expression=low), exp.GT(this=_wrap(x), expression=high)
+    ifs = [exp.If(this=below, true=low.copy()), exp.If(this=beyond, true=high.copy())]
+    return exp.Case(ifs=ifs, default=x)
 
 
 def _least(term: Term) -> float:
@@ -888,7 +997,7 @@ def _farthest(term: Term) -> float:
 
 def _at_least(term: Term, least: float) -> exp.Expression:
     """A double that is raised to the least where it is below; NULL stays NULL."""
-    if term.low is not None and term.low >= least:
+    if term.sure and term.low is not None and term.low >= least:
         return _double(term)
     below = exp.LT(this=_wrap(_double(term)), expression=literal(least))
     return exp.Case(ifs=[exp.If(this=below, true=literal(least))], default=_double(term))
@@ -898,9 +1007,9 @@ def _as_long(sql: exp.Expression) -> exp.Expression:
     return exp.Cast(this=sql.copy(), to=exp.DataType.build("BIGINT"))
 
 
-def _is_long(term: Term) -> bool:
-    """Whether an integer surely has 64 bits in every engine; a constant, or a CASE of constants, may have 32."""
-    return isinstance(term.sql.unnest(), exp.Column | exp.Cast | exp.Add | exp.Sub | exp.Mul)
+def _whole(value: int) -> exp.Expression:
+    """An integer constant. Engines take one without a cast for 32 bits."""
+    return _as_long(literal(value))
 
 
 def _common(kinds: set[str]) -> str:
