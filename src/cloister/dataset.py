@@ -25,7 +25,7 @@ from cloister.data.tables import Tables, open_tables
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadLoss, BadProbability, BadSchema, QueryRefused
 from cloister.privacy.ledger import Account, Ledger
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.measure import measure
 from cloister.privacy.mechanisms import Mechanism
 from cloister.privacy.noise import Source
@@ -65,7 +65,7 @@ def open(  # noqa: A001
         source: a CSV or Parquet file, a folder of Parquet, a DuckDB file, an Arrow table, a pandas or polars frame, a
             Spark DataFrame or session, a postgresql:// address, or a dict from table name to any of these.
         schema: the public facts: a `Schema`, a path to `schema.yaml`, or its content.
-        budget: what all answers together may cost.
+        budget: what all answers together may cost; an add/remove loss.
         unit: whom we protect, if the schema does not say (or says otherwise).
         ledger: the ledger, or a folder for it; `.cloister` beside the work unless given.
         name: of the account; the first table's name unless given.
@@ -74,6 +74,7 @@ def open(  # noqa: A001
 
     Privacy: every answer is charged to one account before a row is read; the total stays within the budget.
     """
+    _check_loss(budget, "budget")
     facts = schema if isinstance(schema, Schema) else Schema.load(schema)
     if unit is not None:
         facts = replace(facts, unit=unit)
@@ -105,6 +106,7 @@ class Dataset:
         *,
         reader: Reader | None = None,
     ) -> None:
+        _check_loss(account.cap, "budget")
         self.tables = tables
         self.account = account
         self.version = version
@@ -472,12 +474,17 @@ class Dataset:
         return table, name, replace(rows, sql=inner), term
 
 
-def _check_loss(spend: object) -> None:
-    """Refuse a number or a word where a loss is meant, before anything is read or charged."""
-    if not isinstance(spend, Loss):
+def _check_loss(loss: object, name: str = "spend") -> None:
+    """Refuse what is no loss, or one for other neighbours, before anything is read or charged."""
+    if not isinstance(loss, Loss):
         raise BadLoss(
-            f"spend is a loss, got {type(spend).__name__}. Write spend=epsilon('0.1') or spend=rho('0.01'), "
+            f"{name} is a loss, got {type(loss).__name__}. Write {name}=epsilon('0.1') or {name}=rho('0.01'), "
             "from cloister import epsilon, rho."
+        )
+    if loss.relation is not Relation.ADD_REMOVE:
+        raise BadLoss(
+            f"questions state {Relation.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove {name}; "
+            "Loss.as_replace_one says what it is worth when a unit is replaced."
         )
 
 

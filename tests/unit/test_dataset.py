@@ -8,8 +8,18 @@ import pytest
 
 import cloister as cl
 from cloister.data.hospital import SCHEMA, WARDS, hospital
-from cloister.privacy.errors import BadLoss, BadNumber, BadSchema, OverBudget, QueryRefused, WrongMeasure
+from cloister.dataset import Dataset
+from cloister.privacy.errors import (
+    BadLoss,
+    BadNumber,
+    BadSchema,
+    OverBudget,
+    QueryRefused,
+    RelationMismatch,
+    WrongMeasure,
+)
 from cloister.privacy.noise import SeededSource
+from cloister.query.plan import make_plan
 
 VISITS = pa.table(hospital(400))
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay_days) AS stay FROM visits GROUP BY ward"
@@ -489,3 +499,56 @@ def test_accounts_whose_names_look_alike_in_a_folder_share_no_answers(tmp_path):
     for name, table, rows in (("clinic/2020", PEOPLE, 2000), ("clinic_2020", few, 10), ("clinic:2020", few, 10)):
         with cl.open({"t": table}, schema=OPEN_AGE, budget=cl.rho(10**6), ledger=tmp_path, name=name) as dataset:
             assert dataset.sql("SELECT COUNT(*) AS n FROM t", spend=cl.rho(1000)).item() == pytest.approx(rows, abs=2)
+
+
+# Neighbours
+
+
+REPLACED = {"relation": "replace-one"}
+
+
+def test_a_budget_for_other_neighbours_opens_nothing(tmp_path):
+    with pytest.raises(BadLoss, match="budget is rho 1 \\(replace-one\\)"):
+        opened(tmp_path / "books", cl.rho(1, **REPLACED), source="no such file.parquet")
+    assert not (tmp_path / "books").exists()
+
+
+def test_an_account_for_other_neighbours_pays_for_no_question(visits):
+    account = visits.account.book.open_account("replaced", cl.rho(1, **REPLACED))
+    with pytest.raises(BadLoss, match="add/remove"):
+        Dataset(visits.tables, account)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda visits, spend: visits.plan("SELECT SUM(stay_days) FROM visits", spend=spend),
+        lambda visits, spend: visits.sql("SELECT MEDIAN(stay_days) FROM visits", spend=spend),
+        lambda visits, spend: visits.where("age > 3").agg(cl.count()).run(spend=spend),
+        lambda visits, spend: visits.find_bounds("age", spend=spend),
+        lambda visits, spend: visits.find_keys("ward", spend=cl.rho("0.1", delta="1e-6", **REPLACED)),
+    ],
+)
+def test_a_spend_for_other_neighbours_is_refused_before_a_row_is_read(visits, spy, ask):
+    with pytest.raises(BadLoss, match="add/remove neighbours"):
+        ask(visits, cl.rho("0.1", **REPLACED))
+    assert not spy.asked
+    assert visits.account.spent.amount == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM visits",
+        "SELECT COUNT(DISTINCT ward) FROM visits",
+        "SELECT COUNT(DISTINCT patient) FROM visits",
+        "SELECT MODE(ward) FROM visits",
+        "SELECT MEDIAN(age) FROM visits",
+    ],
+)
+@pytest.mark.parametrize("spend", [cl.rho("0.1", **REPLACED), cl.epsilon("0.1", **REPLACED)])
+def test_no_layer_below_takes_a_loss_for_other_neighbours_either(visits, sql, spend):
+    """The statistic states its neighbours, so that a room which forgets to ask is refused by the noise."""
+    question = visits.plan(sql, spend=cl.rho("0.1")).question
+    with pytest.raises(RelationMismatch):
+        make_plan(question, spend, visits.unit, dialect="duckdb")

@@ -18,7 +18,16 @@ from cloister.privacy import conversion
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import QueryRefused
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, Numeric, PermuteAndFlip
+from cloister.privacy.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Mechanism,
+    Numeric,
+    PermuteAndFlip,
+    Sensitivity,
+    root_above,
+    same_neighbours,
+)
 from cloister.privacy.noise import Source
 from cloister.privacy.number import show
 from cloister.privacy.unit import Unit
@@ -86,7 +95,7 @@ class Measurement:
         return max(1, len(self.sizes))
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """In integer steps, all groups together."""
         return self.sums.sensitivity(self.index)
 
@@ -379,6 +388,7 @@ def _with_noise(bare: Sequence[Measurement], uses: Sequence[int], target: Loss, 
 
 
 def _noised(one: Measurement, share: Loss) -> Measurement:
+    same_neighbours(one.sensitivity, share)
     each = share.split(one.parts)
     if one.need.kind == "vote":
         chooser = PermuteAndFlip.for_loss(one.sensitivity, each, monotone=True)
@@ -387,8 +397,6 @@ def _noised(one: Measurement, share: Loss) -> Measurement:
     size: Any = one.sensitivity
     if one.need.kind == "people" and not share.is_pure and one.sums.max_rows:
         # A person counts at most once in each of max_groups groups: L2 norm sqrt(max_groups), not max_groups.
-        from cloister.privacy.mechanisms import root_above
-
         size = root_above(one.sums.max_rows) * one.sums.unit_weight
     mechanism: Mechanism = kind.for_loss(size, each)
     return replace(one, mechanisms=(mechanism,) * one.parts)
