@@ -25,7 +25,8 @@ from cloister.data.tables import Tables, open_tables
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadLoss, BadProbability, BadSchema, QueryRefused
 from cloister.privacy.ledger import Account, Ledger
-from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Relation as Neighbours
 from cloister.privacy.measure import measure
 from cloister.privacy.mechanisms import Mechanism
 from cloister.privacy.noise import Source
@@ -481,9 +482,9 @@ def _check_loss(loss: object, name: str = "spend") -> None:
             f"{name} is a loss, got {type(loss).__name__}. Write {name}=epsilon('0.1') or {name}=rho('0.01'), "
             "from cloister import epsilon, rho."
         )
-    if loss.relation is not Relation.ADD_REMOVE:
+    if loss.relation is not Neighbours.ADD_REMOVE:
         raise BadLoss(
-            f"questions state {Relation.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove {name}; "
+            f"questions state {Neighbours.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove {name}; "
             "Loss.as_replace_one says what it is worth when a unit is replaced."
         )
 

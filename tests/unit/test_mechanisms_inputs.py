@@ -310,7 +310,7 @@ def test_wishart_noise_is_refused_with_the_reason_and_the_replacement() -> None:
 def test_a_sensitivity_that_knows_its_neighbours_takes_no_loss_for_others(kind):
     known = 3 * Sensitivity(2, Relation.ADD_REMOVE) * 5
     assert kind.for_loss(known, rho("0.1")).sensitivity == 30
-    for same in (known, pickle.loads(pickle.dumps(known))):  # noqa: S301
+    for same in (known, pickle.loads(pickle.dumps(known))):
         with pytest.raises(RelationMismatch, match=r"add/remove neighbours, and the loss is rho 0\.1 \(replace-one\)"):
             kind.for_loss(same, rho("0.1", relation="replace-one"))
 

@@ -12,8 +12,8 @@ rows. As n · floor(Gm/n) <= Gm, one person adds at most m · max|value| to all 
     SELECT key…, SUM(weight), SUM(weight * value)… FROM rows LEFT JOIN heavy USING (unit) GROUP BY key…
 
 Privacy: nothing here is private yet. The sums are exact; noise must follow (privacy.measure). What these functions
-promise is the sensitivity they state, for adding or removing one unit. It knows that, and no mechanism takes it together
-with a loss that speaks of other neighbours.
+promise is the sensitivity they state, for adding or removing one unit. It knows that, and no mechanism takes it with a
+loss that speaks of other neighbours.
 """
 
 import math

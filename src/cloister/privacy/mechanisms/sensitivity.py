@@ -21,6 +21,7 @@ class Sensitivity(int):
     relation: Relation
 
     def __new__(cls, steps: int, relation: Relation) -> "Sensitivity":
+        """So many steps, between these neighbours."""
         made = super().__new__(cls, steps)
         made.relation = relation
         return made
