@@ -484,8 +484,8 @@ def _check_loss(loss: object, name: str = "spend") -> None:
         )
     if loss.relation is not Neighbours.ADD_REMOVE:
         raise BadLoss(
-            f"questions state {Neighbours.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove {name}; "
-            "Loss.as_replace_one says what it is worth when a unit is replaced."
+            f"questions state {Neighbours.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove "
+            f"{name}; Loss.as_replace_one says what it is worth when a unit is replaced."
         )
 
 
