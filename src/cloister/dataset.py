@@ -43,7 +43,7 @@ from cloister.query.question import Question, ask, relation
 from cloister.query.reader import Reader
 from cloister.query.record import Record
 from cloister.query.rows import Rows
-from cloister.query.run import nothing_found, run_plan
+from cloister.query.run import nothing_found, rehearse, run_plan
 from cloister.query.term import Term
 
 __all__ = ["Dataset", "open"]
@@ -90,6 +90,8 @@ def _record_name(account: str) -> str:
     """The file of an account's record. The hash keeps `a/b` and `a_b` apart, also where folders ignore case."""
     return f"{quote(account, safe='')[:80]}-{fingerprint(account)[:16]}.record"
 
+
+_LEAST_RISK = 1e-9  # of a confidence, and of what it leaves over
 
 # What stands for a group that is still to be found; a group of another type cannot be.
 _PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
@@ -174,7 +176,7 @@ class Dataset:
             spend: what it may cost; with a delta, groups that are not public are found first; or
             within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found. Of an
                 average it is the error if all `rows` of the schema meet the WHERE; the plan says so.
-            confidence: of the intervals.
+            confidence: of the intervals, from 1e-9 to 1 - 1e-9.
         """
         self._record.refresh()
         if spend is not None:
@@ -182,8 +184,8 @@ class Dataset:
         question = ask(str(sql), self._table, self.tables.engine.dialect)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
-        if not 0 < share < 1:  # here, not after the charge
-            raise BadProbability(f"confidence must lie strictly between 0 and 1, got {share:g}. Write '0.95'.")
+        if not _LEAST_RISK <= share <= 1 - _LEAST_RISK:  # here, not after the charge
+            raise BadProbability(f"confidence must lie between 1e-9 and 1 - 1e-9, got {share!r}. Write '0.95'.")
         if (spend is None) == (within is None):
             raise BadLoss(
                 "say what the answer may cost (spend=rho('0.01')) or how wrong it may be (within=5), one of them."
@@ -191,8 +193,11 @@ class Dataset:
         if spend is None:
             assert within is not None
             pure = self.account.kind == "pure"
-            return cheapest(lambda loss: self._plan(question, loss, share), float(rational(within, "within")), pure)
+            plan = cheapest(lambda loss: self._plan(question, loss, share), float(rational(within, "within")), pure)
+            rehearse(plan)
+            return plan
         plan = self._plan(question, spend, share)
+        rehearse(plan)
         self.account.price(plan.spend)  # a pure account cannot pay in rho: say so before anything is asked
         return plan
 
@@ -215,6 +220,7 @@ class Dataset:
                 )
             else:
                 plan = self._plan(plan.question, plan.spend, plan.confidence)
+        rehearse(plan)  # its question may have been replaced, or its groups been found, since it was made
         for statement in plan.statements():  # what the engine would not take is not paid for
             self.tables.engine.prepare(statement)
         if plan.finds:

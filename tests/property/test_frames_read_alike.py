@@ -89,8 +89,9 @@ def read(kind, columns):
 # Each stands for a type that pandas may infer, or for a limit; all pairs of all values take a minute.
 FEW = [
     None, True, 0, 1, 2**53 + 1, -(2**70), 2**63, 1.0, 1.5, 1e300, 1e-310, -float("inf"), np.float32(0.1), 1j, "1",
-    "true", "unknown", "2025-02-01", [1], Decimal("1.5"), DAY, dt.datetime.max, pd.Timestamp("2025-02-01 00:00:00.123456789"),
-    pd.Timestamp(DAY, tz="Europe/Paris"), DAY.replace(tzinfo=UTC), pd.Timestamp(np.datetime64("200000-01-01", "s")),
+    "true", "unknown", "2025-02-01", [1], Decimal("1.5"), DAY, dt.datetime.max,
+    pd.Timestamp("2025-02-01 00:00:00.123456789"), pd.Timestamp(DAY, tz="Europe/Paris"), DAY.replace(tzinfo=UTC),
+    pd.Timestamp(np.datetime64("200000-01-01", "s")),
     dt.date(2025, 2, 1), dt.timedelta(1), pd.Period("2025-02", "M"), pd.Interval(0, 1),
 ]  # fmt: skip
 

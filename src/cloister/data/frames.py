@@ -252,7 +252,7 @@ def _moment(value: Any, kind: str) -> str | None:
 def _micros(value: Any) -> tuple[int, bool]:
     """A moment in microseconds of UTC since 1970, rounded down, and whether it had a zone."""
     if isinstance(value, np.datetime64):
-        import pandas as pd
+        import pandas as pd  # type: ignore[import-untyped]
 
         value = pd.Timestamp(value)
     if hasattr(value, "asm8"):  # of pandas, with a unit of its own; a year may have more than four digits

@@ -99,11 +99,11 @@ class Measurement:
         """In integer steps, all groups together."""
         return self.sums.sensitivity(self.index)
 
-    def behind(self, confidence: float) -> str:
+    def behind(self, confidence: Fraction) -> str:
         """Of a vote: how likely the choice is hardly less frequent than the most frequent, in every group alone."""
         assert self.need.extra is not None
         rows = float(self.mechanisms[0].margin(confidence, len(self.need.extra.values))) * self.unit  # type: ignore[attr-defined]
-        return f"with probability {confidence:.4g}, at most {rows:,.4g} rows behind the most frequent"
+        return f"with probability {float(confidence):.4g}, at most {rows:,.4g} rows behind the most frequent"
 
     def fingerprint(self, version: str) -> str:
         """The same for the same statistic of the same data, whoever asks and whatever else they ask."""
@@ -158,16 +158,16 @@ class Plan:
         return [mechanism for one in self.new for mechanism in one.mechanisms]
 
     @property
-    def interval_confidence(self) -> float:
-        """The confidence of each single interval.
+    def interval_confidence(self) -> Fraction:
+        """The confidence of each single interval, exactly.
 
         Where rows are chosen by their noisy numbers, the intervals of all that could have been chosen hold together (a
         union bound), so those of the chosen ones hold too. Each by itself would hold the truth seldom: the largest of
         many noisy numbers is the one with the largest noise.
         """
         if not self.question.chooses:
-            return self.confidence
-        return 1 - (1 - self.confidence) / max(1, self.question.cells)
+            return Fraction(self.confidence)
+        return 1 - (1 - Fraction(self.confidence)) / max(1, self.question.cells)
 
     @cached_property
     def loss(self) -> Loss | None:
