@@ -26,6 +26,7 @@ from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadLoss, BadProbability, BadSchema, QueryRefused
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Relation as Neighbours
 from cloister.privacy.measure import measure
 from cloister.privacy.mechanisms import Mechanism
 from cloister.privacy.noise import Source
@@ -42,7 +43,7 @@ from cloister.query.question import Question, ask, relation
 from cloister.query.reader import Reader
 from cloister.query.record import Record
 from cloister.query.rows import Rows
-from cloister.query.run import nothing_found, run_plan
+from cloister.query.run import nothing_found, rehearse, run_plan
 from cloister.query.term import Decimals, Term
 
 __all__ = ["Dataset", "open"]
@@ -65,7 +66,7 @@ def open(  # noqa: A001
         source: a CSV or Parquet file, a folder of Parquet, a DuckDB file, an Arrow table, a pandas or polars frame, a
             Spark DataFrame or session, a postgresql:// address, or a dict from table name to any of these.
         schema: the public facts: a `Schema`, a path to `schema.yaml`, or its content.
-        budget: what all answers together may cost.
+        budget: what all answers together may cost; an add/remove loss.
         unit: whom we protect, if the schema does not say (or says otherwise).
         ledger: the ledger, or a folder for it; `.cloister` beside the work unless given.
         name: of the account; the first table's name unless given.
@@ -74,6 +75,7 @@ def open(  # noqa: A001
 
     Privacy: every answer is charged to one account before a row is read; the total stays within the budget.
     """
+    _check_loss(budget, "budget")
     facts = schema if isinstance(schema, Schema) else Schema.load(schema)
     if unit is not None:
         facts = replace(facts, unit=unit)
@@ -88,6 +90,8 @@ def _record_name(account: str) -> str:
     """The file of an account's record. The hash keeps `a/b` and `a_b` apart, also where folders ignore case."""
     return f"{quote(account, safe='')[:80]}-{fingerprint(account)[:16]}.record"
 
+
+_LEAST_RISK = 1e-9  # of a confidence, and of what it leaves over
 
 # What stands for a group that is still to be found; a group of another type cannot be.
 _PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
@@ -105,6 +109,7 @@ class Dataset:
         *,
         reader: Reader | None = None,
     ) -> None:
+        _check_loss(account.cap, "budget")
         self.tables = tables
         self.account = account
         self.version = version
@@ -171,7 +176,7 @@ class Dataset:
             spend: what it may cost; with a delta, groups that are not public are found first; or
             within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found. Of an
                 average it is the error if all `rows` of the schema meet the WHERE; the plan says so.
-            confidence: of the intervals.
+            confidence: of the intervals, from 1e-9 to 1 - 1e-9.
         """
         self._record.refresh()
         if spend is not None:
@@ -179,8 +184,8 @@ class Dataset:
         question = ask(str(sql), self._table, self.tables.engine.dialect)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
-        if not 0 < share < 1:  # here, not after the charge
-            raise BadProbability(f"confidence must lie strictly between 0 and 1, got {share:g}. Write '0.95'.")
+        if not _LEAST_RISK <= share <= 1 - _LEAST_RISK:  # here, not after the charge
+            raise BadProbability(f"confidence must lie between 1e-9 and 1 - 1e-9, got {share!r}. Write '0.95'.")
         if (spend is None) == (within is None):
             raise BadLoss(
                 "say what the answer may cost (spend=rho('0.01')) or how wrong it may be (within=5), one of them."
@@ -188,8 +193,11 @@ class Dataset:
         if spend is None:
             assert within is not None
             pure = self.account.kind == "pure"
-            return cheapest(lambda loss: self._plan(question, loss, share), float(rational(within, "within")), pure)
+            plan = cheapest(lambda loss: self._plan(question, loss, share), float(rational(within, "within")), pure)
+            rehearse(plan)
+            return plan
         plan = self._plan(question, spend, share)
+        rehearse(plan)
         self.account.price(plan.spend)  # a pure account cannot pay in rho: say so before anything is asked
         return plan
 
@@ -212,6 +220,7 @@ class Dataset:
                 )
             else:
                 plan = self._plan(plan.question, plan.spend, plan.confidence)
+        rehearse(plan)  # its question may have been replaced, or its groups been found, since it was made
         for statement in plan.statements():  # what the engine would not take is not paid for
             self.tables.engine.prepare(statement)
         if plan.finds:
@@ -493,12 +502,17 @@ def _held_to_lists(rows: Rows) -> Rows:
     return replace(rows, columns=known) if rows.private else rows
 
 
-def _check_loss(spend: object) -> None:
-    """Refuse a number or a word where a loss is meant, before anything is read or charged."""
-    if not isinstance(spend, Loss):
+def _check_loss(loss: object, name: str = "spend") -> None:
+    """Refuse what is no loss, or one for other neighbours, before anything is read or charged."""
+    if not isinstance(loss, Loss):
         raise BadLoss(
-            f"spend is a loss, got {type(spend).__name__}. Write spend=epsilon('0.1') or spend=rho('0.01'), "
+            f"{name} is a loss, got {type(loss).__name__}. Write {name}=epsilon('0.1') or {name}=rho('0.01'), "
             "from cloister import epsilon, rho."
+        )
+    if loss.relation is not Neighbours.ADD_REMOVE:
+        raise BadLoss(
+            f"questions state {Neighbours.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove "
+            f"{name}; Loss.as_replace_one says what it is worth when a unit is replaced."
         )
 
 

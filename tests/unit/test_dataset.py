@@ -8,8 +8,19 @@ import pytest
 
 import cloister as cl
 from cloister.data.hospital import SCHEMA, WARDS, hospital
-from cloister.privacy.errors import BadLoss, BadNumber, BadSchema, OverBudget, QueryRefused, WrongMeasure
+from cloister.dataset import Dataset
+from cloister.privacy.errors import (
+    BadLoss,
+    BadNumber,
+    BadProbability,
+    BadSchema,
+    OverBudget,
+    QueryRefused,
+    RelationMismatch,
+    WrongMeasure,
+)
 from cloister.privacy.noise import SeededSource
+from cloister.query.plan import make_plan
 
 VISITS = pa.table(hospital(400))
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay_days) AS stay FROM visits GROUP BY ward"
@@ -489,3 +500,133 @@ def test_accounts_whose_names_look_alike_in_a_folder_share_no_answers(tmp_path):
     for name, table, rows in (("clinic/2020", PEOPLE, 2000), ("clinic_2020", few, 10), ("clinic:2020", few, 10)):
         with cl.open({"t": table}, schema=OPEN_AGE, budget=cl.rho(10**6), ledger=tmp_path, name=name) as dataset:
             assert dataset.sql("SELECT COUNT(*) AS n FROM t", spend=cl.rho(1000)).item() == pytest.approx(rows, abs=2)
+
+
+# Neighbours
+
+
+REPLACED = {"relation": "replace-one"}
+
+
+def test_a_budget_for_other_neighbours_opens_nothing(tmp_path):
+    with pytest.raises(BadLoss, match="budget is rho 1 \\(replace-one\\)"):
+        opened(tmp_path / "books", cl.rho(1, **REPLACED), source="no such file.parquet")
+    assert not (tmp_path / "books").exists()
+
+
+def test_an_account_for_other_neighbours_pays_for_no_question(visits):
+    account = visits.account.book.open_account("replaced", cl.rho(1, **REPLACED))
+    with pytest.raises(BadLoss, match="add/remove"):
+        Dataset(visits.tables, account)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda visits, spend: visits.plan("SELECT SUM(stay_days) FROM visits", spend=spend),
+        lambda visits, spend: visits.sql("SELECT MEDIAN(stay_days) FROM visits", spend=spend),
+        lambda visits, spend: visits.where("age > 3").agg(cl.count()).run(spend=spend),
+        lambda visits, spend: visits.find_bounds("age", spend=spend),
+        lambda visits, spend: visits.find_keys("ward", spend=cl.rho("0.1", delta="1e-6", **REPLACED)),
+    ],
+)
+def test_a_spend_for_other_neighbours_is_refused_before_a_row_is_read(visits, spy, ask):
+    with pytest.raises(BadLoss, match="add/remove neighbours"):
+        ask(visits, cl.rho("0.1", **REPLACED))
+    assert not spy.asked
+    assert visits.account.spent.amount == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM visits",
+        "SELECT COUNT(DISTINCT ward) FROM visits",
+        "SELECT COUNT(DISTINCT patient) FROM visits",
+        "SELECT MODE(ward) FROM visits",
+        "SELECT MEDIAN(age) FROM visits",
+    ],
+)
+@pytest.mark.parametrize("spend", [cl.rho("0.1", **REPLACED), cl.epsilon("0.1", **REPLACED)])
+def test_no_layer_below_takes_a_loss_for_other_neighbours_either(visits, sql, spend):
+    """The statistic states its neighbours, so that a room which forgets to ask is refused by the noise."""
+    question = visits.plan(sql, spend=cl.rho("0.1")).question
+    with pytest.raises(RelationMismatch):
+        make_plan(question, spend, visits.unit, dialect="duckdb")
+
+
+# Nothing that can be known before the charge is found out after it
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["ORDER BY 7", "ORDER BY 'n'", "ORDER BY NULL", "ORDER BY -1", "ORDER BY TRUE", "ORDER BY 0", "ORDER BY 1 + 1"],
+)
+def test_a_constant_to_order_by_is_refused_before_the_charge(visits, ending):
+    with pytest.raises(QueryRefused, match="ORDER BY takes"):
+        visits.plan(f"SELECT 3 AS three, COUNT(*) AS n FROM visits {ending}", spend=cl.rho("0.1"))
+    with pytest.raises(QueryRefused, match="ORDER BY takes"):
+        visits.plan("SELECT 3 AS three, COUNT(*) AS n FROM visits ORDER BY three", spend=cl.rho("0.1"))
+
+
+@pytest.mark.parametrize("confidence", ["0.9999999999999999", "1e-300", "0.99999999999", "1e-10", 0, 1, 2, -1])
+def test_a_confidence_that_doubles_cannot_halve_is_refused_before_the_charge(visits, confidence):
+    with pytest.raises(BadProbability, match="between 1e-9 and 1 - 1e-9"):
+        visits.plan("SELECT AVG(age) FROM visits", spend=cl.rho("0.1"), confidence=confidence)
+
+
+@pytest.mark.parametrize("confidence", ["1e-9", "0.999999999"])
+@pytest.mark.parametrize("spend", [cl.rho("0.1"), cl.epsilon("0.1")])
+def test_the_ends_of_confidence_are_answered_also_for_very_many_groups(tmp_path, confidence, spend):
+    columns = {"k": {"type": "integer", "bounds": [0, 10**5]}, "x": {"type": "real", "bounds": [0, 1]}}
+    schema = {
+        "unit": "row",
+        "tables": {"t": {"columns": {name: {**one, "nullable": False} for name, one in columns.items()}}},
+    }
+    table = pa.table({"k": [1], "x": [0.5]})
+    with cl.open(table, schema=schema, budget=cl.rho(10**3), ledger=tmp_path) as dataset:
+        sql = (
+            "SELECT k, COUNT(*) / (SUM(x) + AVG(x)) AS r, VARIANCE(x) FROM t GROUP BY k HAVING COUNT(*) > 5 ORDER BY r"
+        )
+        plan = dataset.plan(sql, spend=spend, confidence=confidence)
+        assert 0 < plan.interval_confidence < 1
+        dataset.run(plan)
+        few = "SELECT MAX(x), MIN(k), MEDIAN(x), MODE(k) FROM t WHERE k BETWEEN 0 AND 9"
+        dataset.sql(few, spend=spend, confidence=confidence)
+
+
+def test_what_an_answer_cannot_be_arranged_with_is_refused_before_the_charge(visits, spy, monkeypatch):
+    """Whatever makes the engine for released numbers fail: it is tried on made-up ones."""
+
+    def fails(self, base, sql):
+        raise ArithmeticError("of the engine")
+
+    sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n"
+    plan = visits.plan(sql, spend=cl.rho("0.1"))
+    monkeypatch.setattr("cloister.query.arrange._Arithmetic.run", fails)
+    for ask in (lambda: visits.plan(sql, spend=cl.rho("0.1")), lambda: visits.run(plan)):
+        with pytest.raises(QueryRefused, match="could not be arranged") as refused:
+            ask()
+        assert "of the engine" not in str(refused.value)
+    assert not spy.asked
+    assert visits.account.spent.amount == 0
+
+
+def test_groups_at_the_end_of_64_bits_are_answered(tmp_path):
+    facts = {"type": "integer", "bounds": [2**63 - 2, 2**63 - 1], "nullable": False}
+    schema = {"unit": "row", "tables": {"t": {"columns": {"v": facts}}}}
+    with cl.open(pa.table({"v": [2**63 - 1]}), schema=schema, budget=cl.rho(1), ledger=tmp_path) as dataset:
+        answer = dataset.sql("SELECT v, COUNT(*) AS n FROM t GROUP BY v", spend=cl.rho("0.1"))
+        assert answer.column("v") == [2**63 - 2, 2**63 - 1]
+
+
+@pytest.mark.parametrize(("values", "least", "most"), [([0.0] * 99, 1.0, 0.0), ([4096.0] * 99, 4096.0, 4095.0)])
+def test_min_and_max_of_reals_are_at_the_inner_edge_of_what_is_sure(tmp_path, values, least, most):
+    """Some row lies at the answer or beyond: of a row in a leaf, no more is known than its inner edge."""
+    facts = {"type": "real", "bounds": [0, 4096], "nullable": False}
+    schema = {"unit": "row", "tables": {"t": {"columns": {"x": facts}}}}
+    with cl.open(pa.table({"x": values}), schema=schema, budget=cl.epsilon(10**5), ledger=tmp_path) as dataset:
+        row = dataset.sql("SELECT MIN(x) AS low, MAX(x) AS high FROM t", spend=cl.epsilon(10**4)).rows()[0]
+    assert (row["low"], row["high"]) == (least, most)
+    assert any(x >= row["high"] for x in values)
+    assert any(x <= row["low"] for x in values)

@@ -1,5 +1,7 @@
 """Frames infer types from values; plans, errors and what opens do not depend on them."""
 
+import datetime as dt
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import cloister as cl
+from cloister.privacy.errors import BadSchema
+from cloister.query.run import _look
 
 SCHEMA = """
 unit: {name: person, max_rows: 1}
@@ -100,3 +104,68 @@ def test_ids_that_a_double_cannot_tell_apart_name_nobody(tmp_path):
     ids = np.array([2.0**53, 2.0**53 + 2, 5.0, np.nan])
     _, found = asked(pd.DataFrame({name: BASE[name][:4] for name in BASE} | {"p": ids}), tmp_path)
     assert round(found["n"]) == 1
+
+
+DAY = dt.datetime(2025, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "common", "odd"),
+    [
+        ({"type": "date"}, pd.Timestamp(DAY), "unknown"),
+        ({"type": "timestamp"}, pd.Timestamp(DAY, tz="UTC"), "unknown"),
+        ({"type": "timestamp"}, pd.Timestamp(DAY, tz="Europe/Paris"), pd.Timestamp(DAY, tz="UTC")),
+        ({"type": "integer", "bounds": [0, 1]}, True, None),
+        ({"type": "real", "bounds": [0, 1]}, True, None),
+        ({"type": "text", "categories": ["true", "false"]}, True, None),
+        ({"type": "text", "categories": ["1.5", "2"]}, 1.5, "n/a"),
+        ({"type": "integer", "bounds": [0, 10]}, 2**53 + 1, None),
+        ({"type": "boolean"}, 1.0, "n/a"),
+        ({"type": "text"}, pd.Timestamp(DAY), "word"),
+        ({"type": "integer"}, pd.Timestamp(DAY), 5),
+        ({"type": "date"}, 5, "2025-02-01"),
+    ],
+)
+@pytest.mark.parametrize("sql", ["SELECT COUNT(v) AS n FROM t", "SELECT COUNT(DISTINCT v) AS n FROM t"])
+def test_one_odd_cell_moves_an_exact_count_by_no_more_than_its_sensitivity(tmp_path, facts, common, odd, sql):
+    schema = {"unit": {"name": "p", "max_rows": 1}, "tables": {"t": {"unit": "p", "columns": {"v": facts}}}}
+    found = []
+    for more in ([], [odd]):
+        values = [common] * 40 + more
+        frame = pd.DataFrame({"p": [f"p{k}" for k in range(len(values))], "v": values})
+        with cl.open(frame, schema=schema, budget=cl.rho(1), ledger=tmp_path / str(len(values))) as dataset:
+            plan = dataset.plan(sql, spend=cl.rho("0.1"))
+            found.append(int(_look(plan, dataset.tables.engine)[0][0]))
+    assert abs(found[0] - found[1]) <= plan.measurements[0].sensitivity
+
+
+def test_a_missing_id_does_not_decide_whom_long_ids_name(tmp_path):
+    """Of 60 bits: as integers they would name people, as the doubles that one missing id makes of them nobody."""
+    long = [2**60 + k for k in range(50)]
+    schema = {
+        "unit": {"name": "p", "max_rows": 1},
+        "tables": {"t": {"unit": "p", "columns": {"n": {"type": "integer"}}}},
+    }
+
+    def people(ids, folder):
+        frame = pd.DataFrame({"p": ids, "n": 1})
+        with cl.open(frame, schema=schema, budget=cl.rho(1), ledger=tmp_path / folder) as dataset:
+            plan = dataset.plan("SELECT COUNT(*) AS n FROM t", spend=cl.rho("0.1"))
+            return int(_look(plan, dataset.tables.engine)[0][0]) // 2**20
+
+    assert people(long, "a") == people([*long, None], "b") == people([*long, "x"], "c") - 1 == 0
+    assert people(pd.array([*long, None], dtype="Int64"), "d") == 50
+    assert people([*map(str, long), None], "e") == 50
+
+
+@pytest.mark.parametrize("facts", [{"categories": [2**53]}, {"categories": [1, -(2**60)]}, {"bounds": [0, 2**53 + 1]}])
+def test_integers_that_a_double_cannot_hold_are_refused_by_the_type_of_the_column(tmp_path, facts):
+    schema = {"unit": "row", "tables": {"t": {"columns": {"v": {"type": "integer", **facts}}}}}
+    whole = [1, 2]
+    inferred = (whole, [1, None], [True, False], ["1", "2"], [1, "x"], pd.Categorical(whole), [DAY, DAY], [])
+    for number, values in enumerate(inferred):
+        with pytest.raises(BadSchema, match="2\\^53"):
+            cl.open(pd.DataFrame({"v": values}), schema=schema, budget=cl.rho(1), ledger=tmp_path / str(number))
+    declared = (pd.array(whole, dtype="Int64"), pd.array(["1", None], dtype="string"))
+    for source in (*(pd.DataFrame({"v": one}) for one in declared), pa.table({"v": whole}), pl.DataFrame({"v": whole})):
+        cl.open(source, schema=schema, budget=cl.rho(1), ledger=tmp_path / "open").close()

@@ -1,6 +1,7 @@
 """Bad input is refused in one sentence, from the error tree, before any noise is drawn."""
 
 import math
+import pickle
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -21,7 +22,7 @@ from cloister.privacy.errors import (
     RelationMismatch,
     UnknownRelation,
 )
-from cloister.privacy.loss import epsilon, rho
+from cloister.privacy.loss import Relation, epsilon, rho
 from cloister.privacy.mechanisms import (
     AboveThreshold,
     DiscreteGaussian,
@@ -33,6 +34,7 @@ from cloister.privacy.mechanisms import (
     NoisyMax,
     PermuteAndFlip,
     RandomisedResponse,
+    Sensitivity,
     Staircase,
     TopK,
     Vector,
@@ -40,6 +42,7 @@ from cloister.privacy.mechanisms import (
     wishart,
 )
 from cloister.privacy.noise import SeededSource
+from cloister.privacy.purse import law
 
 MORE = {AboveThreshold: {"threshold": 3}, Vector: {"dimension": 2}}
 PURE = [DiscreteLaplace, Laplace, Exponential, PermuteAndFlip, NoisyMax, TopK, AboveThreshold, Vector, Staircase]
@@ -301,3 +304,18 @@ def test_a_vector_has_the_dimension_it_was_made_for() -> None:
 def test_wishart_noise_is_refused_with_the_reason_and_the_replacement() -> None:
     with pytest.raises(NotPrivate, match=r"positive semidefinite.*no epsilon is finite.*release_symmetric"):
         wishart(np.eye(3), epsilon=1)
+
+
+@pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian, Exponential, PermuteAndFlip, NoisyMax])
+def test_a_sensitivity_that_knows_its_neighbours_takes_no_loss_for_others(kind):
+    known = 3 * Sensitivity(2, Relation.ADD_REMOVE) * 5
+    assert kind.for_loss(known, rho("0.1")).sensitivity == 30
+    for same in (known, pickle.loads(pickle.dumps(known))):
+        with pytest.raises(RelationMismatch, match=r"add/remove neighbours, and the loss is rho 0\.1 \(replace-one\)"):
+            kind.for_loss(same, rho("0.1", relation="replace-one"))
+
+
+def test_the_noise_that_rooms_share_takes_no_loss_for_other_neighbours():
+    assert law(1, 1, rho(1)) == DiscreteGaussian.for_loss(1, rho(1))
+    with pytest.raises(RelationMismatch, match="add/remove"):
+        law(1, 1, rho(1, relation="replace-one"))

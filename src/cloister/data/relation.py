@@ -17,6 +17,7 @@ from sqlglot import exp
 from cloister.data.schema import UNIT, Column, internal, is_reserved
 from cloister.data.statistics import Engine, GroupKey, Sums, Value
 from cloister.privacy.errors import BadSchema
+from cloister.privacy.mechanisms import Sensitivity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +105,7 @@ class Relation:
         return self.sums().unit_weight
 
     @property
-    def most(self) -> int:
+    def most(self) -> Sensitivity:
         """What all rows of one unit count together, at most."""
         return self.sums().sensitivity()
 

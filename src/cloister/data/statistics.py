@@ -12,7 +12,8 @@ rows. As n · floor(Gm/n) <= Gm, one person adds at most m · max|value| to all 
     SELECT key…, SUM(weight), SUM(weight * value)… FROM rows LEFT JOIN heavy USING (unit) GROUP BY key…
 
 Privacy: nothing here is private yet. The sums are exact; noise must follow (privacy.measure). What these functions
-promise is the sensitivity they state, for adding or removing one unit.
+promise is the sensitivity they state, for adding or removing one unit. It knows that, and no mechanism takes it with a
+loss that speaks of other neighbours.
 """
 
 import math
@@ -30,6 +31,8 @@ from cloister.data.literals import as_double, canonical, literal
 from cloister.data.schema import UNIT, internal
 from cloister.data.tongue import Tongue, tongue
 from cloister.privacy.errors import BadBounds, BadSchema
+from cloister.privacy.loss import Relation
+from cloister.privacy.mechanisms import Sensitivity
 
 __all__ = [
     "WEIGHT",
@@ -177,13 +180,14 @@ class Sums:
         """How many groups there are."""
         return math.prod(len(key.values) for key in self.keys)
 
-    def sensitivity(self, index: int | None = None) -> int:
+    def sensitivity(self, index: int | None = None) -> Sensitivity:
         """The most one unit changes the sums of value `index` (None: the number of rows), all groups together (L1).
 
         The L2 norm reaches the same: all of a person's rows may be in one group.
         """
         reach = 1 if index is None else self.values[index].reach
-        return reach * self.unit_weight * (self.copies if self.max_rows is None else self.max_rows)
+        rows = self.copies if self.max_rows is None else self.max_rows
+        return Sensitivity(reach * self.unit_weight * rows, Relation.ADD_REMOVE)
 
     def sql(self, dialect: str) -> str:
         """The statement."""
@@ -344,9 +348,9 @@ class DistinctPairs:
         """How many groups there are."""
         return math.prod(len(key.values) for key in self.keys)
 
-    def sensitivity(self, index: int | None = None) -> int:
+    def sensitivity(self, index: int | None = None) -> Sensitivity:
         """The most one unit changes the numbers, all groups together."""
-        return self.copies if self.most is None else self.most
+        return Sensitivity(self.copies if self.most is None else self.most, Relation.ADD_REMOVE)
 
     def sql(self, dialect: str) -> str:
         """The number of different values of each group."""

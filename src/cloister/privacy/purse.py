@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cloister.privacy import conversion
-from cloister.privacy.errors import BadLoss
+from cloister.privacy.errors import BadLoss, RelationMismatch
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.number import rounded_down
@@ -71,9 +71,11 @@ def law(l2: Fraction | int, l1: int, loss: Loss) -> DiscreteGaussian | DiscreteL
     """The noise on integers: Gaussian for a rho, Laplace for a pure epsilon.
 
     Args:
-        l2, l1: how far one unit moves the integers, in either norm.
+        l2, l1: how far one unit moves the integers, in either norm, when it is added or removed.
         loss: of this step.
     """
+    if loss.relation is not Relation.ADD_REMOVE:
+        raise RelationMismatch(f"this noise is for {Relation.ADD_REMOVE} neighbours, and the loss is {loss}.")
     if loss.measure == "rho":
         return DiscreteGaussian.for_loss(l2, loss)
     return DiscreteLaplace.for_loss(l1, loss)

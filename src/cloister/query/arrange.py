@@ -7,6 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -44,7 +45,7 @@ def check_arrangement(question: Question) -> None:
         raise QueryRefused("HAVING needs a condition, such as COUNT(*) > 100.")
 
 
-def arrange(plan: Plan, estimates: Callable[[float], list[list[Estimate]]]) -> tuple[pa.Table, list[str]]:
+def arrange(plan: Plan, estimates: Callable[[Fraction], list[list[Estimate]]]) -> tuple[pa.Table, list[str]]:
     """The table of the answer, and notes.
 
     Args:
@@ -52,9 +53,9 @@ def arrange(plan: Plan, estimates: Callable[[float], list[list[Estimate]]]) -> t
         estimates: for a confidence, an estimate of each aggregate for each grouping set.
     """
     question = plan.question
-    found = estimates(plan.confidence)
+    found = estimates(Fraction(plan.confidence))
     base = _base(question, found, "value")
-    limited = found if plan.interval_confidence == plan.confidence else estimates(plan.interval_confidence)
+    limited = found if plan.interval_confidence == Fraction(plan.confidence) else estimates(plan.interval_confidence)
     engine = _Arithmetic()
     kept = _kept_rows(engine, base, question)
     columns: dict[str, Any] = {}
@@ -106,8 +107,7 @@ def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -
         places = np.unravel_index(np.arange(cells), sizes) if members else ()
         for i, group in enumerate(question.groups):
             values = group.values or ()
-            # Not from start to stop: a stop of 2^63 would make doubles of them.
-            whole = np.arange(len(values)) + values.start if isinstance(values, range) else list(values)
+            whole = _numbers(values) if isinstance(values, range) else list(values)
             listed = pa.array([None] if i not in members else whole, _TYPES[group.term.type])
             at = places[members.index(i)] if i in members else np.zeros(cells, dtype=np.int64)
             keys[i].append(listed.take(pa.array(at)))
@@ -118,6 +118,11 @@ def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -
     columns |= {f"a{j}": pa.chunked_array(parts) for j, parts in enumerate(aggregates)}
     rows = len(columns["a0"])
     return pa.table({internal("row"): pa.array(np.arange(rows)), **columns})
+
+
+def _numbers(values: range) -> Any:
+    """Whole numbers, also those at the end of 64 bits: the number after the last one is none of them."""
+    return np.arange(len(values), dtype=np.int64) * values.step + values.start
 
 
 def _post_scope(question: Question) -> Callable[[exp.Column], Term]:
@@ -168,7 +173,7 @@ def _limits(
     engine: _Arithmetic,
     plan: Plan,
     found: list[list[Estimate]],
-    estimates: Callable[[float], list[list[Estimate]]],
+    estimates: Callable[[Fraction], list[list[Estimate]]],
     node: exp.Expression,
     aggregate: int | None,
 ) -> tuple[Any, Any] | None:

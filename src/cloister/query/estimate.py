@@ -1,12 +1,14 @@
 """From noisy statistics to answers with intervals. Everything here is post-processing and costs nothing.
 
 Each estimator takes the noisy statistics it needs and returns the answer for every group, with limits that hold the
-answer on the capped and clipped rows, each with at least the confidence asked for.
+answer on the capped and clipped rows, each with at least the confidence asked for. Confidences are exact: what a bound
+over many groups leaves over of 1 may be less than a double can tell from nothing.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -35,11 +37,11 @@ class Noisy:
         """Of each number."""
         return self.mechanism.standard_error * self.unit
 
-    def margin(self, confidence: float) -> float:
+    def margin(self, confidence: Fraction) -> float:
         """Half the width of an interval."""
         return float(self.mechanism.margin(confidence)) * self.unit
 
-    def limits(self, confidence: float) -> tuple[Floats, Floats]:
+    def limits(self, confidence: Fraction) -> tuple[Floats, Floats]:
         """An interval for each number."""
         margin = self.margin(confidence)
         return self.value - margin, self.value + margin
@@ -55,7 +57,7 @@ class Estimate:
     note: str = ""
 
 
-def count(noisy: Sequence[Noisy], confidence: float) -> Estimate:
+def count(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
     """A number of rows or people: a statistic as it is."""
     low, high = noisy[0].limits(confidence)
     return Estimate(noisy[0].value, low, high)
@@ -64,10 +66,10 @@ def count(noisy: Sequence[Noisy], confidence: float) -> Estimate:
 total = count
 
 
-def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], float], Estimate]:
+def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
     """centre + sum/count. The limits are the extremes of the ratio when both are within their own limits."""
 
-    def estimate(noisy: Sequence[Noisy], confidence: float) -> Estimate:
+    def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         sums, counts = noisy
         each = 1 - (1 - confidence) / 2
         below, above = _ratio(sums.limits(each), counts.limits(each))
@@ -79,10 +81,10 @@ def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], f
     return estimate
 
 
-def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[Noisy], float], Estimate]:
+def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
     """Mean of squares less square of mean, both around a public centre; times n/(n-1) for a sample."""
 
-    def estimate(noisy: Sequence[Noisy], confidence: float) -> Estimate:
+    def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         squares, sums, counts = noisy
         each = 1 - (1 - confidence) / 3
         n = np.maximum(counts.value, 2)
@@ -103,10 +105,10 @@ def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[
     return estimate
 
 
-def deviation(of: Callable[[Sequence[Noisy], float], Estimate]) -> Callable[[Sequence[Noisy], float], Estimate]:
+def deviation(of: Callable[[Sequence[Noisy], Fraction], Estimate]) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
     """The root of a variance."""
 
-    def estimate(noisy: Sequence[Noisy], confidence: float) -> Estimate:
+    def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         inner = of(noisy, confidence)
         low, high = (None if end is None else np.sqrt(end) for end in (inner.low, inner.high))
         return Estimate(np.sqrt(inner.value), low, high)
@@ -175,10 +177,10 @@ class Tree:
         return rows, variance
 
 
-def quantile(q: float) -> Callable[[Tree, float], Estimate]:
+def quantile(q: float) -> Callable[[Tree, Fraction], Estimate]:
     """The value that a share q of rows stays below. The limits are those that the noise cannot rule out."""
 
-    def estimate(tree: Tree, confidence: float) -> Estimate:
+    def estimate(tree: Tree, confidence: Fraction) -> Estimate:
         rank, variance = tree.ranks(q)
         risen = np.maximum.accumulate(rank, axis=1)
         leaf = np.clip((risen < 0).sum(axis=1) - 1, 0, tree.leaves.count - 1)
@@ -196,7 +198,7 @@ def quantile(q: float) -> Callable[[Tree, float], Estimate]:
     return estimate
 
 
-def extreme(*, largest: bool) -> Callable[[Tree, float], Estimate]:
+def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
     """The outermost value that some row has for certain, as far as the noise tells.
 
     The count of rows from each leaf outwards is compared with a margin that all of these counts keep together (a union
@@ -205,7 +207,7 @@ def extreme(*, largest: bool) -> Callable[[Tree, float], Estimate]:
     Where no count exceeds its margin the rows cannot be told from none, and the answer is NULL.
     """
 
-    def estimate(tree: Tree, confidence: float) -> Estimate:
+    def estimate(tree: Tree, confidence: Fraction) -> Estimate:
         leaves, last = tree.leaves, tree.leaves.count - 1
         beyond, variance = tree.counts_beyond(upwards=largest)
         margin = np.sqrt(variance) * _one_side(tree, (1 - confidence) / 2 / leaves.count)
@@ -218,8 +220,8 @@ def extreme(*, largest: bool) -> Callable[[Tree, float], Estimate]:
         leaf, outer = (last - inner, last - empty) if largest else (inner, empty)
         below, above = np.minimum(leaf, outer), np.maximum(leaf, outer)
         value, low, high = leaves.edge(leaf), leaves.edge(below), leaves.edge(above)
-        if not leaves.whole:
-            value, high = leaves.edge(leaf + 0.5), leaves.edge(above + 1)
+        if not leaves.whole:  # a row of the leaf may lie at its inner edge, and nothing says that one lies further out
+            value, high = value if largest else leaves.edge(leaf + 1), leaves.edge(above + 1)
         return Estimate(
             np.where(known, value, np.nan),
             low,
@@ -230,18 +232,18 @@ def extreme(*, largest: bool) -> Callable[[Tree, float], Estimate]:
     return estimate
 
 
-def _one_side(tree: Tree, beta: float) -> float:
+def _one_side(tree: Tree, beta: Fraction) -> float:
     """How many standard deviations a sum of the tree's noise exceeds with probability at most beta."""
     if all(isinstance(one, DiscreteGaussian) for one in tree.mechanisms):
         return math.sqrt(2 * math.log(1 / beta))  # sub-Gaussian: Canonne, Kamath & Steinke 2020
     return math.log(1 / beta) / math.sqrt(2)  # as in `_sides`
 
 
-def _sides(tree: Tree, confidence: float) -> float:
+def _sides(tree: Tree, confidence: Fraction) -> float:
     """How many standard deviations a sum of the tree's noise stays within, on each of two sides."""
     beta = (1 - confidence) / 2
     if all(isinstance(one, DiscreteGaussian) for one in tree.mechanisms):
-        return float(-ndtri(beta)) * (1 + 1e-9)
+        return float(-ndtri(float(beta))) * (1 + 1e-9)
     # One Laplace noise stays within z deviations but for e^(-sqrt(2) z)/2 on a side, and sums have lighter tails; twice
     # that is allowed, for the discrete law.
     return math.log(1 / beta) / math.sqrt(2)

@@ -13,7 +13,7 @@ from cloister.data.literals import as_double, canonical, literal
 from cloister.data.schema import internal
 from cloister.data.statistics import DistinctPairs, Engine, GroupKey, Sums, integers
 from cloister.privacy import conversion
-from cloister.privacy.errors import BadLoss
+from cloister.privacy.errors import BadLoss, RelationMismatch
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
 from cloister.privacy.noise import Source
@@ -52,6 +52,10 @@ class Thresholded:
     most: int
     delta: Fraction
     weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.noise.relation is not Relation.ADD_REMOVE:  # replaced, a unit takes values away and brings others
+            raise RelationMismatch("values are found for add/remove neighbours. Give an add/remove loss.")
 
     @property
     def threshold(self) -> int:

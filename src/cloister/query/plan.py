@@ -18,7 +18,16 @@ from cloister.privacy import conversion
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import QueryRefused
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, Numeric, PermuteAndFlip
+from cloister.privacy.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Mechanism,
+    Numeric,
+    PermuteAndFlip,
+    Sensitivity,
+    root_above,
+    same_neighbours,
+)
 from cloister.privacy.noise import Source
 from cloister.privacy.number import show
 from cloister.privacy.unit import Unit
@@ -86,15 +95,15 @@ class Measurement:
         return max(1, len(self.sizes))
 
     @property
-    def sensitivity(self) -> int:
+    def sensitivity(self) -> Sensitivity:
         """In integer steps, all groups together."""
         return self.sums.sensitivity(self.index)
 
-    def behind(self, confidence: float) -> str:
+    def behind(self, confidence: Fraction) -> str:
         """Of a vote: how likely the choice is hardly less frequent than the most frequent, in every group alone."""
         assert self.need.extra is not None
         rows = float(self.mechanisms[0].margin(confidence, len(self.need.extra.values))) * self.unit  # type: ignore[attr-defined]
-        return f"with probability {confidence:.4g}, at most {rows:,.4g} rows behind the most frequent"
+        return f"with probability {float(confidence):.4g}, at most {rows:,.4g} rows behind the most frequent"
 
     def fingerprint(self, version: str) -> str:
         """The same for the same statistic of the same data, whoever asks and whatever else they ask."""
@@ -149,16 +158,16 @@ class Plan:
         return [mechanism for one in self.new for mechanism in one.mechanisms]
 
     @property
-    def interval_confidence(self) -> float:
-        """The confidence of each single interval.
+    def interval_confidence(self) -> Fraction:
+        """The confidence of each single interval, exactly.
 
         Where rows are chosen by their noisy numbers, the intervals of all that could have been chosen hold together (a
         union bound), so those of the chosen ones hold too. Each by itself would hold the truth seldom: the largest of
         many noisy numbers is the one with the largest noise.
         """
         if not self.question.chooses:
-            return self.confidence
-        return 1 - (1 - self.confidence) / max(1, self.question.cells)
+            return Fraction(self.confidence)
+        return 1 - (1 - Fraction(self.confidence)) / max(1, self.question.cells)
 
     @cached_property
     def loss(self) -> Loss | None:
@@ -379,6 +388,7 @@ def _with_noise(bare: Sequence[Measurement], uses: Sequence[int], target: Loss, 
 
 
 def _noised(one: Measurement, share: Loss) -> Measurement:
+    same_neighbours(one.sensitivity, share)
     each = share.split(one.parts)
     if one.need.kind == "vote":
         chooser = PermuteAndFlip.for_loss(one.sensitivity, each, monotone=True)
@@ -387,8 +397,6 @@ def _noised(one: Measurement, share: Loss) -> Measurement:
     size: Any = one.sensitivity
     if one.need.kind == "people" and not share.is_pure and one.sums.max_rows:
         # A person counts at most once in each of max_groups groups: L2 norm sqrt(max_groups), not max_groups.
-        from cloister.privacy.mechanisms import root_above
-
         size = root_above(one.sums.max_rows) * one.sums.unit_weight
     mechanism: Mechanism = kind.for_loss(size, each)
     return replace(one, mechanisms=(mechanism,) * one.parts)

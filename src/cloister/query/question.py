@@ -345,6 +345,10 @@ def _ordered(node: exp.Ordered, rewrite: _Rewrite, outputs: Sequence[Output]) ->
             if isinstance(inner, exp.Column) and not inner.table and output.name.lower() == inner.name.lower()
         ]
         by = match[0].node.copy() if match else rewrite(inner)
+    if by.find(exp.Column) is None:
+        raise QueryRefused(
+            "ORDER BY takes groups and aggregates of the answer: by name, by number from 1 on, or computed."
+        )
     return exp.Ordered(this=by, desc=bool(node.args.get("desc")), nulls_first=bool(node.args.get("nulls_first")))
 
 

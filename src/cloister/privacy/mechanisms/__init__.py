@@ -25,6 +25,7 @@ from cloister.privacy.mechanisms.noisy_max import NoisyMax
 from cloister.privacy.mechanisms.permute_and_flip import PermuteAndFlip
 from cloister.privacy.mechanisms.randomised_response import Estimate, RandomisedResponse
 from cloister.privacy.mechanisms.rounding import root_above
+from cloister.privacy.mechanisms.sensitivity import Sensitivity, same_neighbours
 from cloister.privacy.mechanisms.staircase import Staircase
 from cloister.privacy.mechanisms.top_k import TopK
 from cloister.privacy.mechanisms.vector import Vector
@@ -45,11 +46,13 @@ __all__ = [
     "Numeric",
     "PermuteAndFlip",
     "RandomisedResponse",
+    "Sensitivity",
     "Staircase",
     "TopK",
     "Vector",
     "Watch",
     "register",
     "root_above",
+    "same_neighbours",
     "wishart",
 ]

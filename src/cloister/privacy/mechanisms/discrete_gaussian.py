@@ -16,6 +16,7 @@ from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import calibration, checks
 from cloister.privacy.mechanisms.additive import IntegerNoise, whole_error
 from cloister.privacy.mechanisms.mechanism import register
+from cloister.privacy.mechanisms.sensitivity import same_neighbours
 from cloister.privacy.number import Number, rounded_down, rounded_up
 
 __all__ = ["DiscreteGaussian"]
@@ -57,6 +58,7 @@ class DiscreteGaussian(IntegerNoise):
     scalar: bool = False
 
     def __post_init__(self) -> None:
+        same_neighbours(self.sensitivity, self.loss)
         object.__setattr__(self, "sensitivity", checks.positive(self.sensitivity, "sensitivity"))
         object.__setattr__(self, "sigma", checks.positive(self.sigma, "sigma"))
         if not self._holds():

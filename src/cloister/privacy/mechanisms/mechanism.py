@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import checks
 from cloister.privacy.mechanisms.rounding import root_below
+from cloister.privacy.mechanisms.sensitivity import same_neighbours
 from cloister.privacy.noise import Source
 from cloister.privacy.number import Number
 
@@ -72,6 +73,7 @@ class Pure:
 
     def _check(self, *, whole: bool = False) -> None:
         """Read the fields that every mechanism of this kind has."""
+        same_neighbours(self.sensitivity, self.loss)  # type: ignore[attr-defined]
         read = checks.whole if whole else checks.positive
         object.__setattr__(self, "sensitivity", read(self.sensitivity, "sensitivity"))  # type: ignore[attr-defined]
         checks.pure_or_rho(self.loss, self.name)

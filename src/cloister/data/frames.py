@@ -1,0 +1,263 @@
+"""Columns of pandas frames as Arrow, each cell read by the type that the schema gives it.
+
+pandas infers the type of a column from its values: one missing cell makes doubles of integers, one word makes objects
+of anything. So the type of a column must not decide how its cells are read. The law of this file: a cell reads the same
+in every column that pandas may put it into, whatever stands beside it.
+
+    integer           1 and 0 for booleans; whole numbers up to ±2^53, and those beyond as that; fractions are missing
+    real              as a double; closer to zero than 1e-300 is zero
+    boolean           1 and 0 for numbers; other numbers are missing
+    text              true and false; whole numbers below 2^53 as their digits, those beyond are missing; 1.5 as 1.5
+    date, timestamp   microseconds in UTC between the years 1000 and 9999, those beyond as the nearer end
+    an id             as text, but fractions name nobody
+
+Beyond 2^53 an integer and its neighbour are one double, so integers there are read as their double would be. A type
+that was declared, and that no missing cell changes, keeps them exact: Int64 and its like, string, and Arrow's types.
+
+Cells of a column without a type (objects, categories, periods …) are written as text that the views read in this way.
+Numbers, booleans and moments in a typed column are converted all at once. (Within one column of categories pandas
+itself holds True, 1 and 1.0 for one value.)
+"""
+
+import datetime as dt
+import math
+from typing import Any
+
+import numpy as np
+
+from cloister.data.schema import Table
+from cloister.privacy.errors import BadSchema
+
+__all__ = ["from_pandas", "refuse_coarse"]
+
+_EXACT = 2**53  # below, every integer is a double of its own
+_TINY = 1e-300  # text closer to zero is zero in every view
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_FIRST = (dt.datetime(1000, 1, 1) - _EPOCH) // _MICROSECOND  # years in text have four digits, the first not 0
+_LAST = (dt.datetime.max - _EPOCH) // _MICROSECOND
+_STEPS = {"s": (10**6, 1), "ms": (10**3, 1), "us": (1, 1), "ns": (1, 10**3)}
+_TEXT = ("text", "unit")
+_NUMBER = ("integer", "real", "boolean")
+
+
+def refuse_coarse(table: Table, frame: Any) -> None:
+    """Refuse integers beyond 2^53 in a schema for a column whose type pandas may have inferred. No cell is read."""
+    for column in table.columns.values():
+        if column.type != "integer" or column.name not in frame.columns:
+            continue
+        ends = max(map(abs, column.bounds or (0,))) > _EXACT  # type: ignore[arg-type]
+        if (ends or max(map(abs, column.categories or (0,))) >= _EXACT) and not _is_exact(frame[column.name].dtype):  # type: ignore[arg-type]
+            raise BadSchema(
+                f"{table.name}.{column.name} has bounds or categories beyond 2^53, where pandas may make two integers "
+                "one double. Give it as Int64 or string, or the table as Arrow or polars."
+            )
+
+
+def from_pandas(series: Any, kind: str | None) -> Any:
+    """A pandas column as Arrow.
+
+    Args:
+        series: the column.
+        kind: a type of the schema, or `unit` for ids; None where there is no schema.
+    """
+    import pyarrow as pa
+
+    dtype = series.dtype
+    if hasattr(dtype, "pyarrow_dtype"):  # declared, like the column of an Arrow table
+        return _ids(pa.array(series)) if kind == "unit" else pa.array(series)
+    if dtype.name in ("str", "string"):
+        try:
+            return pa.array(series)
+        except UnicodeError:  # half a character; which cell it is does not matter to the others
+            return _cells(series, "text")
+    if kind is None:
+        plain = dtype.name not in ("object", "category") and _is_number(dtype)
+        return pa.array(series) if plain or dtype.kind == "M" else _cells(series, "text")
+    if dtype.name == "category":
+        return _categories(series, kind)
+    if _is_number(dtype):
+        made = _numbers(pa.array(series), kind, exact=_is_exact(dtype))
+        return _cells(series, kind) if made is None else made
+    if dtype.kind == "M" and kind in ("date", "timestamp"):
+        return _moments(series)
+    return _cells(series, kind)
+
+
+def _is_exact(dtype: Any) -> bool:
+    """Whether a type was declared, keeps all integers, and stays when a cell is missing."""
+    masked = hasattr(dtype, "numpy_dtype") and dtype.kind in "iu"
+    return masked or dtype.name == "string" or hasattr(dtype, "pyarrow_dtype")
+
+
+def _is_number(dtype: Any) -> bool:
+    """Whether this is one of the plain or nullable types of numbers and booleans that Arrow has too."""
+    plain = isinstance(dtype, np.dtype) or hasattr(dtype, "numpy_dtype")
+    return plain and dtype.kind in "biuf" and dtype.itemsize <= 8
+
+
+# Whole columns
+
+
+def _numbers(column: Any, kind: str, *, exact: bool) -> Any:
+    """Numbers or booleans as a type; None if there is no short way."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    gone = np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
+    x = np.asarray(pc.fill_null(column, pa.scalar(0).cast(column.type)).to_numpy(zero_copy_only=False))
+    x = x.astype(np.float64) if x.dtype.kind == "f" else x
+    truths = x.dtype.kind == "b"
+    if kind in ("date", "timestamp"):
+        return pa.nulls(len(x), pa.string())
+    if kind == "boolean":
+        return pa.array(x == 1, mask=gone | ~((x == 0) | (x == 1)))
+    if kind == "real":
+        real = x.astype(np.float64)
+        return pa.array(np.where(np.abs(real) < _TINY, 0.0, real), mask=gone)
+    if kind in _TEXT and truths:
+        return pa.array(np.where(x, "true", "false"), pa.string(), mask=gone)
+    if kind == "text" and x.dtype.kind == "f":  # fractions are written one by one
+        return None
+    if x.dtype.kind == "f":
+        large = np.abs(x) >= _EXACT
+        gone = gone | (~large & (np.floor(x) != x)) | (large if kind in _TEXT else False)
+        whole = np.where(gone, 0, np.clip(x, -float(_EXACT), float(_EXACT))).astype(np.int64)
+    else:
+        limit = 2**63 - 1 if exact else _EXACT
+        if kind in _TEXT:
+            far = np.zeros(len(x), dtype=bool) if exact or truths else (x >= _EXACT) | (x <= -_EXACT)
+            return pc.cast(pa.array(x, mask=gone | far), pa.string())
+        high = np.minimum(x, limit) if x.dtype.kind == "u" and x.dtype.itemsize == 8 else x.astype(np.int64)
+        whole = np.clip(high.astype(np.int64), -limit, limit)
+    made = pa.array(whole, mask=gone)
+    return pc.cast(made, pa.string()) if kind in _TEXT else made
+
+
+def _moments(series: Any) -> Any:
+    """A column of moments in microseconds of UTC, without a zone."""
+    import pyarrow as pa
+
+    times, per = _STEPS[series.dt.unit]
+    raw, gone = np.asarray(series.array.asi8), series.isna().to_numpy()
+    inside = np.clip(raw, _FIRST // times - 1, _LAST // times + 1) if times > 1 else raw // per
+    micros = np.clip(inside * times, _FIRST, _LAST)
+    return pa.array(micros.view("datetime64[us]"), mask=gone)
+
+
+def _ids(column: Any) -> Any:
+    """Ids of a declared type as text: integers as they are, doubles as `_numbers` reads them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_integer(column.type):
+        return pc.cast(column, pa.string())
+    return _numbers(column, "unit", exact=False) if pa.types.is_floating(column.type) else column
+
+
+def _categories(series: Any, kind: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    codes = series.cat.codes.to_numpy()
+    listed = pa.array([_said(one, kind) for one in series.cat.categories], pa.string())
+    return pc.take(listed, pa.array(codes, pa.int32(), mask=codes < 0))
+
+
+# Cells
+
+
+def _cells(series: Any, kind: str) -> Any:
+    import pyarrow as pa
+
+    missing = series.isna()
+    return pa.array(
+        [None if gone else _said(one, kind) for one, gone in zip(series, missing, strict=True)], pa.string()
+    )
+
+
+def _said(value: Any, kind: str) -> str | None:
+    """A cell as text that the view of a type reads; None if it is missing or cannot be written, whatever the reason."""
+    try:
+        text = _written(value, kind)
+        if text is not None:
+            text.encode()
+    except Exception:  # an object's own way to say what it is may fail in any way
+        return None
+    return text
+
+
+def _written(value: Any, kind: str) -> str | None:
+    if isinstance(value, complex):  # one complex number makes complex numbers of a column
+        value = value.real if value.imag == 0 else math.nan
+    if isinstance(value, bool | np.bool_):
+        return str(int(value)) if kind in ("integer", "real") else str(bool(value)).lower() if _holds(kind) else None
+    if isinstance(value, int | np.integer):
+        return _whole(int(value), kind)
+    if isinstance(value, float | np.floating):
+        return _fraction(float(value), kind)
+    if isinstance(value, dt.date | np.datetime64):
+        return _moment(value, kind)
+    if isinstance(value, dt.timedelta | np.timedelta64) or hasattr(value, "closed_left"):
+        return None  # spans and intervals, whose unit or ends change with what stands beside them
+    return str.__str__(value) if isinstance(value, str) else str(value)
+
+
+def _holds(kind: str) -> bool:
+    """Whether a number or a truth can be read as this type at all."""
+    return kind not in ("date", "timestamp")
+
+
+def _whole(value: int, kind: str) -> str | None:
+    if kind == "integer":
+        return str(max(-_EXACT, min(_EXACT, value)))
+    if kind == "real":
+        try:
+            return _fraction(float(value), kind)
+        except OverflowError:
+            return "inf" if value > 0 else "-inf"
+    if kind == "boolean":
+        return str(value) if value in (0, 1) else None
+    return str(value) if kind in _TEXT and abs(value) < _EXACT else None
+
+
+def _fraction(value: float, kind: str) -> str | None:
+    if math.isnan(value) or not _holds(kind):
+        return None
+    if kind == "real":
+        return repr(value) if abs(value) >= _TINY else "0"
+    if math.isinf(value):
+        return _whole(_EXACT if value > 0 else -_EXACT, kind)
+    if value.is_integer():
+        return _whole(int(value), kind)
+    return repr(value) if kind == "text" else None
+
+
+def _moment(value: Any, kind: str) -> str | None:
+    """A moment or a day; a moment with a zone in UTC."""
+    if kind in _NUMBER:
+        return None
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        if kind in _TEXT:
+            return value.isoformat()
+        micros, zoned = (dt.datetime(value.year, value.month, value.day) - _EPOCH) // _MICROSECOND, False
+    else:
+        micros, zoned = _micros(value)
+    said = _EPOCH + max(_FIRST, min(_LAST, micros)) * _MICROSECOND
+    if kind == "date":
+        return said.date().isoformat()
+    return said.isoformat(" ") + ("+00:00" if zoned and kind in _TEXT else "")
+
+
+def _micros(value: Any) -> tuple[int, bool]:
+    """A moment in microseconds of UTC since 1970, rounded down, and whether it had a zone."""
+    if isinstance(value, np.datetime64):
+        import pandas as pd  # type: ignore[import-untyped]
+
+        value = pd.Timestamp(value)
+    if hasattr(value, "asm8"):  # of pandas, with a unit of its own; a year may have more than four digits
+        times, per = _STEPS[value.unit]
+        return int(value.asm8.view("i8")) // per * times, value.tzinfo is not None
+    offset = value.utcoffset()
+    naive = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+    return (naive, False) if offset is None else (naive - offset // _MICROSECOND, True)
