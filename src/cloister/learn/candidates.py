@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cloister.learn.containers import as_array
 from cloister.learn.estimator import PrivateEstimator
-from cloister.learn.inputs import as_array
 from cloister.learn.purse import Purse, purse
 from cloister.learn.shared import Rehearsal, paying
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cloister.learn.candidates import Work, paying_parts, priced, read_candidates, rehearse, take
-from cloister.learn.inputs import as_column
+from cloister.learn.containers import read_column
 from cloister.learn.purse import Purse, purse
 from cloister.learn.scoring import Scoring, read_scoring
 from cloister.learn.shared import paying
@@ -108,7 +108,7 @@ def select(
     shares = _shares(purse(spend), len(candidates), refit)
     if len(y) != len(X):
         raise BadInput("y is one column, as long as X.")
-    y = as_column(y)
+    y = read_column(y)
     for candidate in candidates:
         rehearse(candidate, X, y, shares["trials"].split(len(candidates)))
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.candidates import Work, rehearse, take, total_spend
+from cloister.learn.containers import read_column
 from cloister.learn.found import law
-from cloister.learn.inputs import as_column
 from cloister.learn.purse import Purse, purse
 from cloister.learn.scoring import read_scoring
 from cloister.learn.shared import paying
@@ -63,7 +63,7 @@ def cross_val_score(
         raise BadInput("cv is the number of folds: a whole number from 2 to 100.")
     if len(y) != len(X):
         raise BadInput("y is one column, as long as X.")
-    y = as_column(y)
+    y = read_column(y)
     fit, score = total_spend(model), read_scoring(scoring, model)
     scores = Purse(fit.part(_SCORES)) if score_spend is None else purse(score_spend)
     if scores.pure != fit.pure:
