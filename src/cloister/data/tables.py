@@ -244,8 +244,7 @@ def _arrow(frame: Any, table: Table | None) -> "pa.Table":
     elif _home(frame) == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns"):
         given = {name: pa.chunked_array(frame.get_column(name).to_arrow()) for name in _wanted(frame.columns, table)}
     elif _home(frame) == "pandas" and hasattr(frame, "columns"):
-        unit = None if table is None else table.unit
-        given = {name: _from_pandas(frame[name], name == unit) for name in _wanted(list(frame.columns), table)}
+        given = {name: _from_frame(frame[name], name, table) for name in _wanted(list(frame.columns), table)}
     else:
         raise BadSource(f"a {type(frame).__name__} is no table. Give a pandas or polars DataFrame or an Arrow table.")
     return pa.table({name: _valid(column) for name, column in given.items()})
@@ -255,48 +254,15 @@ def _wanted(names: Sequence[str], table: Table | None) -> list[str]:
     return [name for name in names if table is None or name in table.columns or name == table.unit]
 
 
-def _from_pandas(series: Any, ids: bool) -> Any:
-    """A pandas column as Arrow. One of objects or categories becomes text, so that its type is not one of its values.
+def _from_frame(series: Any, name: str, table: Table | None) -> Any:
+    from cloister.data.pandas_columns import UNIT_ID, check_long_categories, from_pandas
 
-    Ids have no type in a schema, so they are text always: one word among whole numbers makes objects of them all.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = series.dtype
-    if kind.name == "object":
-        missing = series.isna()
-        return pa.array(
-            [None if gone else _said(one, ids) for one, gone in zip(series, missing, strict=True)], pa.string()
-        )
-    if kind.name == "category":
-        listed = pa.array([_said(one, ids) for one in series.cat.categories], pa.string())
-        codes = pa.array(series.cat.codes.to_numpy(), pa.int32(), mask=(series.cat.codes < 0).to_numpy())
-        return pc.take(listed, codes)
-    column = pa.array(series)
-    if ids and pa.types.is_floating(column.type):  # beyond 2^53 two ids may be one double: they name nobody
-        names = pc.and_(pc.less(pc.abs(column), float(2**53)), pc.equal(pc.floor(column), column))
-        whole = pc.if_else(names, column, pa.scalar(None, column.type))
-        return pc.cast(pc.cast(whole, pa.int64()), pa.string())
-    return pc.cast(column, pa.string()) if ids and pa.types.is_integer(column.type) else column
-
-
-def _said(value: Any, ids: bool = False) -> str | None:
-    """A value as text; None if it cannot be written, whatever the reason.
-
-    A whole float is written as the integer that it is: a fraction among integers makes floats of them all. Other floats
-    are no ids.
-    """
-    try:
-        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-            value = int(value)
-        elif ids and isinstance(value, float):
-            return None
-        text = str(value)
-        text.encode()
-    except Exception:  # an object's own way to say what it is may fail in any way
-        return None
-    return text
+    if table is None:
+        return from_pandas(series, None)
+    if name == table.unit:  # ids have no type in a schema, so they are text always
+        return from_pandas(series, UNIT_ID)
+    check_long_categories(table.name, table.columns[name], series.dtype)
+    return from_pandas(series, table.columns[name].type)
 
 
 def _valid(column: Any) -> Any:
