@@ -372,6 +372,14 @@ def test_what_is_no_table_is_refused_by_its_type():
         read_goal(Foreign(), 1)
 
 
+def test_a_frame_is_known_by_its_type_and_not_by_the_names_of_its_columns():
+    for make in (pd.DataFrame, pl.DataFrame, pa.table):
+        table = read_table(make({"tables": [1], "account": [2], "tocsr": [3], "itercolumns": [4], "columns": [5]}))
+        assert table.numbers().tolist() == [[1, 2, 3, 4, 5]]
+        frame = make({"tables": [0.1, 0.2], "account": [0.3, 0.4]})
+        assert learn.MinMaxScaler(bounds=(0, 1)).fit(frame).transform(frame).tolist() == [[0.1, 0.3], [0.2, 0.4]]
+
+
 def test_what_is_masked_is_missing_and_arrays_are_of_the_plain_class():
     held = np.ma.MaskedArray([[1.0, 2.0], [3.0, 4.0]], mask=[[False, True], [False, False]])
     for kind in (float, int, object):

@@ -14,6 +14,7 @@ and their whole numbers are exact.
 """
 
 import math
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,7 @@ def inferred(kind: Any) -> bool:
 
 
 def _is_declared(kind: Any) -> bool:
-    import pandas as pd
-
+    pd: Any = sys.modules["pandas"]  # it made the column
     numbers = (pd.BooleanDtype, pd.ArrowDtype, pd.StringDtype, pd.Float32Dtype, pd.Float64Dtype)
     return isinstance(kind, numbers) or kind.name in (
         "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64",
@@ -56,7 +56,7 @@ def _is_declared(kind: Any) -> bool:
 def check_long_categories(table: str, column: "Column", kind: Any) -> None:
     """Refuse categories that a column of an inferred type could not tell apart. From the schema and the type alone."""
     listed = column.categories or ()
-    if column.type == "integer" and any(abs(int(one)) > 2**53 for one in listed) and inferred(kind):  # type: ignore[call-overload]
+    if column.type == "integer" and any(abs(int(one)) > 2**53 for one in listed) and inferred(kind):
         raise BadSchema(
             f"{table}.{column.name} lists whole numbers beyond 2^53, and pandas makes doubles of them as soon as a "
             "cell is missing. Give the column as Int64, or the table as Arrow or polars."
@@ -70,10 +70,10 @@ def from_pandas(series: Any, kind: str | None) -> "pa.Array | pa.ChunkedArray":
         series: the column.
         kind: the type that the schema gives it, or `UNIT_ID`; None without a schema.
     """
-    import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    pd: Any = sys.modules["pandas"]
     held = series.array
     if series.dtype.name == "category":
         codes = pa.array(series.cat.codes.to_numpy(), pa.int32(), mask=(series.cat.codes < 0).to_numpy())

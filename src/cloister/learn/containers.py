@@ -41,10 +41,10 @@ def read_rows(rows: Any) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
     Args:
         rows: an array, a list of rows, a frame of pandas, polars or pyarrow, or a tensor that speaks DLPack.
     """
-    if hasattr(rows, "tocsr") or hasattr(rows, "tocsc"):
-        raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
     if is_frame(rows):
         return _frame_columns(rows), None
+    if hasattr(rows, "tocsr") or hasattr(rows, "tocsc"):
+        raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
     whole = as_array(rows)
     if whole.ndim != 2:
         raise BadInput(_SHAPE)
@@ -188,7 +188,7 @@ def _array(given: NDArray[Any], what: str) -> NDArray[Any]:
     if type(given) not in _ARRAYS:
         raise _unknown(given, what)
     plain = given.view(np.ndarray)
-    return plain.astype(object) if kind == "T" else plain
+    return np.asarray(plain, dtype=object) if kind == "T" else plain
 
 
 def _unmasked(given: "np.ma.MaskedArray[Any, Any]") -> NDArray[Any]:
@@ -216,7 +216,7 @@ def _from_pandas(series: Any, what: str) -> NDArray[Any]:
 
         return _from_arrow(pa.array(held))
     if kind.name == "category":  # which categories there are was mostly read off the cells, so their type says nothing
-        return _objects([*held.categories, None])[np.asarray(held.codes)]
+        return np.asarray(_objects([*held.categories, None])[np.asarray(held.codes)])
     if isinstance(held, arrays.SparseArray):
         return _array(np.asarray(held.to_dense()), what)
     if isinstance(held, arrays.DatetimeArray | arrays.PeriodArray | arrays.IntervalArray):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.cells import Categories
+from cloister.learn.cells import Categories, numbers_in
 from cloister.learn.containers import read_column
 from cloister.privacy.errors import BadInput
 
@@ -36,9 +36,17 @@ def prepare(model: Any, rows: Any) -> NDArray[Any]:
     return whole
 
 
+def _column(given: Any) -> NDArray[Any]:
+    """A column; a list of nothing but numbers is shown as numbers."""
+    found = read_column(given)
+    if isinstance(given, list | tuple) and set(map(type, found.tolist())) <= {int, float, bool}:
+        return numbers_in(found)
+    return found
+
+
 def _feature(rows: Any, known: list[Any], name: str) -> NDArray[Any]:
     if name in known:
-        return read_column(rows[name])
+        return _column(rows[name])
     column = max((one for one in known if name.startswith(f"{one}=")), key=len, default=None)
     if column is None:
         raise BadInput(f"there is no column for the feature {name}.")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.cells import Categories, numbers_in
-from cloister.learn.containers import read_column, read_rows
+from cloister.learn.containers import is_frame, read_column, read_rows
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 
 __all__ = [
@@ -352,4 +352,6 @@ def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, number
 
 def is_dataset(thing: object) -> bool:
     """Whether it is a Cloister dataset: tables, and an account that pays."""
-    return hasattr(thing, "tables") and hasattr(thing, "account")
+    return (
+        not is_frame(thing) and hasattr(thing, "tables") and hasattr(thing, "account")
+    )  # a frame has what it is asked
