@@ -9,10 +9,14 @@ import pytest
 
 import cloister as cl
 from cloister import learn
+from cloister.learn.cells import Categories, numbers_in
+from cloister.learn.inputs import codes, read_goal, read_table
 from cloister.learn.shared import Rehearsal, paying
 from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.noise import SeededSource
+
+from ..statistical.learn_cases import FRAMES, LABELLED, ODD_NUMBERS, ODD_THINGS, Table
 
 RHO = 0.5
 SPEND = cl.rho("0.5")
@@ -181,6 +185,46 @@ def test_a_missing_code_does_not_change_how_other_codes_are_read(name, key, code
     assert divergence(*meters) <= RHO
     seen = np.asarray(meters[0].steps[0][1])
     assert seen.sum() > 0
+
+
+# Containers: one more row, whatever it holds, and all others are read as before.
+
+
+HOSTILE = [*ODD_THINGS, *ODD_NUMBERS]
+USUAL = [[1, 0.5, "a"], [2, 0.25, None], [0, None, "b"], [1, 0.75, "a"]]
+
+
+def read(frame):
+    """Every cell as a number and as a category, and the kind of each column."""
+    table = read_table(frame, numbers=False)
+    cells = [(numbers_in(one), Categories(["a", "b", 1, 0.5]).codes(one)) for one in table.columns]
+    return table.width, np.column_stack([part for pair in cells for part in pair])
+
+
+@pytest.mark.parametrize("container", FRAMES)
+def test_one_odd_row_leaves_the_reading_of_all_others(container):
+    plain = Table(("code", "level", "word"), USUAL, [0, 1, 0, 1], (False, False, True))
+    width, alone = read(FRAMES[container](plain))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i, cell in enumerate(HOSTILE):
+            place = i % (len(USUAL) + 1)
+            more = FRAMES[container](plain.with_row(place, [cell] * 3, 1))
+            wide, beside = read(more)
+            assert wide == width
+            np.testing.assert_array_equal(np.delete(beside, place, axis=0), alone, err_msg=f"{cell!r:.80}")
+
+
+@pytest.mark.parametrize("container", LABELLED)
+def test_one_odd_label_leaves_the_reading_of_all_others(container):
+    labels = [0, 1, 1, None, 0]
+    alone = codes(LABELLED[container](labels), [0, 1])
+    goal = numbers_in(read_goal(LABELLED[container](labels), 5))
+    for i, cell in enumerate(HOSTILE):
+        place = i % 6
+        more = LABELLED[container]([*labels[:place], cell, *labels[place:]])
+        assert np.delete(codes(more, [0, 1]), place).tolist() == alone.tolist()
+        np.testing.assert_array_equal(np.delete(numbers_in(read_goal(more, 6)), place), goal)
 
 
 # Public numbers that would break the scale

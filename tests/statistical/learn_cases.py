@@ -22,7 +22,10 @@ from cloister.privacy.loss import Loss
 __all__ = [
     "CASES",
     "FRAMES",
+    "LABELLED",
     "NOTHING_TO_REPLAY",
+    "ODD_NUMBERS",
+    "ODD_THINGS",
     "SECRET",
     "Case",
     "Facts",
@@ -372,10 +375,39 @@ def _polars(table: Table) -> Any:
     )
 
 
+def _row_of_any_type(place: int, row: list[Any]) -> Any:
+    """A row as callers hold them; which type it has follows from its place."""
+    if place % 4 == 2 and all(isinstance(cell, float | int) and not isinstance(cell, bool) for cell in row):
+        return np.array([_number(cell) for cell in row])
+    return [pd.Series(_objects(row), dtype=object), tuple(row), _objects(row), list(row)][place % 4]
+
+
+def _masked(table: Table) -> Any:
+    """What is no number is masked, and what lies behind the mask is another number each time."""
+    held = _array(table)
+    return np.ma.MaskedArray(np.where(np.isnan(held), np.arange(held.size).reshape(held.shape), held), np.isnan(held))
+
+
+def _arrow(table: Table, dictionary: bool) -> Any:
+    columns = [_arrow_kind(table.column(i), table.words[i]) for i in range(len(table.names))]
+    encoded = [column.dictionary_encode() for column in columns] if dictionary else columns
+    halves = [pa.chunked_array([one[: len(one) // 2], one[len(one) // 2 :]]) for one in encoded]
+    return pa.table(halves, names=list(table.names))
+
+
+def _polars_categories(table: Table) -> Any:
+    found = _polars(table)
+    return found.with_columns(
+        pl.col(name).cast(pl.Categorical) for name, kind in found.schema.items() if kind == pl.String
+    )
+
+
 FRAMES: dict[str, Callable[[Table], Any]] = {
     "array": _array,
     "object array": _object_array,
+    "masked array": _masked,
     "lists": lambda table: [list(row) for row in table.rows],
+    "rows of any type": lambda table: [_row_of_any_type(place, row) for place, row in enumerate(table.rows)],
     "pandas objects": _frame(lambda cells: pd.Series(_objects(cells), dtype=object)),
     "pandas inferred": _frame(_inferred),
     "pandas read": _frame(_read_by_pandas),
@@ -386,8 +418,11 @@ FRAMES: dict[str, Callable[[Table], Any]] = {
     ),
     "pandas category": _frame(_hashable),
     "polars": _polars,
+    "polars categories": _polars_categories,
+    "arrow": lambda table: _arrow(table, dictionary=False),
+    "arrow dictionaries": lambda table: _arrow(table, dictionary=True),
 }
-NAMELESS = ("array", "object array", "lists")
+NAMELESS = ("array", "object array", "masked array", "lists", "rows of any type")
 
 
 def _labels(cells: list[Any]) -> Any:
@@ -405,6 +440,14 @@ LABELLED: dict[str, Callable[[list[Any]], Any]] = {
     "series": _inferred,
     "object series": lambda cells: pd.Series(_objects(cells), dtype=object),
     "category": _hashable,
+    "masked array": lambda cells: np.ma.MaskedArray(
+        [0.0 if math.isnan(_number(cell)) else _number(cell) for cell in cells],
+        mask=[math.isnan(_number(cell)) for cell in cells],
+        dtype=float,
+    ),
+    "nullable": lambda cells: _nullable(cells, False),
+    "polars": lambda cells: pl.from_arrow(pa.chunked_array([_arrow_kind(cells, False)])),
+    "arrow dictionary": lambda cells: pa.chunked_array([_arrow_kind(cells, False).dictionary_encode()]),
 }
 NAMES = [
     ("a", "b", "c"),
@@ -481,7 +524,9 @@ def draw_case(r: Random, name: str, accounts: dict[str, Any], frame: str | None 
     if kind in NAMELESS:
         facts = replace(facts, by_place=True)
     odd = r.choice([0.0, 0.0, 0.3])
-    n = r.randint(1 if kind == "lists" else 0, 8)  # no list at all does not say how many columns it has
+    n = r.randint(
+        1 if kind in ("lists", "rows of any type") else 0, 8
+    )  # no list at all does not say how many columns it has
     table = Table(
         facts.names,
         [[draw_cell(r, facts, one, odd) for one in facts.names] for _ in range(n)],

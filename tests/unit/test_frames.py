@@ -1,6 +1,7 @@
 """Frames infer types from values; plans, errors and what opens do not depend on them."""
 
 import datetime as dt
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import cloister as cl
+from cloister.data.schema import Schema
+from cloister.data.tables import open_tables
 from cloister.privacy.errors import BadSchema
 from cloister.query.run import _look
 
@@ -169,3 +172,102 @@ def test_integers_that_a_double_cannot_hold_are_refused_by_the_type_of_the_colum
     declared = (pd.array(whole, dtype="Int64"), pd.array(["1", None], dtype="string"))
     for source in (*(pd.DataFrame({"v": one}) for one in declared), pa.table({"v": whole}), pl.DataFrame({"v": whole})):
         cl.open(source, schema=schema, budget=cl.rho(1), ledger=tmp_path / "open").close()
+
+
+# What a cell says depends on that cell and on the schema, not on the type that pandas gave its column.
+
+
+def moments(kind, *days):
+    return pd.Series(np.array(days, dtype=f"M8[{kind}]"))
+
+
+TYPED = {
+    "truths": pd.Series([True, False]),
+    "whole numbers": pd.Series([0, 1, -7, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62 + 1, 2**63 - 1, -(2**63)]),
+    "short whole numbers": pd.Series([0, 1, -7], dtype="int8"),
+    "counts": pd.Series([0, 1, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1], dtype="uint64"),
+    "numbers": pd.Series(
+        [0.0, -0.0, 1.0, 1.5, -2.5, 1e15, 1e16, 2.0**53, 1e60, 1e61, 1e300, 5e-324, 1e-301, 1e-299, np.inf, -np.inf]
+    ),
+    "short numbers": pd.Series([0.0, 1.0, 0.1, 3e38, 1e-45, np.inf], dtype="float32"),
+    "tiny numbers": pd.Series([1.0, 0.5, 6e4], dtype="float16"),
+    "long numbers": pd.Series(np.array([1, 1.5, "1e400"], dtype=np.longdouble)),
+    "complex numbers": pd.Series([1 + 0j, 2.5 + 0j]),
+    "days": moments("s", "2020-01-01", "1000-01-01", "0999-12-31", "9999-12-31", "12000-01-01"),
+    "micro moments": moments("us", "2020-02-03T04:05:06.123456", "1969-12-31T23:59:59.999999", "0500-01-01"),
+    "nano moments": moments("ns", "2020-02-03T04:05:06.123456789", "1969-12-31T23:59:59.999999999", "1700-01-01"),
+    "moments of a zone": moments("us", "2020-02-03T00:30:00", "2020-07-01T12:00:00.5").dt.tz_localize("Europe/Berlin"),
+    "nano moments of a zone": moments("ns", "2020-02-03T23:30:00.123456789").dt.tz_localize("America/New_York"),
+    "durations": pd.Series(np.array([1, 10**15], dtype="m8[us]")),
+    "periods": pd.Series(pd.period_range("2020-01-01", periods=2)),
+    "ranges": pd.Series(pd.interval_range(0, 2)),
+    "words": pd.Series(["1", "1.0", "true", "True", "2020-01-01", "2020-01-01 10:00", "1e16", "x", ""]),
+    "categories of truths": pd.Series([True, False], dtype="category"),
+    "categories of numbers": pd.Series([1.5, 2.0, 1e16], dtype="category"),
+    "categories of moments": moments("us", "2020-01-01", "2020-01-01T05:00").astype("category"),
+    "few numbers": pd.Series([0.0, 1.5], dtype="Sparse[float64]"),
+    "nullable truths": pd.Series([True, False], dtype="boolean"),
+    "nullable whole numbers": pd.Series([0, 1, 2**53 - 1], dtype="Int64"),
+}
+KINDS = {
+    "integer": {"type": "integer"},
+    "bounded": {"type": "integer", "bounds": [0, 10**15]},
+    "real": {"type": "real"},
+    "boolean": {"type": "boolean"},
+    "text": {"type": "text"},
+    "date": {"type": "date"},
+    "timestamp": {"type": "timestamp"},
+    "id": "unit",
+}
+MORE = {"nothing": None, "a missing number": np.nan, "a word": "secret", "a fraction": 0.5, "a truth": True, "i": 1j}
+
+
+def seen(column, kinds):
+    """Every cell of a column as its views have it, by kind; None for a row that is left out."""
+    known = {name: kind for name, kind in kinds.items() if kind != "unit"}
+    table = {"columns": {"place": {"type": "integer"}, **known}, **({} if known == kinds else {"unit": "id"})}
+    unit = "row" if known == kinds else {"name": "person", "max_rows": 1}
+    frame = pd.DataFrame({"place": range(len(column)), **dict.fromkeys(kinds, column)})
+    tables = open_tables({"t": frame}, Schema.load({"unit": unit, "tables": {"t": table}}), threads=1)
+    found = tables.engine.run(tables.view("t").sql("duckdb")).to_pydict()
+    tables.close()
+    places = {place: i for i, place in enumerate(found["place"])}
+    every = range(len(column))
+    return {name: [repr(found[name][places[one]]) if one in places else None for one in every] for name in kinds}
+
+
+def all_seen(column, kinds):
+    """Ids apart, since a row without one is left out."""
+    values = {name: kind for name, kind in kinds.items() if kind != "unit"}
+    return {**seen(column, values), **({} if values == kinds else seen(column, {"id": "unit"}))}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_cell_of_a_frame_is_read_alike_whatever_type_pandas_gave_its_column(name):
+    column, kinds = TYPED[name].reset_index(drop=True), dict(KINDS)
+    if name.startswith("nullable"):  # refused by a type that was declared, which no cell changes
+        kinds = {name: kind for name, kind in kinds.items() if name not in ("date", "timestamp", "id")}
+    typed = all_seen(column, kinds)
+    assert all_seen(column.astype(object), kinds) == typed
+    for odd in MORE.values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pandas warns of types that it will infer otherwise
+            beside = pd.concat([column, pd.Series([odd])], ignore_index=True)
+        assert {kind: cells[:-1] for kind, cells in all_seen(beside, kinds).items()} == typed, (odd, beside.dtype)
+
+
+def test_long_codes_in_a_frame_are_refused_by_schema_and_type():
+    codes = [2**53 + 1, 2**53 + 2]
+    kind = {"x": {"type": "integer", "categories": codes}}
+    for column in (pd.Series(codes), pd.Series([*codes, None]), pd.Series([*codes, "x"]), pd.Series(["x"])):
+        with pytest.raises(BadSchema, match="Int64"):
+            seen(column, kind)
+    assert seen(pd.Series([*codes, None], dtype="Int64"), kind) == {"x": [*map(str, codes), "None"]}
+
+
+def test_long_ids_of_a_frame_name_nobody_unless_they_are_declared():
+    ids = [2**60, 2**60 + 1, 5]
+    for column in (pd.Series(ids), pd.Series([*ids, None]), pd.Series([*ids, "x"])):
+        assert seen(column, {"id": "unit"})["id"][:3] == [None, None, "'5'"]
+    for column in (pd.Series([*ids, None], dtype="Int64"), pd.Series([*map(str, ids), None])):
+        assert seen(column, {"id": "unit"})["id"][:3] == [repr(str(one)) for one in ids]

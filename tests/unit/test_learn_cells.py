@@ -1,5 +1,6 @@
 """A cell is read on its own: what it says depends neither on its neighbours nor on the type of its column."""
 
+import warnings
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -255,6 +256,153 @@ def test_no_cell_of_a_list_re_reads_the_others(odd):
 def test_a_list_of_labels_is_refused_neither_with_nor_without_a_missing_one():
     for y in ([0, 1, 1], [0, 1, None], [(0, 1), (1, 0), (1, 1)], [(0, 1), (1, 0), 1]):
         assert (codes(read_labels(y, read_classes(["no", "yes"]), 3), ["no", "yes"]) == -1).all()
+
+
+# Containers
+
+
+def holding(make, cells):
+    """What is read of a column that a library holds: as numbers, and as categories."""
+    column = read_table(make(cells), numbers=False).columns[0]
+    return column.dtype.kind, numbers_in(column).tolist(), Categories(["a", "b", 1, 99]).codes(column).tolist()
+
+
+def arrow(kind, dictionary=False):
+    def make(cells):
+        column = pa.array(cells, kind)
+        column = column.dictionary_encode() if dictionary else column
+        return pa.table({"x": pa.chunked_array([column[:2], column[2:]])})
+
+    return make
+
+
+COLUMNS = {
+    "arrow words": (arrow(pa.string()), ["a", None, "b", None], ["a\0", None, "zz"]),
+    "arrow views": (arrow(pa.string_view()), ["a", None], ["a\0", None, "zz"]),
+    "arrow dictionary of words": (arrow(pa.string(), True), ["a", None, None, "b"], ["new", None, "a"]),
+    "arrow dictionary of numbers": (arrow(pa.float64(), True), [1.0, None, None], [99.0, None]),
+    "arrow truths": (arrow(pa.bool_()), [True, False], [None, True]),
+    "arrow numbers": (arrow(pa.int64()), [1, 99, 2**53 + 1], [None, 2**62]),
+    "arrow decimals": (arrow(pa.decimal128(30, 2)), [Decimal(1), None], [Decimal("0.1"), None]),
+    "arrow times": (arrow(pa.time64("ns")), [1, 2], [3, None]),
+    "polars words": (lambda cells: pl.DataFrame({"x": pl.Series(cells, dtype=pl.String)}), ["a\0", "b"], [None, "c"]),
+    "polars categories": (
+        lambda cells: pl.DataFrame({"x": pl.Series(cells, dtype=pl.Categorical)}), ["b", None, "a"], ["new", None],
+    ),
+    "polars truths": (lambda cells: pl.DataFrame({"x": pl.Series(cells, dtype=pl.Boolean)}), [True, False], [None]),
+    "polars numbers": (lambda cells: pl.DataFrame({"x": pl.Series(cells, dtype=pl.Int64)}), [1, 2**60 + 1], [None, 1]),
+    "pandas truths": (lambda cells: pd.DataFrame({"x": pd.Series(cells, dtype="boolean")}), [True, False], [None]),
+    "pandas whole numbers": (lambda cells: pd.DataFrame({"x": pd.Series(cells, dtype="Int64")}), [1, 2**60], [None]),
+    "pandas text": (lambda cells: pd.DataFrame({"x": pd.Series(cells, dtype="str")}), ["a\0", "1"], [None, "zz"]),
+    "pandas categories": (
+        lambda cells: pd.DataFrame({"x": pd.Series(cells, dtype="category")}), [1, None, 99], [None, "zz", 1.5, True],
+    ),
+    "pandas in Arrow": (
+        lambda cells: pd.DataFrame({"x": pd.Series(cells, dtype="bool[pyarrow]")}), [True, False], [None],
+    ),
+    "text of numpy": (lambda cells: np.array(cells)[:, None], ["a", "b", "1"], ["a\0", "True", "longer"]),
+    "masked numbers": (
+        lambda cells: np.ma.masked_invalid(np.array(cells, dtype=float))[:, None], [1, np.nan, 99], [np.nan, np.inf],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_declared_type_decides_how_a_column_is_read(name):
+    make, cells, more = COLUMNS[name]
+    alone = holding(make, cells)
+    for cell in more:
+        for place in (0, len(cells)):
+            beside = holding(make, [*cells[:place], cell, *cells[place:]])
+            assert beside[0] == alone[0]
+            for left, right in zip(alone[1:], beside[1:], strict=True):
+                np.testing.assert_array_equal(np.delete(right, place), left)
+    # Labels and targets are read in the same way.
+    held = make(cells)
+    column = held[:, 0] if isinstance(held, np.ndarray) else held["x"]
+    np.testing.assert_array_equal(numbers_in(read_goal(column, len(cells))), alone[1])
+
+
+def test_a_missing_word_of_an_arrow_dictionary_is_missing():
+    """numpy takes the last word of the dictionary for it."""
+    column = pa.chunked_array([pa.array(["a", None, "b"]).dictionary_encode()])
+    assert read_table(pa.table({"x": column}), numbers=False).columns[0].tolist() == ["a", None, "b"]
+    assert read_labels(column, read_classes(["a", "b"]), 3).tolist() == ["a", None, "b"]
+    assert learn.prepare(Named(), pa.table({"x": column}))[:, 0].tolist() == ["a", None, "b"]
+
+
+class Named:
+    feature_names_in_ = ("x",)
+
+
+def test_a_cell_of_arrow_text_that_is_no_text_stops_nobody():
+    cells = pa.array([b"\xff", b"a"]).view(pa.string())
+    column = read_table(pa.table({"x": cells}), numbers=False).columns[0]
+    assert Categories(["a"]).codes(column).tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("missing", [None, "?", np.nan])
+def test_a_list_of_rows_of_any_type_has_the_shape_that_its_rows_have(missing):
+    rows = [
+        [range(2), range(2, 4)], [pd.Series([1, 2]), pd.Series([3, 4])], [(1, 2), [3, 4]],
+        [np.array([1, 2]), np.array([3, 4])], [pl.Series([1, 2]), pl.Series([3, 4])],
+        [pa.array([1, 2]), pa.array([3, 4])],
+    ]  # fmt: skip
+    for some in rows:
+        alone = read_table(some).numbers()
+        for odd in ([missing, 1], (missing, 1), pd.Series([missing, 1], dtype=object), pl.Series([None, 1])):
+            beside = read_table([*some, odd]).numbers()
+            assert beside.shape == (3, 2)
+            np.testing.assert_array_equal(beside[:2], alone)
+
+
+def test_what_is_no_table_is_refused_by_its_type():
+    class Foreign:
+        """A container whose own way to become an array could look at cells."""
+
+        def __array__(self, dtype=None, copy=None):
+            raise AssertionError("nobody may ask")
+
+    for wrong in (Foreign(), {"a": [1]}, "text", 7, None, iter([[1]]), {(1, 2)}, pl.DataFrame({"a": [1]}).lazy(),
+                  np.array([(1, 2)], dtype=[("a", int), ("b", int)]), np.rec.array([(1, 2)]), [{"a": 1}], ["ab", "cd"],
+                  [[1, 2], "ab"], [np.zeros((1, 2))], [], [[1], None]):  # fmt: skip
+        with pytest.raises(BadInput):
+            read_table(wrong)
+    with pytest.raises(BadInput):
+        read_goal(Foreign(), 1)
+
+
+def test_a_frame_is_known_by_its_type_and_not_by_the_names_of_its_columns():
+    for make in (pd.DataFrame, pl.DataFrame, pa.table):
+        table = read_table(make({"tables": [1], "account": [2], "tocsr": [3], "itercolumns": [4], "columns": [5]}))
+        assert table.numbers().tolist() == [[1, 2, 3, 4, 5]]
+        frame = make({"tables": [0.1, 0.2], "account": [0.3, 0.4]})
+        assert learn.MinMaxScaler(bounds=(0, 1)).fit(frame).transform(frame).tolist() == [[0.1, 0.3], [0.2, 0.4]]
+
+
+def test_what_is_masked_is_missing_and_arrays_are_of_the_plain_class():
+    held = np.ma.MaskedArray([[1.0, 2.0], [3.0, 4.0]], mask=[[False, True], [False, False]])
+    for kind in (float, int, object):
+        table = read_table(held.astype(kind), 7.0)
+        assert type(table.numbers()) is np.ndarray
+        assert table.numbers().tolist() == [[1.0, 7.0], [3.0, 4.0]]
+    labels = np.ma.MaskedArray(["a", "b"], mask=[True, False])
+    assert codes(read_labels(labels, read_classes(["a", "b"]), 2), ["a", "b"]).tolist() == [-1, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = read_table(np.matrix([[1, 2], [3, 4]]))
+    assert type(table.numbers()) is np.ndarray
+    assert [column.shape for column in table.columns] == [(2,), (2,)]
+
+
+@pytest.mark.parametrize("cell", [True, False, 1, 1.5, -0.0, np.True_, np.float32(0.5), 10**400, Decimal("2.5")])
+def test_a_number_in_words_is_that_number(cell):
+    """A word beside them makes words of a column of truths or numbers."""
+    for text in (str(cell), str(cell).encode(), np.str_(str(cell)), f"{cell}\0"):
+        assert number(text) == number(cell)
+        assert numbers_in(np.array([text, "secret"], dtype=object))[0] == number(cell)
+        if not isinstance(cell, int) or abs(cell) < 2**53:
+            assert category(text) == category(cell)
 
 
 def test_a_complex_number_is_its_real_part_or_nothing():

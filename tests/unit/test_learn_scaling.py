@@ -1,5 +1,7 @@
 """Scalers and encoders from public facts, ranks that are paid for, and bounds that are found."""
 
+import inspect
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import OneHotEncoder as PlainEncoder
 
 import cloister as cl
+from cloister import learn
 from cloister.learn.found import _counts, find_box
 from cloister.learn.quantiles import QuantileTransformer
 from cloister.learn.scaling import MinMaxScaler, OneHotEncoder, StandardScaler
@@ -147,3 +150,49 @@ def test_each_value_is_in_one_bin() -> None:
     assert counted.sum() == len(rows)
     assert counted[0] == counted[-1] == 1
     assert (_counts(np.zeros((0, 2))) == 0).all()
+
+
+# What is asked of an estimator warns of no row.
+
+
+HUGE = [1.7e308, -1.7e308, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 0.0]
+ASKED = ("transform", "inverse_transform", "predict", "predict_proba", "predict_log_proba", "decision_function")
+EVERY = {
+    "LogisticRegression": {"classes": [0, 1]},
+    "LinearSVC": {"classes": [0, 1]},
+    "GaussianNB": {"classes": [0, 1]},
+    "MixedNB": {"classes": [0, 1]},
+    "CategoricalNB": {"classes": [0, 1], "categories": [[0, 1]] * 2},
+    "DecisionTreeClassifier": {"classes": [0, 1]},
+    "RandomForestClassifier": {"classes": [0, 1], "n_estimators": 2},
+    "GradientBoostingClassifier": {"classes": [0, 1], "rounds": 2},
+    "LinearRegression": {"target_bounds": (0, 1)},
+    "Ridge": {"target_bounds": (0, 1)},
+    "GradientBoostingRegressor": {"target_bounds": (0, 1), "rounds": 2},
+    "KMeans": {"n_clusters": 2},
+    "PCA": {"n_components": 2},
+    "MinMaxScaler": {},
+    "StandardScaler": {},
+    "QuantileTransformer": {},
+    "OneHotEncoder": {"categories": [[0, 1]] * 2},
+}
+
+
+def test_every_estimator_is_asked_about_huge_numbers():
+    assert set(EVERY) == {name for name in learn.__all__ if name[0].isupper()}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_number_makes_an_estimator_warn_or_stop(name, tmp_path):
+    kind = getattr(learn, name)
+    public = {"bounds": (0, 1), "spend": cl.rho(1), "ledger": tmp_path, "random_state": 0} | EVERY[name]
+    model = kind(**{key: value for key, value in public.items() if key in inspect.signature(kind).parameters})
+    rows = np.array([[one, other] for one in HUGE for other in HUGE])
+    usual = np.random.default_rng(0).random((60, 2))
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        model.fit(np.vstack([usual, rows]), np.arange(60 + len(rows)) % 2)
+        for method in ASKED:
+            if hasattr(model, method):
+                given = np.tile(rows, 2) if (name, method) == ("OneHotEncoder", "inverse_transform") else rows
+                assert len(getattr(model, method)(given)) == len(rows)

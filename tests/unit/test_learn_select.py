@@ -1,19 +1,32 @@
 """A search that pays for its choice."""
 
+import warnings
+from contextlib import nullcontext
+
+import joblib
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures, StandardScaler
+from sklearn.utils import all_estimators
 
 import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
+from cloister.learn.candidates import settled
+from cloister.learn.cells import category
 from cloister.learn.purse import purse
 from cloister.learn.scoring import read_scoring
 from cloister.learn.selection import choose
 from cloister.learn.shared import Part, Rehearsal, paying
+from cloister.learn.stateless import EachRow
 from cloister.privacy.errors import (
     BadBounds,
     BadCandidates,
@@ -49,6 +62,16 @@ class Constant(learn.LogisticRegression):
 
     def predict(self, rows):
         return np.full(len(rows), self.says)
+
+
+class Own(Pipeline):
+    """A pipeline that could do anything."""
+
+
+def beside(*more, remainder="drop", spend=None, **told):
+    """A model behind a scaler of the first column, and what becomes of the others."""
+    columns = ColumnTransformer([("a", learn.MinMaxScaler(bounds=(0, 1)), [0]), *more], remainder=remainder, **told)
+    return make_pipeline(columns, learn.LogisticRegression(spend, **PUBLIC))
 
 
 # What is chosen.
@@ -150,18 +173,170 @@ def test_a_wrong_parameter_is_told_before_anything_is_charged(tmp_path):
         ([Plain(), learn.LogisticRegression(**PUBLIC)], {}, NotPrivate),
         ([make_pipeline(StandardScaler(), learn.LogisticRegression(**PUBLIC))] * 2, {}, NotPrivate),
         ([make_pipeline(FunctionTransformer())] * 2, {}, BadCandidates),
+        ([beside(remainder=StandardScaler())] * 2, {}, NotPrivate),
+        ([beside(remainder=make_pipeline(StandardScaler()))] * 2, {}, NotPrivate),
+        ([beside(("b", StandardScaler(), [1]))] * 2, {}, NotPrivate),
+        ([beside(remainder="drop", transformer_weights={"a": 2.0})] * 2, {}, BadInput),
+        ([beside(("b", learn.MinMaxScaler(bounds=(0, 1)), lambda rows: [1]))] * 2, {}, BadInput),
+        ([make_pipeline(FeatureUnion([("a", StandardScaler())]), learn.LinearSVC(**PUBLIC))] * 2, {}, NotPrivate),
+        ([make_pipeline(PolynomialFeatures(), learn.LinearSVC(**PUBLIC))] * 2, {}, NotPrivate),
+        ([make_pipeline(learn.LinearSVC(**PUBLIC), memory="somewhere")] * 2, {}, BadInput),
+        ([Own([("a", learn.LinearSVC(**PUBLIC))])] * 2, {}, NotPrivate),
+        ([TransformedTargetRegressor(learn.Ridge(bounds=(0, 1), target_bounds=(0, 1)))] * 2, {}, NotPrivate),
         ([learn.LogisticRegression(**PUBLIC), "words", 3], {}, CloisterError),
         ([learn.KMeans(bounds=(0, 1))] * 2, {}, BadInput),
         ([learn.Ridge(bounds=(0, 1))] * 2, {}, BadBounds),
         ([learn.LogisticRegression(**PUBLIC)] * 2, {"scoring": "f1"}, BadInput),
     ],
-    ids=["one", "not private", "scaler that peeks", "no model", "no estimator", "no score", "no bounds", "no such"],
+    ids=[
+        "one",
+        "not private",
+        "scaler that peeks",
+        "no model",
+        "scaler of the remainder",
+        "pipeline of the remainder",
+        "scaler of a column",
+        "weights",
+        "columns by a function",
+        "scaler in a union",
+        "not known",
+        "memory",
+        "a pipeline of one's own",
+        "a scaled target",
+        "no estimator",
+        "no score",
+        "no bounds",
+        "no such",
+    ],
 )
 def test_what_cannot_be_chosen_from_is_refused(tmp_path, models, more, error):
     rows, labels = made(50)
     with pytest.raises((error, TypeError)):
         learn.select(models, rows, labels, spend=SPEND, ledger=tmp_path / "unused", **more)
     assert not (tmp_path / "unused").exists()
+
+
+# Parts of pipelines.
+
+
+def every_transformer():
+    """Everything that scikit-learn can put in front of a model, where it needs no more arguments."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, kind in all_estimators("transformer"):
+            try:
+                yield name, kind()
+            except TypeError:
+                continue
+
+
+@pytest.mark.parametrize("place", ["step", "remainder", "column", "union"])
+def test_no_transformer_of_scikit_learn_learns_from_rows_for_nothing(place):
+    let_in = set()
+    for name, one in every_transformer():
+        lines = {
+            "step": lambda one=one: make_pipeline(one, learn.LinearSVC(**PUBLIC)),
+            "remainder": lambda one=one: beside(remainder=one),
+            "column": lambda one=one: beside(("b", one, [1, 2])),
+            "union": lambda one=one: make_pipeline(FeatureUnion([("a", one)]), learn.LinearSVC(**PUBLIC)),
+        }
+        try:
+            settled(lines[place]())
+        except NotPrivate:
+            continue
+        let_in.add(name)
+    assert let_in == {"Binarizer", "FunctionTransformer", "Normalizer"}
+
+
+def test_a_private_part_of_the_remainder_pays(tmp_path):
+    rows, labels = made(300)
+    line = beside(remainder=learn.StandardScaler(cl.rho("0.01"), bounds=(0, 1)), spend=cl.rho("0.02"))
+    assert learn.cross_val_score(line, rows, labels, cv=2, ledger=tmp_path).loss == cl.rho("0.063")
+    account = cl.Ledger.in_folder(tmp_path).open_account("rows", cl.rho(1))
+    found = learn.select([line, line], rows, labels, spend=cl.rho("0.1"), account=account)
+    assert account.spent == found.loss == cl.rho("0.1")
+    scaler = found.best[0].named_transformers_["remainder"]
+    assert scaler.release_.receipt is found.best[-1].release_.receipt is found.release.receipt
+
+
+@pytest.mark.parametrize("config", [{}, {"n_jobs": 2, "backend": "threading"}])
+def test_parts_pay_in_this_process_whatever_the_number_of_jobs(tmp_path, config):
+    rows, labels = made(100)
+    scaler = learn.StandardScaler(cl.rho("0.01"), bounds=(0, 1), ledger=tmp_path)
+    line = make_pipeline(
+        ColumnTransformer([("a", scaler, [0]), ("b", scaler, [1, 2])], n_jobs=2),
+        FeatureUnion([("a", clone(scaler)), ("b", learn.MinMaxScaler(bounds=(-3, 3)))], n_jobs=2),
+        learn.LogisticRegression(cl.rho("0.01"), bounds=(-4, 4), classes=[0, 1]),
+    )
+    with joblib.parallel_config(**config) if config else nullcontext():
+        learn.cross_val_score(line, rows, labels, cv=2, ledger=tmp_path)
+    with cl.Ledger.in_folder(tmp_path) as book:
+        assert len(book.accounts()) == 1
+        assert not book.accounts()[0].left.amount
+
+
+ROWWISE = {
+    "Normalizer": Normalizer,
+    "Binarizer": lambda: Binarizer(threshold=0.5),
+    "a square root": lambda: FunctionTransformer(np.sqrt, validate=True),
+    "a function that looks around": lambda: FunctionTransformer(lambda rows: rows - rows.mean(axis=0)),
+    "a function that drops": lambda: FunctionTransformer(lambda rows: rows[:, ~np.isnan(rows).any(axis=0)]),
+    "a function that counts": lambda: FunctionTransformer(lambda rows: np.full((1, 3), float(len(rows)))),
+    "nothing": FunctionTransformer,
+}
+HOSTILE = [[np.nan, 0, 0], [np.inf, 1.7e308, -np.inf], [1.7e308] * 3, [None, "secret", 1j], [-1.0, 5e-324, 0.0]]
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+def test_a_transformer_without_memory_sees_one_row_at_a_time(name):
+    rows, _ = made(20)
+    alone = EachRow(ROWWISE[name]()).fit(rows)
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for odd in HOSTILE:
+            more = [*rows.tolist(), odd]
+            beside_it = EachRow(ROWWISE[name]()).fit(more)
+            np.testing.assert_array_equal(beside_it.transform(more)[:20], alone.transform(rows))
+            np.testing.assert_array_equal(beside_it.transform([odd])[0], beside_it.transform(more)[20])
+    for i in range(20):
+        np.testing.assert_array_equal(alone.transform(rows[i : i + 1])[0], alone.transform(rows)[i])
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+@pytest.mark.parametrize("odd", HOSTILE, ids=["missing", "infinite", "huge", "words", "small"])
+def test_no_row_decides_whether_a_pipeline_can_be_scored(name, odd, tmp_path):
+    rows, labels = made(60)
+    line = make_pipeline(
+        ROWWISE[name](), learn.StandardScaler(bounds=(0, 1)), learn.LogisticRegression(SPEND, **PUBLIC)
+    )
+    account = cl.Ledger.in_folder(tmp_path).open_account("rows", cl.rho(10))
+    spent = []
+    for some, told in ((rows, labels), ([*rows.tolist(), odd], [*labels.tolist(), 0])):
+        with warnings.catch_warnings(), np.errstate(all="raise"):
+            warnings.simplefilter("error")
+            before = account.spent.amount
+            learn.cross_val_score(line, some, told, cv=2, account=account)
+            spent.append(account.spent.amount - before)
+    assert spent[0] == spent[1]
+
+
+def test_a_function_that_fails_on_every_row_is_refused_by_name():
+    with pytest.raises(BadInput, match="FunctionTransformer fails on a made-up row"):
+        EachRow(FunctionTransformer(lambda rows: rows["age"])).fit(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_what_passes_through_is_read_by_its_declared_type(kind):
+    """numpy would make texts of the numbers beside words as soon as no word is missing, and words of missing ones."""
+    makers = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+    line = ColumnTransformer([("a", learn.MinMaxScaler(bounds=(0, 1)), ["x"])], remainder="passthrough")
+    line = make_pipeline(line, learn.MixedNB(categories={1: ["a", "b"], 2: [1, 2]}, bounds=(0, 1), classes=[0, 1]))
+    seen = []
+    for more in ([], [None]):
+        frame = {"x": [0.5, None, 0.25, *more], "w": ["a", "b", "a", *more], "n": [1, 2, 1, *more]}
+        made_of = settled(line)[0].fit_transform(makers[kind](frame))
+        seen.append([[category(cell) for cell in row] for row in made_of[:3].tolist()])
+    assert seen[0] == seen[1] == [[0.5, "a", 1.0], [None, "b", 2.0], [0.25, "a", 1.0]]
 
 
 # What protects.

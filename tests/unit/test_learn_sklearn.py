@@ -24,6 +24,11 @@ TARGET = {"bounds": (-10, 10), "target_bounds": (-50, 50)}
 
 # What privacy forbids. Each with its reason; docs/promises/learn.md says the same to users.
 NO_ROWS = {"check_estimators_empty_data_messages": "the number of rows is private: none at all must not be an error"}
+# What an object that is no array makes of itself may depend on its cells, so its type is refused.
+TYPES = {
+    kind: {f"check_{kind}_data_not_an_array": "how an unknown container turns into an array may depend on its cells"}
+    for kind in ("classifier", "regressor", "transformer")
+}
 NO_VALUES = {
     **NO_ROWS,
     "check_estimators_nan_inf": "that a value is missing or infinite is private: its row is left out or clipped",
@@ -31,16 +36,22 @@ NO_VALUES = {
 }
 COUNTED = {
     **NO_ROWS,
+    **TYPES["classifier"],
     "check_classifiers_classes": "classes are a public list, never read off y",
     "check_classifiers_train": "classes are a public list, never read off y",
     "check_classifiers_regression_target": "labels that are not listed are left out; that there are some is private",
     "check_supervised_y_no_nan": "labels that are not listed are left out, NaN and infinity among them",
 }
 CLASSES = NO_VALUES | COUNTED
-TARGETS = {**NO_VALUES, "check_supervised_y_no_nan": "a row without a target is left out, an infinite one is clipped"}
+TARGETS = {
+    **NO_VALUES,
+    **TYPES["regressor"],
+    "check_supervised_y_no_nan": "a row without a target is left out, an infinite one is clipped",
+}
+FEATURES = NO_VALUES | TYPES["transformer"]
 SCORES = {**CLASSES, "check_decision_proba_consistency": "classes are a public list: four are told here, two occur"}
 CLUSTERS = {
-    **NO_VALUES,
+    **FEATURES,
     "check_clustering": "which cluster a training row is in is that row's secret: there is no labels_",
     "check_fit_score_takes_y": "fit_predict would tell the clusters of training rows",
 }
@@ -63,11 +74,11 @@ CHECKED = {
     "Ridge": (TARGET, TARGETS),
     "GradientBoostingRegressor": (TARGET, TARGETS),
     "KMeans": ({"bounds": (-10, 10), "n_clusters": 3}, CLUSTERS),
-    "PCA": ({"bounds": (-10, 10)}, NO_VALUES),
-    "MinMaxScaler": ({"bounds": (-10, 10)}, NO_VALUES),
-    "StandardScaler": ({"bounds": (-10, 10)}, NO_VALUES | NAMESAKE),
-    "QuantileTransformer": ({"bounds": (-10, 10)}, NO_VALUES),
-    "OneHotEncoder": ({"categories": 10}, NO_ROWS),
+    "PCA": ({"bounds": (-10, 10)}, FEATURES),
+    "MinMaxScaler": ({"bounds": (-10, 10)}, FEATURES),
+    "StandardScaler": ({"bounds": (-10, 10)}, FEATURES | NAMESAKE),
+    "QuantileTransformer": ({"bounds": (-10, 10)}, FEATURES),
+    "OneHotEncoder": ({"categories": 10}, NO_ROWS | TYPES["transformer"]),
 }
 
 

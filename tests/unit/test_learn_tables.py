@@ -346,6 +346,9 @@ def test_a_label_that_is_not_listed_is_left_out(tmp_path: Path) -> None:
     [
         (lambda ds: learn.LogisticRegression(cl.rho(1), method="output").fit(ds, target="back"), BadInput),
         (lambda ds: learn.PCA(cl.rho(1), method="subspace").fit(ds, features=["age"]), BadInput),
+        (lambda ds: learn.PCA(cl.rho(1)).fit(ds, features=["age", "age"]), BadInput),
+        (lambda ds: learn.LinearRegression(cl.rho(1)).fit(ds, target="cost", features=["age", "age"]), BadInput),
+        (lambda ds: learn.LinearRegression(cl.rho(1)).fit(ds, target="cost", features=["cost"]), BadInput),
         (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds), BadInput),
         (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds, target="cost"), BadSchema),
         (lambda ds: learn.LinearSVC(cl.rho(1)).fit(ds, target="back", features=["back"]), BadInput),

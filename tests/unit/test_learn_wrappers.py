@@ -74,6 +74,13 @@ REFUSED = {
     "BaggingClassifier of rows left out": lambda a: ensemble.BaggingClassifier(classifier(a), oob_score=True).fit(X, Y),
     "ClassifierChain of validated links": lambda a: multioutput.ClassifierChain(classifier(a), cv=3).fit(X, BOTH),
     "RegressorChain of validated links": lambda a: multioutput.RegressorChain(regressor(a), cv=3).fit(X, BOTH),
+    "BaggingRegressor of rows left out": lambda a: ensemble.BaggingRegressor(regressor(a), oob_score=True).fit(X, Y),
+    "GridSearchCV of a calibrated model": lambda a: SELECTION.GridSearchCV(
+        calibration.CalibratedClassifierCV(classifier(a), cv=2), {"method": ["sigmoid"]}, error_score="raise"
+    ).fit(X, Y),
+    "GradientBoostingClassifier from a private start": lambda a: ensemble.GradientBoostingClassifier(
+        init=classifier(a), n_estimators=2
+    ).fit(X, Y),
     "CalibratedClassifierCV without an ensemble": lambda a: calibration.CalibratedClassifierCV(
         classifier(a), ensemble=False
     ).fit(X, Y),
@@ -137,6 +144,38 @@ def test_what_only_fits_works_and_every_fit_is_charged(name, account):
         warnings.simplefilter("ignore")
         fit(account)
     assert account.spent == SPEND * fits
+
+
+SEVERAL = ["threading", "loky"]
+
+
+@pytest.mark.parametrize("backend", SEVERAL)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_show_scores_of_raw_rows_is_refused_in_other_threads_and_processes(name, backend, account):
+    with warnings.catch_warnings(), joblib.parallel_config(backend, n_jobs=2):
+        warnings.simplefilter("ignore")
+        with pytest.raises((NotPrivate, ValueError), match=r"NotPrivate|Use cloister\.learn\.cross_val_score"):
+            REFUSED[name](account)
+
+
+@pytest.mark.parametrize("backend", SEVERAL)
+@pytest.mark.parametrize("name", PAID)
+def test_what_only_fits_works_in_other_threads_and_processes(name, backend, account):
+    fits, fit = PAID[name]
+    with warnings.catch_warnings(), joblib.parallel_config(backend, n_jobs=2):
+        warnings.simplefilter("ignore")
+        fit(account)
+    assert account.spent == SPEND * fits
+
+
+def test_a_function_of_scikit_learn_that_is_not_known_is_refused(account):
+    unknown = {"__name__": "sklearn.ensemble._new", "model": classifier(account), "X": X, "Y": Y}
+    with pytest.raises(NotPrivate):
+        exec("model.fit(X, Y)", unknown)
+    for known in ("sklearn.ensemble._bagging", "sklearn.multioutput"):  # but no such function of theirs
+        with pytest.raises(NotPrivate):
+            exec("model.fit(X, Y)", unknown | {"__name__": known})
+    assert not account.spent.amount
 
 
 def test_calibration_by_scikit_learn_says_that_it_looks_at_raw_rows(account):

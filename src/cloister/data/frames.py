@@ -188,7 +188,7 @@ def _said(value: Any, kind: str) -> str | None:
 
 
 def _written(value: Any, kind: str) -> str | None:
-    if isinstance(value, complex):  # one complex number makes complex numbers of a column
+    if isinstance(value, complex | np.complexfloating):  # one complex number makes complex numbers of a column
         value = value.real if value.imag == 0 else math.nan
     if isinstance(value, bool | np.bool_):
         return str(int(value)) if kind in ("integer", "real") else str(bool(value)).lower() if _holds(kind) else None

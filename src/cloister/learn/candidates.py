@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloister.learn.estimator import PrivateEstimator
-from cloister.learn.inputs import as_array
 from cloister.learn.purse import Purse, purse
 from cloister.learn.shared import Rehearsal, paying
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
@@ -12,7 +11,17 @@ from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.release import Release
 
-__all__ = ["Work", "model_of", "paying_parts", "priced", "read_candidates", "rehearse", "take", "total_spend"]
+__all__ = [
+    "Work",
+    "model_of",
+    "paying_parts",
+    "priced",
+    "read_candidates",
+    "rehearse",
+    "settled",
+    "take",
+    "total_spend",
+]
 
 
 class Work(PrivateEstimator):
@@ -43,36 +52,108 @@ class Work(PrivateEstimator):
         return self._train(steps), self.release_
 
 
-def paying_parts(model: Any) -> list[PrivateEstimator]:
-    """The parts of a model or pipeline that pay; a part that learns from rows without paying is refused."""
-    found = _parts(model)
+def settled(model: Any) -> Any:
+    """A copy of a model or pipeline in which every part is known to pay, or to keep nothing and read each row alone.
+
+    Parts are known by their exact type, in every parameter that can hold one. What is not known is refused: it could
+    learn from rows without paying, or fail on one row. Parts that scikit-learn would run in other processes, where no
+    share is handed out, run in this one.
+    """
+    from sklearn.base import clone
+
+    found = _settle(clone(model))
+    paying_parts(found)
+    return found
+
+
+def _settle(part: Any) -> Any:
+    from cloister.learn.stateless import STATELESS, EachRow, Passthrough
+
+    kind = type(part)
+    if isinstance(part, PrivateEstimator) or kind in (*_of_public_facts(), EachRow, Passthrough):
+        return part
+    if kind in STATELESS:
+        return EachRow(part)
+    if kind not in _containers():
+        if not hasattr(part, "fit"):
+            raise BadInput(f"a {kind.__name__:.60} is no estimator.")
+        raise NotPrivate(
+            f"{kind.__name__:.60} learns from rows without paying, or is not known not to. Use its twin in "
+            "cloister.learn, or a transformer without memory such as FunctionTransformer."
+        )
+    told = part.get_params(deep=False)
+    if told.get("memory") is not None or told.get("transformer_weights") is not None:
+        raise BadInput(
+            f"a {kind.__name__} has neither memory nor transformer_weights here: the one keeps rows in files."
+        )
+    if "n_jobs" in told:
+        part.n_jobs = 1
+    held = _containers()[kind]
+    setattr(
+        part, held, [(name, _settle_step(kind, step), *_columns(rest)) for name, step, *rest in getattr(part, held)]
+    )
+    if "remainder" in told:
+        part.remainder = _settle_step(kind, part.remainder)
+    return part
+
+
+def _settle_step(kind: type, step: Any) -> Any:
+    """One step of a pipeline, or part of a union; "passthrough" and "drop" may stand in its place."""
+    from cloister.learn.stateless import Passthrough
+
+    if step is None or (isinstance(step, str) and step == "drop"):
+        return step
+    if isinstance(step, str) and step == "passthrough":
+        return step if kind.__name__ == "Pipeline" else Passthrough()
+    return _settle(step)
+
+
+def _columns(rest: list[Any]) -> list[Any]:
+    """Which columns a transformer gets; they are named, since a function could choose them by their cells."""
+    if any(map(callable, rest)):
+        raise BadInput("name the columns of a ColumnTransformer: a function could choose them by what is in them.")
+    return rest
+
+
+def _containers() -> dict[type, str]:
+    """What holds parts, by exact type, and in which parameter."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import FeatureUnion, Pipeline
+
+    return {Pipeline: "steps", FeatureUnion: "transformer_list", ColumnTransformer: "transformers"}
+
+
+def _of_public_facts() -> tuple[type, ...]:
+    """Transformers of ours that read no row in `fit`."""
+    from cloister.learn.scaling import MinMaxScaler, OneHotEncoder
+
+    return MinMaxScaler, OneHotEncoder
+
+
+def paying_parts(model: Any, *, fitted: bool = False) -> list[PrivateEstimator]:
+    """The parts of a settled model or pipeline that pay.
+
+    Args:
+        model: from `settled`.
+        fitted: whether to look at the parts that were fitted, which a ColumnTransformer keeps beside the others.
+    """
+    found = _parts(model, fitted)
     if not found:
         raise BadCandidates("there is no private estimator in it. Use one of cloister.learn.")
     return [part for part in found if part.spend is not None or part is found[-1]]
 
 
-def _parts(model: Any) -> list[PrivateEstimator]:
-    from sklearn.compose import ColumnTransformer
-    from sklearn.pipeline import FeatureUnion, Pipeline
-    from sklearn.utils import get_tags
-
-    if model is None or isinstance(model, str):  # "passthrough", "drop"
-        return []
+def _parts(model: Any, fitted: bool) -> list[PrivateEstimator]:
     if isinstance(model, PrivateEstimator):
         return [model]
-    inner: dict[type, str] = {Pipeline: "steps", FeatureUnion: "transformer_list", ColumnTransformer: "transformers"}
-    for kind, name in inner.items():
-        if isinstance(model, kind):
-            return [part for step in getattr(model, name) for part in _parts(step[1])]
-    if not hasattr(model, "fit"):
-        raise BadInput(f"a {type(model).__name__} is no estimator.")
-    # Ours that are no PrivateEstimator are made of public facts; stateless ones of others learn nothing.
-    if type(model).__module__.startswith("cloister.learn.") or not get_tags(model).requires_fit:
+    held = _containers().get(type(model))
+    if held is None:
         return []
-    raise NotPrivate(
-        f"{type(model).__name__} learns from rows without paying. Use its twin in cloister.learn, or a transformer "
-        "without memory such as FunctionTransformer."
-    )
+    if fitted and hasattr(model, f"{held}_"):
+        inner = [step[1] for step in getattr(model, f"{held}_")]  # what remains is the last of them
+    else:
+        inner = [*(step[1] for step in getattr(model, held)), getattr(model, "remainder", None)]
+    return [part for one in inner for part in _parts(one, fitted)]
 
 
 def total_spend(model: Any) -> Purse:
@@ -106,11 +187,9 @@ def read_candidates(models: Any, grid: Mapping[str, Sequence[Any]] | None) -> tu
 
     listed = list(models) if isinstance(models, list | tuple) else [models]
     changes: list[dict[str, Any]] = [{}] if grid is None else list(ParameterGrid(grid))
-    pairs = [(clone(model).set_params(**change), change) for model in listed for change in changes]
+    pairs = [(settled(clone(model).set_params(**change)), change) for model in listed for change in changes]
     if len(pairs) < 2:
         raise BadCandidates("a choice needs at least two candidates: several models, or a grid of parameters.")
-    for candidate, _ in pairs:
-        paying_parts(candidate)
     return [one for one, _ in pairs], [change for _, change in pairs]
 
 
@@ -122,9 +201,9 @@ def rehearse(model: Any, X: Any, y: Any, share: Loss) -> None:  # noqa: N803
 
 
 def take(rows: Any, places: Any) -> Any:
-    """Some rows of an array, list or frame."""
+    """Some rows of an array or frame."""
     import numpy as np
     from sklearn.utils import _safe_indexing
 
     chosen = np.asarray(places, dtype=np.int64)
-    return _safe_indexing(as_array(rows) if isinstance(rows, list | tuple) else rows, chosen)
+    return _safe_indexing(rows, chosen)

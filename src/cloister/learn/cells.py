@@ -5,14 +5,16 @@
 
 `Categories.codes` and `numbers_in` do the same for columns. They are vectorised, but the result for a cell depends on
 that cell alone, and not on the type of the column it stands in: pandas turns whole numbers into floats, and words into
-objects, as soon as one cell is missing, and then one row would change how all others are read. So 1, 1.0, True and "1"
-are one category, and whole numbers beyond 2^53 are read as the nearest float. (Not so in a dataset: there the schema
-decides the type of a column, and whole numbers of any length are exact.)
+objects, as soon as one cell is missing, and then one row would change how all others are read. So 1, 1.0, True, "1" and
+"True" are one category and one number, zeros at the end of a text do not count, and whole numbers beyond 2^53 are read
+as the nearest float. (Not so in a dataset: there the schema decides the type of a column, and whole numbers of any
+length are exact, but for those of pandas' own types; see data/tables.py.)
 """
 
 import math
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -29,6 +31,7 @@ Integers = NDArray[np.int64]
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,307})(?:\.0+)?", re.ASCII)
 _EXACT = 2.0**53
+_TRUTHS = {"True": 1.0, "False": 0.0}  # what a column of truths becomes beside a word
 _BUILT_IN = frozenset({str, int, float, bool, type(None)})  # equal cells of these types are one category
 _READS_ALIKE = frozenset({str, int, float, bool, type(None), Decimal, np.float64})  # numpy converts as `number` does
 
@@ -54,10 +57,8 @@ def _bare(cell: Any) -> Any:
 
 
 def _category(cell: Any) -> str | float | None:
-    if isinstance(cell, bytes):
-        cell = cell.decode("utf-8", "replace")
-    if isinstance(cell, str):
-        return _category_of_text(str(cell))
+    if isinstance(cell, bytes | str):
+        return _category_of_text(_text(cell))
     if hasattr(cell, "as_py"):  # a pyarrow scalar
         return _category(cell.as_py())
     if cell is None or _is_missing(cell):
@@ -70,12 +71,17 @@ def _category(cell: Any) -> str | float | None:
     return str(cell) if found is None and not isinstance(cell, complex | np.complexfloating) else found
 
 
+def _text(cell: bytes | str) -> str:
+    """The text in a cell, without zeros at its end: arrays of fixed-width text cannot hold them."""
+    return (cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell)).rstrip("\0")
+
+
 def _category_of_text(text: str) -> str | float:
     if _WHOLE.fullmatch(text):
         whole = text.partition(".")[0]
         return float(whole) if abs(float(whole)) <= _EXACT else whole
-    if text in ("True", "False"):
-        return float(text == "True")
+    if text in _TRUTHS:
+        return _TRUTHS[text]
     try:
         found = float(text)
     except ValueError:
@@ -126,13 +132,14 @@ def _real(cell: Any) -> float | None:
 def number(cell: Any) -> float:
     """The number in a cell, or in its text; NaN if it is missing or no number.
 
-    >>> [number(cell) for cell in (2, "1.5", True, 10**400, "many", None)]
-    [2.0, 1.5, 1.0, inf, nan, nan]
+    >>> [number(cell) for cell in (2, "1.5", True, "True", 10**400, "many", None)]
+    [2.0, 1.5, 1.0, 1.0, inf, nan, nan]
     """
     try:
         cell = _bare(cell)
         if isinstance(cell, bytes | str):
-            return float(cell)
+            text = _text(cell)
+            return _TRUTHS[text] if text in _TRUTHS else float(text)
         if hasattr(cell, "as_py"):
             return number(cell.as_py())
         if type(cell).__name__ in ("NAType", "NaTType"):
@@ -159,7 +166,14 @@ def numbers_in(column: NDArray[Any]) -> Floats:
             return column.astype(object).astype(np.float64)
         except (TypeError, ValueError, OverflowError):
             pass
-    return np.array([number(cell) for cell in cells], dtype=np.float64)
+    return _one_by_one(number, cells, np.float64)
+
+
+def _one_by_one(read: Callable[[Any], Any], cells: Sequence[Any], kind: Any) -> NDArray[Any]:
+    """Cells of foreign types, one after the other; one that warns of itself is not heard."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.array([read(cell) for cell in cells], dtype=kind)
 
 
 class Categories:
@@ -219,7 +233,7 @@ class Categories:
         kinds = set(map(type, cells))
         # Cells that are equal are looked up once, but numbers of one type only: 2^53 + 2 is also a float, read apart.
         if not kinds <= _BUILT_IN or len(kinds - {str, type(None)}) > 1:
-            return np.array([self.code(cell) for cell in cells], dtype=np.int64)
+            return _one_by_one(self.code, cells, np.int64)
         known = {cell: self.code(cell) for cell in dict.fromkeys(cells)}
         return np.fromiter(map(known.__getitem__, cells), dtype=np.int64, count=len(cells))
 

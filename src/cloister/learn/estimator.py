@@ -21,10 +21,12 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from cloister.learn.inputs import check_parameters, is_dataset
 from cloister.learn.purse import Purse, purse
+from cloister.learn.quiet import Quiet
 from cloister.learn.shared import Rehearsal, part_of, paying_now, refuse_free_scores
 from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
@@ -84,7 +86,7 @@ class Payer:
         return self.ledger().account(self.name, self.analyst)
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
     """Charges once, trains in steps that the meter counts down, and keeps the receipt.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset it is fitted on). Bounds, classes,
@@ -234,7 +236,8 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
             )
         if method.__name__ == "fit":
             check_parameters(self.get_params(deep=False))
-        return method(self, *args, **kwargs)
+        with np.errstate(all="ignore"):  # learn/quiet.py
+            return method(self, *args, **kwargs)
 
     return told
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.cells import Categories
+from cloister.learn.cells import Categories, numbers_in
+from cloister.learn.containers import read_column
 from cloister.privacy.errors import BadInput
 
 __all__ = ["prepare"]
@@ -21,7 +22,8 @@ def prepare(model: Any, rows: Any) -> NDArray[Any]:
         model: fitted on a dataset, here or on a hub.
         rows: a frame, or a dict from column to values; further columns do no harm.
     """
-    known = list(rows) if isinstance(rows, Mapping) else list(getattr(rows, "columns", []))
+    named = getattr(rows, "column_names", None)  # of pyarrow
+    known = list(rows) if isinstance(rows, Mapping) else list(named or getattr(rows, "columns", []))
     names = [str(one) for one in getattr(model, "feature_names_in_", ())]
     if not names:
         raise BadInput("the model does not know the names of its features: give it rows as it was given them.")
@@ -34,11 +36,19 @@ def prepare(model: Any, rows: Any) -> NDArray[Any]:
     return whole
 
 
+def _column(given: Any) -> NDArray[Any]:
+    """A column; a list of nothing but numbers is shown as numbers."""
+    found = read_column(given)
+    if isinstance(given, list | tuple) and set(map(type, found.tolist())) <= {int, float, bool}:
+        return numbers_in(found)
+    return found
+
+
 def _feature(rows: Any, known: list[Any], name: str) -> NDArray[Any]:
     if name in known:
-        return np.asarray(rows[name])
+        return _column(rows[name])
     column = max((one for one in known if name.startswith(f"{one}=")), key=len, default=None)
     if column is None:
         raise BadInput(f"there is no column for the feature {name}.")
     value = name.removeprefix(f"{column}=")
-    return np.asarray(Categories([value], name).codes(np.asarray(rows[column])) == 0, dtype=np.float64)
+    return np.asarray(Categories([value], name).codes(read_column(rows[column])) == 0, dtype=np.float64)

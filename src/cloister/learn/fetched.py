@@ -106,9 +106,7 @@ class Fetched:
                 values.append(found[name])
                 continue
             listed = values_of(self._column(name))
-            # What is no category: no text has a zero in it, and no number is NaN.
-            other = "\0" if isinstance(listed[0], str) else np.nan
-            values.append(np.array([*listed, other], dtype=object)[found[name]])
+            values.append(np.array([*listed, None], dtype=object)[found[name]])  # None for what is no category
         return Columns(tuple(values), self.features)
 
     def labels(self) -> NDArray[Any]:

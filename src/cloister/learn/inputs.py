@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.cells import Categories, numbers_in
+from cloister.learn.containers import is_frame, read_column, read_rows
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 
 __all__ = [
     "Box",
     "Table",
-    "as_array",
-    "as_column",
     "check_ends",
     "check_fill",
     "check_norm",
@@ -214,34 +213,22 @@ class Table:
 
 
 def _filled(numbers: Floats, fill: float) -> Floats:
-    missing = np.isnan(numbers)
-    return np.where(missing, fill, numbers) if missing.any() else numbers
+    return np.where(np.isnan(numbers), fill, numbers)
 
 
 def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) -> Table:
     """The columns of an array or frame, checked by shape and type alone.
 
     Args:
-        rows: an array, a list of rows, or a frame of pandas, polars or pyarrow.
+        rows: an array, a list of rows, or a frame of pandas, polars or pyarrow (learn/containers.py).
         fill: what stands for a missing number.
         numbers: whether all columns must be of a type that can hold numbers.
     """
     from sklearn.utils.validation import _get_feature_names
 
     fill = check_fill(fill)
-    if hasattr(rows, "tocsr") or hasattr(rows, "tocsc"):
-        raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
-    columns, whole, names = _frame_columns(rows), None, None
-    if columns is not None:
-        names = _get_feature_names(rows)  # None unless all of them are text
-    else:
-        whole = as_array(rows)
-        if whole.ndim != 2:
-            raise BadInput(
-                "Expected 2D array, got another shape. Reshape your data either using array.reshape(-1, 1) or "
-                "array.reshape(1, -1): X is a table of rows and columns."
-            )
-        columns = list(whole.T)
+    columns, whole = read_rows(rows)
+    names = None if whole is not None else _get_feature_names(rows)  # None unless all of them are text
     if not columns:
         raise BadInput("Found array with 0 feature(s) while a minimum of 1 is required.")
     if any(column.dtype.kind == "c" for column in columns):
@@ -249,69 +236,6 @@ def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) ->
     if numbers:
         check_numbers(columns)
     return Table(tuple(columns), None if names is None else tuple(map(str, names)), fill, whole)
-
-
-def _frame_columns(rows: Any) -> list[NDArray[Any]] | None:
-    """The columns of a frame; None for what is none."""
-    if hasattr(rows, "itercolumns"):  # pyarrow
-        return [np.asarray(one) for one in rows.itercolumns()]
-    if not hasattr(rows, "columns"):
-        return None
-    labels = list(rows.columns)
-    if len(set(labels)) < len(labels):
-        raise BadInput("the columns of a frame need different names.")
-    return [np.asarray(rows[label]) for label in labels]
-
-
-def as_array(rows: Any) -> NDArray[Any]:
-    """An array of whatever was given; lists keep every cell as it is, unless all of them are real numbers.
-
-    A list has no type of its own: if one complex number, or a tuple in every cell, gave it a type or a dimension, a
-    single cell would decide a refusal, or how all others are read.
-    """
-    if isinstance(rows, np.ndarray):
-        return rows
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a masked cell, or a foreign type, may warn of itself
-            found = np.asarray(rows)
-    except Exception:  # rows of different lengths, a cell that is a list, a foreign type that fails
-        return _cells(rows)
-    plain = found.dtype.kind in "iufb" and found.ndim <= 2
-    return found if plain or not isinstance(rows, list | tuple) else _cells(rows)
-
-
-def _cells(rows: Any) -> NDArray[Any]:
-    """Lists as an array of objects: a cell that is itself a list stays one cell."""
-    inner = [one for one in rows if isinstance(one, list | tuple) or (isinstance(one, np.ndarray) and one.ndim)]
-    if len(inner) < len(rows) or len({len(one) for one in inner}) != 1:
-        return _objects(rows)
-    table = np.empty((len(rows), len(inner[0])), dtype=object)
-    for place, row in enumerate(inner):
-        for column, cell in enumerate(row):
-            table[place, column] = cell
-    return table
-
-
-def _objects(cells: Any) -> NDArray[Any]:
-    found = np.empty(len(cells), dtype=object)
-    for place, cell in enumerate(cells):
-        found[place] = cell
-    return found
-
-
-def as_column(y: Any) -> NDArray[Any]:
-    """Labels or targets as an array. A list becomes one column of objects, whatever its cells are.
-
-    A cell that is a list of one is that one, and a longer list is no label: whether others are lists does not matter.
-    """
-    return _objects([one[0] if _holds_one(one) else one for one in y]) if isinstance(y, list | tuple) else as_array(y)
-
-
-def _holds_one(cell: Any) -> bool:
-    if isinstance(cell, np.ndarray):
-        return bool(cell.shape == (1,))
-    return isinstance(cell, list | tuple) and len(cell) == 1
 
 
 def check_numbers(columns: Iterable[NDArray[Any]]) -> None:
@@ -326,7 +250,7 @@ def complete(*parts: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     for part in parts:
         if part.dtype.kind == "f":
             missing |= np.isnan(part) if part.ndim == 1 else np.isnan(part).any(axis=1)
-    return tuple(part[~missing] for part in parts) if missing.any() else parts
+    return tuple(part[~missing] for part in parts)
 
 
 def complete_rows(look: Callable[[], Floats]) -> Callable[[], Floats]:
@@ -339,7 +263,7 @@ def complete_rows(look: Callable[[], Floats]) -> Callable[[], Floats]:
 
 def codes(labels: Any, classes: Sequence[Any]) -> NDArray[np.int64]:
     """The place of each label in the public list of classes; a label that is not in it counts for no class: -1."""
-    return Categories(classes, "y").codes(as_column(labels))
+    return Categories(classes, "y").codes(read_column(labels))
 
 
 def read_classes(classes: Any) -> NDArray[Any]:
@@ -380,7 +304,7 @@ def read_goal(y: Any, length: int) -> NDArray[Any]:
 def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
     if y is None:
         raise BadInput(f"y is one column of {what}, as long as X; requires y to be passed, but the target y is None.")
-    given = as_column(y)
+    given = read_column(y)
     if given.ndim not in (1, 2) or (given.ndim == 2 and given.shape[1] != 1) or len(given) != length:
         raise BadInput(f"y is one column of {what}, as long as X.")
     if given.ndim == 2:
@@ -428,4 +352,6 @@ def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, number
 
 def is_dataset(thing: object) -> bool:
     """Whether it is a Cloister dataset: tables, and an account that pays."""
-    return hasattr(thing, "tables") and hasattr(thing, "account")
+    return (
+        not is_frame(thing) and hasattr(thing, "tables") and hasattr(thing, "account")
+    )  # a frame has what it is asked

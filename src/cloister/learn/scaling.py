@@ -28,6 +28,7 @@ from cloister.learn.inputs import (
     read_table,
 )
 from cloister.learn.purse import Purse
+from cloister.learn.quiet import Quiet
 from cloister.learn.relation import read_relation, values_of
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.privacy.ledger import Account, Ledger
@@ -42,7 +43,7 @@ _ONE, _EDGE = 2**15, 2**14
 _FINDING = Fraction(1, 10)
 
 
-class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Features moved and scaled so that their public bounds become 0 and 1; what lies beyond is clipped.
 
     Args:
@@ -214,7 +215,7 @@ def _mean_and_variance(meter: Meter, budget: Purse, look: Callable[[], Floats], 
     return (box.low + box.high) / 2 + mean * width, variance * width**2
 
 
-class OneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """One column for each public category, 1 where a row has it; a value that is not listed gives zeros.
 
     Args:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from cloister.learn.candidates import model_of
 from cloister.learn.cells import numbers_in
+from cloister.learn.containers import read_column
 from cloister.learn.exact import on_grid
-from cloister.learn.inputs import as_column, codes
+from cloister.learn.inputs import codes
 from cloister.privacy.errors import BadBounds, BadInput
 
 __all__ = ["Scoring", "read_scoring"]
@@ -43,7 +44,7 @@ class Scoring:
 
         Privacy: a row adds at most `most`, and never takes any away.
         """
-        given = as_column(labels)
+        given = read_column(labels)
         if not len(given):
             return 0
         each = np.clip(self.share(model, rows, given), 0.0, 1.0)
@@ -51,7 +52,7 @@ class Scoring:
 
     def counted(self, model: Any, labels: Any) -> int:
         """How many rows the score is of: those of no listed label, or without a target, are left out as in `fit`."""
-        given = as_column(labels)
+        given = read_column(labels)
         if self.name == "neg_mean_squared_error":
             return int((~np.isnan(numbers_in(given))).sum())
         return int((codes(given, list(model.classes_)) >= 0).sum())

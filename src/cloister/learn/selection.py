@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from cloister.learn.candidates import Work, paying_parts, priced, read_candidates, rehearse, take
-from cloister.learn.inputs import as_column
+from cloister.learn.containers import as_array, is_frame, read_column
 from cloister.learn.purse import Purse, purse
+from cloister.learn.quiet import quiet
 from cloister.learn.scoring import Scoring, read_scoring
 from cloister.learn.shared import paying
 from cloister.privacy.errors import BadInput
@@ -73,6 +74,7 @@ class Selection:
         return "\n".join([*lines, f"  {'total':<9} {self.loss}"])
 
 
+@quiet
 def select(
     models: Any,
     X: Any,  # noqa: N803
@@ -90,6 +92,8 @@ def select(
 
     Args:
         models: an estimator or pipeline of private parts, or a list of them; what they would spend does not matter.
+            Besides private parts, pipelines may hold scalers and encoders of ours from public facts, and
+            FunctionTransformer, Normalizer and Binarizer, which are given one row at a time (learn/stateless.py).
         X, y: rows as arrays or frames.
         spend: what everything together may cost.
         grid: parameters to try, as for scikit-learn's GridSearchCV.
@@ -106,9 +110,9 @@ def select(
     candidates, changes = read_candidates(models, grid)
     score = read_scoring(scoring, candidates[0])
     shares = _shares(purse(spend), len(candidates), refit)
+    X, y = X if is_frame(X) else as_array(X), read_column(y)  # noqa: N806
     if len(y) != len(X):
         raise BadInput("y is one column, as long as X.")
-    y = as_column(y)
     for candidate in candidates:
         rehearse(candidate, X, y, shares["trials"].split(len(candidates)))
 
@@ -126,8 +130,9 @@ def select(
     asked = f"select among {candidates!r} by {score.name}"
     (index, best), release = Work(spend, ledger, account, random_state, asked).carry_out(steps)
     release = replace(release, value=best)
-    for part in paying_parts(best):
-        part.release_, part.loss_ = replace(release, value=part.release_.value), release.loss
+    for part in paying_parts(best, fitted=True):
+        if hasattr(part, "release_"):  # not of a transformer that was given no columns
+            part.release_, part.loss_ = replace(release, value=part.release_.value), release.loss
     return Selection(best, index, changes[index], len(candidates), shares, release)
 
 

@@ -24,17 +24,41 @@ from cloister.privacy.number import show
 __all__ = ["Part", "Rehearsal", "part_of", "paying", "paying_now", "refuse_free_scores"]
 
 _PAYING: ContextVar["Meter | Rehearsal | None"] = ContextVar("paying", default=None)
-_VALIDATION = "sklearn.model_selection."
-_HARMLESS = ("BaseThresholdClassifier.fit", "FixedThresholdClassifier._fit")  # what validation's package fits unscored
-# Other modules that score or choose by raw rows after a fit, and the function in which they fit; "" for any.
-_RAW_LOOKS = {
-    "sklearn.ensemble._stacking": "",
-    "sklearn.ensemble._weight_boosting": "",
-    "sklearn.feature_selection._rfe": "_rfe_single_fit",  # of RFECV; RFE goes by coefficients
-    "sklearn.linear_model._ransac": "",
+_HELPERS = "sklearn.utils."  # they own no model, and are in every other module's way
+# Modules of scikit-learn that may fit a private estimator, and the functions in which they do; empty for any. All of
+# them only hand rows on and keep the models. What is not listed is refused: it may score raw rows, or choose by them.
+_ONLY_FIT: dict[str, frozenset[str]] = {
+    "sklearn.base": frozenset(),
+    "sklearn.calibration": frozenset(),  # warned of
+    "sklearn.compose._column_transformer": frozenset(),
+    "sklearn.compose._target": frozenset(),
+    "sklearn.ensemble._bagging": frozenset({"BaseBagging.fit", "BaseBagging._fit", "_parallel_build_estimators"}),
+    "sklearn.ensemble._base": frozenset({"_fit_single_estimator"}),
+    "sklearn.ensemble._voting": frozenset(),
+    "sklearn.feature_selection._from_model": frozenset({"SelectFromModel.fit"}),
+    "sklearn.feature_selection._rfe": frozenset({"RFE.fit", "RFE._fit"}),  # goes by coefficients; RFECV by scores
+    "sklearn.impute._iterative": frozenset(),
+    "sklearn.model_selection._classification_threshold": frozenset(
+        {"BaseThresholdClassifier.fit", "FixedThresholdClassifier._fit"}
+    ),
+    "sklearn.multiclass": frozenset(),
+    "sklearn.multioutput": frozenset(
+        {"_fit_estimator", "_MultiOutputEstimator.fit", "MultiOutputClassifier.fit", "_BaseChain.fit",
+         "ClassifierChain.fit", "RegressorChain.fit"}
+    ),
+    "sklearn.pipeline": frozenset(),
+    "sklearn.semi_supervised._self_training": frozenset(),
+}  # fmt: skip
+# Functions that look at raw rows if a parameter of the estimator they work for says so: rows that a bag left out, links
+# of a chain. In another process or thread that estimator is an argument, and not `self`.
+_UNLESS = {
+    ("sklearn.ensemble._bagging", "BaseBagging.fit"): "oob_score",
+    ("sklearn.ensemble._bagging", "BaseBagging._fit"): "oob_score",
+    ("sklearn.ensemble._bagging", "_parallel_build_estimators"): "oob_score",
+    ("sklearn.multioutput", "_BaseChain.fit"): "cv",
+    ("sklearn.multioutput", "ClassifierChain.fit"): "cv",
+    ("sklearn.multioutput", "RegressorChain.fit"): "cv",
 }
-# And those that do so if a parameter of theirs says so: rows that a bag left out, links of a chain.
-_RAW_LOOKS_IF = {"sklearn.ensemble._bagging": "oob_score", "sklearn.multioutput": "cv"}
 
 
 @dataclass(slots=True)
@@ -102,31 +126,42 @@ def refuse_free_scores() -> None:
     """Refuse a fit whose model scikit-learn is about to score on raw rows. Nothing is charged yet.
 
     Nothing in an estimator's contract says who calls `fit`, so this looks at the callers, in worker processes too.
-    Which wrappers there are is checked against all that scikit-learn has in tests/unit/test_learn_wrappers.py.
+    Every function of scikit-learn among them must be known to fit only. Which wrappers there are is checked against all
+    that scikit-learn has in tests/unit/test_learn_wrappers.py, in one process and in two.
     """
     frame: Any = sys._getframe(1)
+    calibrated = False
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith("sklearn."):
-            if _looks_at_raw_rows(frame, module):
-                raise NotPrivate(
-                    "scikit-learn's validation, searches, stacking and boosting show scores of raw rows that nobody "
-                    "paid for. Use cloister.learn.cross_val_score, which adds noise to them, or cloister.learn.select."
-                )
-            if module == "sklearn.calibration":
-                warnings.warn(
-                    "CalibratedClassifierCV fits its curve to raw rows: what it adds to the private model is not "
-                    "private, and not charged. Naive Bayes models calibrate inside their spend: calibrate=True.",
-                    stacklevel=4,
-                )
-                return
+        if module.startswith("sklearn.") and not _only_fits(frame, module):
+            raise NotPrivate(
+                "scikit-learn's validation, searches, stacking and boosting show scores of raw rows that nobody "
+                "paid for, and other wrappers of it may. Use cloister.learn.cross_val_score, which adds noise to "
+                "them, or cloister.learn.select."
+            )
+        calibrated = calibrated or module == "sklearn.calibration"
         frame = frame.f_back
+    if calibrated:
+        warnings.warn(
+            "CalibratedClassifierCV fits its curve to raw rows: what it adds to the private model is not private, and "
+            "not charged. Naive Bayes models calibrate inside their spend: calibrate=True.",
+            stacklevel=4,
+        )
 
 
-def _looks_at_raw_rows(frame: Any, module: str) -> bool:
+def _only_fits(frame: Any, module: str) -> bool:
+    """Whether a function of scikit-learn is known to fit, and to look at nothing else."""
     name = frame.f_code.co_qualname
-    if module.startswith(_VALIDATION):
-        return name not in _HARMLESS
-    if module in _RAW_LOOKS_IF:
-        return bool(getattr(frame.f_locals.get("self"), _RAW_LOOKS_IF[module], None))
-    return module in _RAW_LOOKS and _RAW_LOOKS[module] in ("", name)
+    if module.startswith(_HELPERS):
+        return True
+    if module not in _ONLY_FIT or (_ONLY_FIT[module] and name not in _ONLY_FIT[module]):
+        return False
+    asked = _UNLESS.get((module, name))
+    if asked is None:
+        return True
+    from sklearn.base import BaseEstimator
+
+    told = [
+        getattr(one, asked) for one in frame.f_locals.values() if isinstance(one, BaseEstimator) and hasattr(one, asked)
+    ]
+    return bool(told) and not any(one is not None and one is not False for one in told)

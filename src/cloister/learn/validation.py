@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.candidates import Work, rehearse, take, total_spend
+from cloister.learn.candidates import Work, rehearse, settled, take, total_spend
+from cloister.learn.containers import as_array, is_frame, read_column
 from cloister.learn.found import law
-from cloister.learn.inputs import as_column
 from cloister.learn.purse import Purse, purse
+from cloister.learn.quiet import quiet
 from cloister.learn.scoring import read_scoring
 from cloister.learn.shared import paying
 from cloister.privacy.errors import BadInput, BadLoss
@@ -29,6 +30,7 @@ __all__ = ["cross_val_score"]
 _SCORES = Fraction(1, 10)  # of what one fit costs, unless said otherwise
 
 
+@quiet
 def cross_val_score(
     model: Any,
     X: Any,  # noqa: N803
@@ -44,7 +46,7 @@ def cross_val_score(
     """Scores of a model on rows it was not fitted on, fold by fold, with noise.
 
     Args:
-        model: an estimator or pipeline of private parts; each fold's fit costs its `spend`.
+        model: an estimator or pipeline of private parts, as for `select`; each fold's fit costs its `spend`.
         X, y: rows as arrays or frames.
         cv: how many folds.
         scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).
@@ -61,9 +63,10 @@ def cross_val_score(
     """
     if isinstance(cv, bool) or not isinstance(cv, int) or not 2 <= cv <= 100:
         raise BadInput("cv is the number of folds: a whole number from 2 to 100.")
+    X, y = X if is_frame(X) else as_array(X), read_column(y)  # noqa: N806
     if len(y) != len(X):
         raise BadInput("y is one column, as long as X.")
-    y = as_column(y)
+    model = settled(model)
     fit, score = total_spend(model), read_scoring(scoring, model)
     scores = Purse(fit.part(_SCORES)) if score_spend is None else purse(score_spend)
     if scores.pure != fit.pure:

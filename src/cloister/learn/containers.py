@@ -1,0 +1,274 @@
+"""Read containers: every array, list and frame becomes columns of cells, by declared types alone.
+
+    read_rows(X)      a table: its columns, and the whole array if it came as one or as a list of rows
+    read_column(y)    one column
+
+What numpy makes of a foreign column may depend on its cells: pyarrow reads a missing code of a dictionary as the last
+word of the dictionary, and one missing cell turns polars text from fixed-width text into objects. So numpy is never
+asked. The declared type of a column decides what kind of array it becomes, whatever its cells are:
+
+    numbers and truths    floats, NaN where a cell is missing (arrays of numpy keep their type, which cannot change)
+    text, bytes           objects, or text of numpy
+    dates and durations   dates and durations of numpy, NaT where a cell is missing
+    all else              objects, read one by one
+
+A list has no type: its cells stay as they are, and rows are counted by the length of each row. Containers of other
+types are refused by their type, before anything is read.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadInput
+
+__all__ = ["as_array", "is_frame", "read_column", "read_rows"]
+
+_SHAPE = (
+    "Expected 2D array, got another shape. Reshape your data either using array.reshape(-1, 1) or "
+    "array.reshape(1, -1): X is a table of rows and columns."
+)
+_ARRAYS = (np.ndarray, np.memmap, np.matrix)
+
+
+def read_rows(rows: Any) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
+    """The columns of a table, and the array that they are columns of; None for a frame.
+
+    Args:
+        rows: an array, a list of rows, a frame of pandas, polars or pyarrow, or a tensor that speaks DLPack.
+    """
+    if is_frame(rows):
+        return _frame_columns(rows), None
+    if hasattr(rows, "tocsr") or hasattr(rows, "tocsc"):
+        raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
+    whole = as_array(rows)
+    if whole.ndim != 2:
+        raise BadInput(_SHAPE)
+    return list(whole.T), whole
+
+
+def as_array(rows: Any) -> NDArray[Any]:
+    """An array of numpy's own class; a list of rows becomes an array of objects."""
+    return _from_rows(rows) if isinstance(rows, list | tuple) else _series(rows, "X")
+
+
+def read_column(y: Any) -> NDArray[Any]:
+    """Labels or targets as an array. A list becomes one column of objects, whatever its cells are.
+
+    A cell that is a list of one is that one, and a longer list is no label: whether others are lists does not matter.
+    """
+    if isinstance(y, list | tuple):
+        return _objects([one[0] if _holds_one(one) else one for one in y])
+    if not is_frame(y):
+        return _series(y, "y")
+    columns = _frame_columns(y)
+    if len(columns) == 1:
+        return columns[0].reshape(-1, 1)
+    return np.empty((len(columns[0]) if columns else 0, len(columns)), dtype=object)  # to be refused by its shape
+
+
+def _holds_one(cell: Any) -> bool:
+    if isinstance(cell, np.ndarray):
+        return bool(cell.shape == (1,))
+    return isinstance(cell, list | tuple) and len(cell) == 1
+
+
+def _of(thing: Any, package: str, *names: str) -> bool:
+    """Whether a thing is of a type of a package, which need not be installed."""
+    module = sys.modules.get(package)
+    return module is not None and isinstance(thing, tuple(getattr(module, name) for name in names))
+
+
+def is_frame(rows: Any) -> bool:
+    """Whether it is a frame whose columns can be read."""
+    return (
+        _of(rows, "pandas", "DataFrame")
+        or _of(rows, "polars", "DataFrame")
+        or _of(rows, "pyarrow", "Table", "RecordBatch")
+    )
+
+
+def _frame_columns(rows: Any) -> list[NDArray[Any]]:
+    if _of(rows, "pandas", "DataFrame"):
+        names, columns = list(rows.columns), [rows.iloc[:, place] for place in range(rows.shape[1])]
+    elif _of(rows, "polars", "DataFrame"):
+        names, columns = list(rows.columns), rows.get_columns()
+    else:
+        names, columns = list(rows.schema.names), list(rows.columns)
+    if len(set(names)) < len(names):
+        raise BadInput("the columns of a frame need different names.")
+    return [_series(column, "X") for column in columns]
+
+
+# Lists of rows
+
+
+def _from_rows(rows: Sequence[Any]) -> NDArray[Any]:
+    """A list of rows as a table of objects; a cell that is itself a list stays one cell."""
+    cells = [_cells(row) for row in rows]
+    widths = {None if row is None else len(row) for row in cells}
+    if len(widths) != 1 or None in widths:
+        raise BadInput(_SHAPE)
+    width = widths.pop() or 0
+    flat = np.fromiter(
+        chain.from_iterable(row for row in cells if row is not None), dtype=object, count=width * len(cells)
+    )
+    return flat.reshape(len(cells), width)
+
+
+def _cells(row: Any) -> Sequence[Any] | None:
+    """The cells of one row, from that row alone; None if its type is none of a row."""
+    if isinstance(row, list | tuple | range):
+        return row
+    if not (isinstance(row, np.ndarray) or _of_library(row)):
+        return None
+    if getattr(row, "ndim", 1) != 1:
+        return None
+    found = _series(row, "X")
+    return list(found) if found.dtype.kind in "mM" else found.tolist()
+
+
+def _objects(cells: Sequence[Any]) -> NDArray[Any]:
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+# One column
+
+
+def _of_library(thing: Any) -> bool:
+    """Whether it is one column as pandas, polars or pyarrow hold it."""
+    return (
+        _of(thing, "pandas", "Series", "Index")
+        or _of(thing, "pandas.api.extensions", "ExtensionArray")
+        or _of(thing, "polars", "Series")
+        or _of(thing, "pyarrow", "Array", "ChunkedArray")
+    )
+
+
+def _series(thing: Any, what: str) -> NDArray[Any]:
+    """A column, or an array of any shape, as an array of numpy's own class."""
+    if isinstance(thing, np.ndarray):
+        return _array(thing, what)
+    if isinstance(thing, range):
+        return _objects(thing)
+    if _of(thing, "pandas", "Series", "Index"):
+        return _from_pandas(thing, what)
+    if _of(thing, "pandas.api.extensions", "ExtensionArray"):
+        return _from_pandas(sys.modules["pandas"].Series(thing), what)
+    if _of(thing, "polars", "Series"):
+        return _from_polars(thing)
+    if _of(thing, "pyarrow", "Array", "ChunkedArray"):
+        return _from_arrow(thing)
+    if hasattr(type(thing), "__dlpack__"):  # tensors: of one type, and no cell is missing
+        try:
+            return _array(np.from_dlpack(thing), what)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            raise _unknown(thing, what) from None
+    raise _unknown(thing, what)
+
+
+def _unknown(thing: Any, what: str) -> BadInput:
+    return BadInput(
+        f"Expected 2D array: {what} is an array, a list, or a frame of pandas, polars or pyarrow, and a "
+        f"{type(thing).__name__:.60} is none of them. Turn it into one first."
+    )
+
+
+def _array(given: NDArray[Any], what: str) -> NDArray[Any]:
+    """An array of numpy in its own type: of the plain class, and with what is masked missing."""
+    kind = given.dtype.kind
+    if kind == "V":
+        raise BadInput(f"{what} is an array of records. Give a frame, or an array of rows and columns.")
+    if isinstance(given, np.ma.MaskedArray):
+        return _unmasked(given)
+    if type(given) not in _ARRAYS:
+        raise _unknown(given, what)
+    plain = given.view(np.ndarray)
+    return np.asarray(plain, dtype=object) if kind == "T" else plain
+
+
+def _unmasked(given: "np.ma.MaskedArray[Any, Any]") -> NDArray[Any]:
+    mask, held = np.ma.getmaskarray(given), np.asarray(given.data)
+    kind = held.dtype.kind
+    with np.errstate(all="ignore"):
+        found = held.astype(np.float64 if kind in "iufb" else held.dtype if kind in "cmM" else object)
+    found[mask] = {"f": np.nan, "c": np.nan, "m": np.timedelta64("NaT"), "M": np.datetime64("NaT")}.get(
+        found.dtype.kind
+    )
+    return found
+
+
+def _from_pandas(series: Any, what: str) -> NDArray[Any]:
+    arrays, kind = sys.modules["pandas"].arrays, series.dtype
+    if isinstance(kind, np.dtype):
+        return _array(series.to_numpy(), what)
+    held = series.array
+    if isinstance(held, arrays.BooleanArray | arrays.IntegerArray | arrays.FloatingArray):
+        return np.asarray(held.to_numpy(dtype=np.float64, na_value=np.nan))
+    if isinstance(held, arrays.ArrowStringArray | arrays.StringArray) or kind.name in ("str", "string"):
+        return np.asarray(held.to_numpy(dtype=object))
+    if isinstance(held, arrays.ArrowExtensionArray):
+        import pyarrow as pa
+
+        return _from_arrow(pa.array(held))
+    if kind.name == "category":  # which categories there are was mostly read off the cells, so their type says nothing
+        return np.asarray(_objects([*held.categories, None])[np.asarray(held.codes)])
+    if isinstance(held, arrays.SparseArray):
+        return _array(np.asarray(held.to_dense()), what)
+    if isinstance(held, arrays.DatetimeArray | arrays.PeriodArray | arrays.IntervalArray):
+        return _objects(list(held))
+    raise BadInput(f"{what} has a column of type {kind!s:.60}, which is not known here. Turn it into numbers or text.")
+
+
+def _from_polars(series: Any) -> NDArray[Any]:
+    import polars as pl
+
+    kind = series.dtype
+    if kind == pl.Boolean or kind.is_integer() or kind.is_float():
+        return np.asarray(series.cast(pl.Float64).fill_null(float("nan")).to_numpy())
+    if kind in (pl.Categorical, pl.Enum):
+        series, kind = series.cast(pl.String), pl.String
+    if kind in (pl.String, pl.Date, pl.Datetime, pl.Duration):
+        return _from_arrow(series.to_arrow())
+    return _objects(series.to_list())
+
+
+def _from_arrow(column: Any) -> NDArray[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    kind = column.type
+    while True:
+        if pa.types.is_dictionary(kind):
+            chunks, kind = [one.dictionary_decode() for one in chunks], kind.value_type
+        elif pa.types.is_run_end_encoded(kind):
+            chunks, kind = [pc.run_end_decode(one) for one in chunks], kind.value_type
+        elif isinstance(kind, pa.BaseExtensionType):
+            chunks, kind = [one.storage for one in chunks], kind.storage_type
+        else:
+            break
+    column = pa.chunked_array(chunks, kind)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        column = column.cast(pa.large_binary())  # a cell that is no UTF-8 stops neither this nor the others
+        return _objects([None if one is None else one.decode("utf-8", "replace") for one in column.to_pylist()])
+    try:
+        return _objects(column.to_pylist())
+    except Exception:  # a cell that Python has no value for, such as a time of nanoseconds
+        return _objects(list(_each(chain.from_iterable(column.chunks))))
+
+
+def _each(scalars: Iterable[Any]) -> Iterable[Any]:
+    for scalar in scalars:
+        try:
+            yield scalar.as_py()
+        except Exception:
+            yield None

@@ -1,0 +1,42 @@
+"""Arithmetic on rows that neither warns nor stops: an overflow would tell that some row holds a huge number.
+
+Everything that is asked of an estimator runs without numpy's floating-point warnings, even if the caller turned them
+into errors: `np.seterr(all="raise")`, `warnings.simplefilter("error")`.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+__all__ = ["Quiet", "quiet"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+_ASKED = (
+    "decision_function", "inverse_transform", "predict", "predict_log_proba", "predict_proba", "score", "transform",
+)  # fmt: skip
+
+
+def quiet(method: Method) -> Method:
+    """The same function, without floating-point warnings."""
+
+    @wraps(method)
+    def silent(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return method(*args, **kwargs)
+
+    silent._is_quiet = True  # type: ignore[attr-defined]
+    return cast(Method, silent)
+
+
+class Quiet:
+    """A class whose answers about rows come without floating-point warnings, those of its base classes too."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in _ASKED:
+            method = getattr(cls, name, None)
+            if inspect.isfunction(method) and not hasattr(method, "_is_quiet"):
+                setattr(cls, name, quiet(method))
