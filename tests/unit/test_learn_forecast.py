@@ -116,7 +116,7 @@ SPENDS = [cl.rho("0.1"), cl.rho(100), cl.epsilon(3), cl.epsilon(300), cl.epsilon
 def test_intervals_hold_however_many_features_there_are_for_the_rows(
     tmp_path: Path, spend: cl.Loss, signal: float
 ) -> None:
-    """Seeded; from two rows for each feature to a thousand. What a model owes to its own rows is not in its forecast."""
+    """Seeded; from two rows for each feature to a thousand: what a model owes to its own rows is not forecast."""
     held, given = 0, 0
     for seed, (rows, features) in enumerate([(60, 30), (300, 30), (500, 50), (1000, 100), (1000, 5), (3000, 3)] * 2):
         chance = np.random.default_rng(seed)
@@ -144,6 +144,34 @@ def test_a_forecast_inside_an_engine_finds_nothing_in_labels_at_random(tmp_path:
             for seed in range(3)
         ]
     assert np.mean([one.expected_accuracy_ for one in found]) == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("spend", [cl.rho(10), cl.epsilon(30)], ids=str)
+@pytest.mark.parametrize("signal", [0.0, 0.3])
+@pytest.mark.parametrize("name", ["shared", "own", "auto", "MixedNB"])
+def test_naive_bayes_owes_nothing_to_the_rows_it_counted(
+    tmp_path: Path, name: str, signal: float, spend: cl.Loss
+) -> None:
+    """Seeded. Rows are scored without themselves: with many cells for the rows, too, forecasts come true on average."""
+    gaps, sure = [], []
+    for seed, (count, features) in enumerate([(300, 30), (1000, 50), (1000, 5)] * 2):
+        chance = np.random.default_rng(seed)
+
+        def draw(rows: int) -> tuple[np.ndarray, np.ndarray]:
+            labels = chance.integers(0, 2, rows)  # noqa: B023
+            cells = chance.uniform(-1, 1, (rows, features))  # noqa: B023
+            cells[:, :3] += signal * (labels[:, None] - 0.5)
+            return cells, labels
+
+        told: dict[str, Any] = {"bounds": (-2, 2), "classes": CLASSES, "ledger": tmp_path, "random_state": seed}
+        kind = learn.MixedNB if name == "MixedNB" else learn.GaussianNB
+        model = kind(spend, **told, **({} if name == "MixedNB" else {"variance": name})).fit(*draw(count))
+        fresh, truth = draw(5000)
+        gaps.append(model.expected_accuracy_ - model.score(fresh, truth))
+        said = np.log(model.predict_proba(fresh)[np.arange(5000), truth]).mean()
+        sure.append(said - np.log(0.5))
+    assert abs(np.mean(gaps)) < 0.03
+    assert np.mean(sure) > -0.05  # probabilities are hardly worse than knowing nothing
 
 
 def test_a_forecast_of_three_classes_is_counted_too(tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ def counted(meter: Meter, loss: Loss, look: Callable[[], NDArray[np.bool_]], par
 def _corrected(share: float, each: float) -> float:
     """The accuracy on new rows, from that on its own rows, of a fit with so many coefficients for each row.
 
-    With normal scores a fit without noise is right on Φ(t) of its own rows and on Φ(t - each / t) of new ones, and on no
-    fewer than by chance. With noise it follows its rows less, so that this is rather too low.
+    With normal scores a fit without noise is right on Φ(t) of its own rows and on Φ(t - each / t) of new ones, and on
+    no fewer than by chance. With noise it follows its rows less, so that this is rather too low.
     """
     if share <= 0.5 or share >= 1:
         return share

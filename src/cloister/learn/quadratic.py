@@ -126,7 +126,7 @@ def discriminant(found: Moments) -> tuple[Floats, Floats]:
 
 
 def optimism(found: Moments) -> float:
-    """How far apart two classes' mean scores are by noise and chance in their means alone, if `discriminant` follows it.
+    """How far apart two classes' mean scores are by noise and chance in the means, if `discriminant` follows them.
 
     With weights n S⁻¹(μ₁ - μ₀) and noise of deviation e / n_k on a mean, the expected n e² (1/n₁² + 1/n₀²) tr S⁻¹. The
     rows' own chance gives a mean the covariance W / (n n_k), where W is the scatter within classes: (1/n₁ + 1/n₀)
