@@ -115,8 +115,17 @@ def test_sums_and_scores_by_class_are_what_numpy_says(opened: Callable[[Schema],
         assert (rows.sums() == expected).all()
         squares = np.array([(both[:, 1:] ** 2 * weight[:, None])[one == BACK].sum(axis=0) for one in classes])
         assert (rows.squares() == squares).all()
-        steep = Weights(-(2**39), np.array([2**28, 3 * 2**26]), np.array([5 * 2**12, -7]))
-        scores = steep.constant + both[:, 1:] @ steep.linear + both[:, 1:] ** 2 @ steep.square
+        fourth = np.arange(-10, 10).reshape(2, 2, 5) * 2**10
+        steep = Weights(
+            np.array([-(2**39), 2**41]),
+            np.array([[2**28, 3 * 2**26], [2**27, 5]]),
+            np.array([[5 * 2**12, -7], [3, 2**11]]),
+            fourth,
+        )
+        every, own = both[:, 1:], np.asarray(BACK).astype(int)
+        scores = steep.constant[own] + (every * steep.linear[own] + every**2 * steep.square[own]).sum(axis=1)
+        powers = (every // 2**7)[:, :, None] ** np.arange(5)
+        scores = scores + (powers * fourth[own]).sum(axis=(1, 2))
         place = np.clip(scores >> 40, -16, 15) + 16
         assert (rows.histogram(steep) == np.bincount(BACK * 32 + place, weight, 64)).all()
 
@@ -138,10 +147,12 @@ def test_counts_by_class_are_what_numpy_says(opened: Callable[[Schema], Any], sc
             np.bincount(BACK * part.size + code, weight, 2 * part.size) for part, code in zip(parts, codes, strict=True)
         ]
         assert (rows.counts() == np.concatenate(expected)).all()
-        odds = [np.arange(part.size, dtype=np.int64) * (2**19 + 77) - 2**20 for part in parts]
-        scores = -12345 + sum(one[code] for one, code in zip(odds, codes, strict=True))
+        steps = np.array([[2**19 + 77], [-(2**18) + 5]])
+        odds = [np.arange(part.size, dtype=np.int64) * steps - 2**20 for part in parts]
+        own, constants = np.asarray(BACK).astype(int), np.array([-12345, 2**21])
+        scores = constants[own] + sum(one[own, code] for one, code in zip(odds, codes, strict=True))
         place = np.clip(scores >> 20, -16, 15) + 16
-        assert (rows.histogram(-12345, odds) == np.bincount(BACK * 32 + place, weight, 64)).all()
+        assert (rows.histogram(constants, odds) == np.bincount(BACK * 32 + place, weight, 64)).all()
 
 
 def test_every_model_that_can_learns_in_the_engine(opened: Callable[[Schema], Any]) -> None:

@@ -102,6 +102,78 @@ def test_intervals_on_small_tables_hold_the_accuracy_on_fresh_rows(tmp_path: Pat
     assert held >= 0.9 * given
 
 
+def linear_classes(chance: np.random.Generator, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Uniform rows whose class is 1 with the probability that a logistic model gives; at random for weights of zero."""
+    cells = chance.uniform(-1, 1, (rows, len(weights)))
+    return cells, (chance.random(rows) < 1 / (1 + np.exp(-(cells @ weights)))).astype(int)
+
+
+SPENDS = [cl.rho("0.1"), cl.rho(100), cl.epsilon(3), cl.epsilon(300), cl.epsilon(3, delta="1e-6")]
+
+
+@pytest.mark.parametrize("signal", [0.0, 4.0, 16.0])
+@pytest.mark.parametrize("spend", SPENDS, ids=str)
+def test_intervals_hold_however_many_features_there_are_for_the_rows(
+    tmp_path: Path, spend: cl.Loss, signal: float
+) -> None:
+    """Seeded; from two rows for each feature to a thousand: what a model owes to its own rows is not forecast."""
+    held, given = 0, 0
+    for seed, (rows, features) in enumerate([(60, 30), (300, 30), (500, 50), (1000, 100), (1000, 5), (3000, 3)] * 2):
+        chance = np.random.default_rng(seed)
+        weights = chance.normal(size=features)
+        weights *= signal / np.linalg.norm(weights)
+        told: dict[str, Any] = {"bounds": (-1, 1), "classes": CLASSES, "ledger": tmp_path, "random_state": seed}
+        model = learn.LogisticRegression(spend, **told).fit(*linear_classes(chance, rows, weights))
+        if model.expected_accuracy_interval_ is not None:
+            given += 1
+            low, high = model.expected_accuracy_interval_
+            held += low <= model.score(*linear_classes(chance, 10_000, weights)) <= high
+    assert given >= 4
+    assert held >= given - 1
+
+
+def test_a_forecast_inside_an_engine_finds_nothing_in_labels_at_random(tmp_path: Path) -> None:
+    chance, names = np.random.default_rng(2), [f"x{i}" for i in range(20)]
+    columns: dict[str, Any] = {name: {"type": "real", "bounds": [0, 1], "nullable": False} for name in names}
+    columns["back"] = {"type": "integer", "categories": [0, 1], "nullable": False}
+    rows = {name: chance.random(500) for name in names} | {"back": chance.integers(0, 2, 500)}
+    told: dict[str, Any] = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    with cl.open(pa.table(rows), schema=told, budget=cl.rho(1000), ledger=tmp_path) as ds:
+        found = [
+            learn.LogisticRegression(cl.rho(10), random_state=seed).fit(ds, target="back", features=names)
+            for seed in range(3)
+        ]
+    assert np.mean([one.expected_accuracy_ for one in found]) == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("spend", [cl.rho(10), cl.epsilon(30)], ids=str)
+@pytest.mark.parametrize("signal", [0.0, 0.3])
+@pytest.mark.parametrize("name", ["shared", "own", "auto", "MixedNB"])
+def test_naive_bayes_owes_nothing_to_the_rows_it_counted(
+    tmp_path: Path, name: str, signal: float, spend: cl.Loss
+) -> None:
+    """Seeded. Rows are scored without themselves: with many cells for the rows, too, forecasts come true on average."""
+    gaps, sure = [], []
+    for seed, (count, features) in enumerate([(300, 30), (1000, 50), (1000, 5)] * 2):
+        chance = np.random.default_rng(seed)
+
+        def draw(rows: int) -> tuple[np.ndarray, np.ndarray]:
+            labels = chance.integers(0, 2, rows)  # noqa: B023
+            cells = chance.uniform(-1, 1, (rows, features))  # noqa: B023
+            cells[:, :3] += signal * (labels[:, None] - 0.5)
+            return cells, labels
+
+        told: dict[str, Any] = {"bounds": (-2, 2), "classes": CLASSES, "ledger": tmp_path, "random_state": seed}
+        kind = learn.MixedNB if name == "MixedNB" else learn.GaussianNB
+        model = kind(spend, **told, **({} if name == "MixedNB" else {"variance": name})).fit(*draw(count))
+        fresh, truth = draw(5000)
+        gaps.append(model.expected_accuracy_ - model.score(fresh, truth))
+        said = np.log(model.predict_proba(fresh)[np.arange(5000), truth]).mean()
+        sure.append(said - np.log(0.5))
+    assert abs(np.mean(gaps)) < 0.03
+    assert np.mean(sure) > -0.05  # probabilities are hardly worse than knowing nothing
+
+
 def test_a_forecast_of_three_classes_is_counted_too(tmp_path: Path) -> None:
     chance = np.random.default_rng(1)
     labels = chance.integers(0, 3, 6000)

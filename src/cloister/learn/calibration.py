@@ -5,10 +5,16 @@ off. A noisy histogram of its own scores by class (each row in one cell, so sens
 and the intercept of a logistic curve (Platt 1999). Scores are integers, so that every engine puts a row into the same
 cell.
 
+Scores must be those of rows that the model did not learn from: a row's own part in the counts makes it look far more
+like its class than new rows do. No row is held back for that. A row is scored by what the released sums would have
+been without it, noise included, which follows from the row and from what was released: a row stays in one cell, and the
+score is one that a model of the other rows, with the same noise, gives a row that is new to it.
+
 The same histogram says how often the model is right: a row of class 1 if its score lies above the curve's threshold t,
 a row of class 0 if below, scores taken to be even within the cell that t cuts. With counts n(class, cell) and the part
 u(cell) of a cell above t: accuracy = Σ n(1, cell) u(cell) + n(0, cell) (1 - u(cell)), of Σ n. It has the noise of at
-most 64 counts in it, and nothing of the model's own optimism but two parameters.
+most 64 counts in it, and of the model's own optimism the curve's two parameters. Where noise and the chance
+of rows would move it by more than 0.05 it is None.
 """
 
 from collections.abc import Callable
@@ -28,6 +34,7 @@ __all__ = ["BINS", "HALF", "SHARE", "Curve", "calibrate", "histogram"]
 Floats = NDArray[np.float64]
 SHARE = Fraction(1, 10)
 BINS, HALF = 32, 16  # scores from -16 to 16, in steps of one
+_UNSURE = 0.05  # the most that noise and the chance of rows may move an accuracy by
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +83,9 @@ def histogram(scores: NDArray[np.int64], bits: int, classes: NDArray[np.int64]) 
 
 
 def _accuracy(counts: Floats, curve: Curve, noise: float) -> float | None:
-    """The share of rows on the right side of the curve's threshold; None where the noise drowns it."""
+    """The share of rows on the right side of the curve's threshold; None where noise or chance drown it."""
     total = float(counts.sum())
-    if total < 4 * noise * np.sqrt(counts.size):
+    if total <= 0 or np.hypot(noise * np.sqrt(counts.size), np.sqrt(total)) / 2 > _UNSURE * total:
         return None
     above = np.clip(np.arange(BINS) - HALF + 1 + curve.shift / curve.slope, 0.0, 1.0)  # of each cell
     return float(np.clip((counts[1] @ above + counts[0] @ (1 - above)) / total, 0.0, 1.0))

@@ -51,12 +51,18 @@ class ClassCounts:
             found.append(np.bincount((label * part.size + code)[known], minlength=k * part.size))
         return np.concatenate(found).astype(np.int64)
 
-    def histogram(self, constant: int, odds: list[NDArray[np.int64]]) -> Any:
-        """Scores by class."""
+    def histogram(self, constants: NDArray[np.int64], odds: list[NDArray[np.int64]]) -> Any:
+        """Scores by class.
+
+        Args:
+            constants: of the score of a row of either class.
+            odds: of each feature, what a value adds to it: classes × values.
+        """
         label, each = self.codes()
-        scores = np.full(len(label), constant, dtype=np.int64)
+        own = np.maximum(label, 0)
+        scores = constants[own].astype(np.int64)
         for weights, code in zip(odds, each, strict=True):
-            scores += np.where(code >= 0, weights[np.maximum(code, 0)], 0)
+            scores += np.where(code >= 0, weights[own, np.maximum(code, 0)], 0)
         return histogram(scores, SCORE_BITS, label)
 
 
@@ -99,15 +105,19 @@ class EngineClassCounts:
             found.append(rows.sums([self._key(), part.key]).run(rows.engine)[0])
         return np.concatenate(found)
 
-    def histogram(self, constant: int, odds: list[NDArray[np.int64]]) -> Any:
+    def histogram(self, constants: NDArray[np.int64], odds: list[NDArray[np.int64]]) -> Any:
         """As `ClassCounts.histogram`."""
         keys = [part.key for part in self.features]
         rows = self.relation.with_columns({internal(f"code{i}"): key.sql for i, key in enumerate(keys)})
-        score: exp.Expression = long(literal(constant))
-        for i, (key, weights) in enumerate(zip(keys, odds, strict=True)):
-            code = exp.column(internal(f"code{i}"), quoted=True)
-            score = exp.Add(this=score, expression=_weight_of(code, list(key.values), weights.tolist()))
-        return count_scores(rows, self._key(), score, SCORE_BITS)
+
+        def score_of(own: int) -> exp.Expression:
+            score: exp.Expression = long(literal(int(constants[own])))
+            for i, (key, weights) in enumerate(zip(keys, odds, strict=True)):
+                code = exp.column(internal(f"code{i}"), quoted=True)
+                score = exp.Add(this=score, expression=_weight_of(code, list(key.values), weights[own].tolist()))
+            return score
+
+        return count_scores(rows, self._key(), (score_of(0), score_of(1)), SCORE_BITS)
 
 
 def _weight_of(code: exp.Expression, values: list[Any], weights: list[int]) -> exp.Expression:

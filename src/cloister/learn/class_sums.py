@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import repeat
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -23,26 +25,50 @@ _BITS = 15
 ONE, EDGE = 2**_BITS, 2 ** (_BITS - 1)
 _SCORE_BITS = 40
 _BLOCK = 2**13
+_COARSE = 2**7  # a coarse cell has eight bits, so that its fourth power fits
+_STEEPEST = 1e3
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Log-odds of class 1 in whole numbers: constant + linear·v + square·v², with 40 bits behind the point."""
+    """Log-odds of class 1 for a row of either class, in whole numbers with 40 bits behind the point.
 
-    constant: int
+    Attributes:
+        constant, linear, square: a row v of class k has constant[k] + linear[k]·v + square[k]·v².
+        fourth: and, unless None, for each feature a polynomial of degree four of the coarse cell: class × feature × 5,
+            the constant first.
+    """
+
+    constant: NDArray[np.int64]
     linear: NDArray[np.int64]
     square: NDArray[np.int64]
+    fourth: NDArray[np.int64] | None = None
 
 
-def whole_weights(quadratic: tuple[Floats, Floats, Floats]) -> Weights:
-    """The log-odds of two classes from ln P(class, x) = constant + linear·x + square·x²."""
-    constant, linear, square = (part[1] - part[0] for part in quadratic)
+def whole_weights(constant: Floats, linear: Floats, square: Floats, fourth: Floats | None = None) -> Weights:
+    """Weights of numbers x within ±1/2: one row of each for either class."""
     # Scores beyond ±16 are all one bin, so steep terms may be cut: with them nothing overflows 63 bits.
+    terms = None
+    if fourth is not None:
+        away = np.abs(fourth).sum(axis=2, keepdims=True)  # no more than this, since |x| is at most 1/2
+        moved = _in_coarse_cells(fourth * np.minimum(1.0, _STEEPEST / np.maximum(away, 1e-300)))
+        terms = np.rint(moved * 2.0**_SCORE_BITS).astype(np.int64)
     return Weights(
-        int(np.clip(constant, -1e5, 1e5) * 2.0**_SCORE_BITS),
-        np.rint(np.clip(linear, -1e3, 1e3) * 2.0 ** (_SCORE_BITS - _BITS)).astype(np.int64),
-        np.rint(np.clip(square, -1e3, 1e3) * 2.0 ** (_SCORE_BITS - 2 * _BITS)).astype(np.int64),
+        np.rint(np.clip(constant, -1e5, 1e5) * 2.0**_SCORE_BITS).astype(np.int64),
+        np.rint(np.clip(linear, -_STEEPEST, _STEEPEST) * 2.0 ** (_SCORE_BITS - _BITS)).astype(np.int64),
+        np.rint(np.clip(square, -_STEEPEST, _STEEPEST) * 2.0 ** (_SCORE_BITS - 2 * _BITS)).astype(np.int64),
+        terms,
     )
+
+
+def _in_coarse_cells(terms: Floats) -> Floats:
+    """A polynomial of x, as one of the coarse cell c whose middle is x = (c + 1/2) · 2^7 / 2^15."""
+    step = _COARSE / ONE
+    moved = np.zeros_like(terms)
+    for power in range(terms.shape[-1]):
+        for lower in range(power + 1):
+            moved[..., lower] += terms[..., power] * step**power * comb(power, lower) * 0.5 ** (power - lower)
+    return moved
 
 
 class ClassSums:
@@ -85,7 +111,11 @@ class ClassSums:
 
         def each(cells: Floats, code: NDArray[np.int64]) -> Any:
             whole = cells.astype(np.int64)
-            return histogram(weights.constant + whole @ weights.linear + whole**2 @ weights.square, _SCORE_BITS, code)
+            scores = weights.constant + whole @ weights.linear.T + whole**2 @ weights.square.T
+            if weights.fourth is not None:
+                for power, terms in enumerate(np.moveaxis(weights.fourth, 2, 0)):
+                    scores += (whole // _COARSE) ** power @ terms.T
+            return histogram(np.where(code == 1, scores[:, 1], scores[:, 0]), _SCORE_BITS, code)
 
         return self._blocks(each)
 
@@ -147,19 +177,41 @@ class EngineClassSums:
     def histogram(self, weights: Weights) -> Any:
         """As `ClassSums.histogram`."""
         rows, cells = self._cells()
-        score: exp.Expression = long(literal(weights.constant))
-        for cell, linear, square in zip(cells, weights.linear.tolist(), weights.square.tolist(), strict=True):
-            for weight, terms in ((linear, (cell.sql,)), (square, (cell.sql, cell.sql))):
+        fine = [one.sql for one in cells]
+        coarse = [exp.column(internal(f"coarse{i}"), quoted=True) for i in range(len(cells))]
+        if weights.fourth is not None:
+            made = {one.name: _coarse(cell) for one, cell in zip(coarse, fine, strict=True)}
+            rows = rows.with_columns({**{one.name: one for one in fine}, **made})
+
+        def score_of(own: int) -> exp.Expression:
+            score: exp.Expression = long(literal(int(weights.constant[own])))
+            terms = [*zip(weights.linear[own], fine, repeat(1)), *zip(weights.square[own], fine, repeat(2))]
+            for i, one in enumerate(coarse if weights.fourth is not None else ()):
+                terms += [(weight, one, power) for power, weight in enumerate(weights.fourth[own, i])]  # type: ignore[index]
+            for weight, cell, power in terms:
                 if weight:
-                    product: exp.Expression = long(literal(weight))
-                    for term in terms:
-                        product = exp.Mul(this=product, expression=term.copy())
+                    product: exp.Expression = long(literal(int(weight)))
+                    for _ in range(power):
+                        product = exp.Mul(this=product, expression=cell.copy())
                     score = exp.Add(this=score, expression=product)
-        return count_scores(rows, self._key(), score, _SCORE_BITS)
+            return score
+
+        return count_scores(rows, self._key(), (score_of(0), score_of(1)), _SCORE_BITS)
 
 
-def count_scores(rows: Relation, classes: GroupKey, score: exp.Expression, bits: int) -> Any:
-    """How many rows of each class have an integer score, with so many bits behind the point, in each bin."""
+def _coarse(cell: exp.Expression) -> exp.Expression:
+    real = exp.Cast(this=cell.copy(), to=exp.DataType.build("DOUBLE"))
+    return long(exp.Floor(this=exp.Mul(this=real, expression=literal(1 / _COARSE))))
+
+
+def count_scores(rows: Relation, classes: GroupKey, scores: tuple[exp.Expression, exp.Expression], bits: int) -> Any:
+    """How many rows of each class have an integer score, with so many bits behind the point, in each bin.
+
+    Args:
+        scores: of a row of the first class, and of one of the second.
+    """
+    second = exp.EQ(this=classes.sql.copy(), expression=literal(list(classes.values)[1]))
+    score = exp.Case(ifs=[exp.If(this=second, true=scores[1])], default=scores[0])
     real = exp.Cast(this=exp.Paren(this=score), to=exp.DataType.build("DOUBLE"))
     placed = rows.with_columns({internal("place"): exp.Floor(this=exp.Mul(this=real, expression=literal(2.0**-bits)))})
     place, low, high = exp.column(internal("place"), quoted=True), literal(float(-HALF)), literal(float(HALF - 1))

@@ -2,11 +2,17 @@
 
 A classifier's rows are counted by group, true class and answer; those of a regressor by group and how far off the
 answer is. A row stands in one cell. Whatever is said afterwards (accuracy, gaps between groups) follows from these.
+
+Intervals hold the truth among people like those held back. The chance of rows is counted as if all rows of a person
+were alike: how alike they are would have to be paid for. A share's interval has the shares at which what was found
+would not surprise (Wilson 1927), with a continuity correction. A gap is between the best and the worst group, which
+are not known beforehand: it follows from intervals of all groups that hold together.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,7 +22,7 @@ from cloister.data.relation import Relation
 from cloister.data.schema import Column
 from cloister.learn.cells import Categories, numbers_in
 from cloister.learn.feeding import prepare
-from cloister.learn.figures import SURE, Evaluation, Figure
+from cloister.learn.figures import Evaluation, Figure
 from cloister.learn.found import law
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter
@@ -25,6 +31,7 @@ __all__ = ["Trial", "evaluate", "expected_error"]
 
 Floats = NDArray[np.float64]
 _STEPS = 24
+_WRONG = 0.05  # how often an interval may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,37 +104,91 @@ def _classes(meter: Meter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
     noise = law(most, most, loss)
     found = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, answers)
     right = [1] if answers == 2 else [0, 3]
-    by_group = {_word(name): _share(row, right, noise.standard_error) for name, row in _pairs(trial, found)}
+    one, every = _Doubt(noise.standard_error, most, loss), _Doubt(noise.standard_error * math.sqrt(groups), most, loss)
+    each = replace(one, wrong=_WRONG / groups)  # all groups together
     whole = found.sum(axis=0)
-    error = noise.standard_error * math.sqrt(groups)
-    chosen = None
-    if answers == 4:
-        chosen = {_word(name): _share(row, [1, 3], noise.standard_error) for name, row in _pairs(trial, found)}
+
+    def by_group(wanted: Sequence[int], doubt: _Doubt) -> dict[str, Figure]:
+        return {_word(name): _share(row, wanted, doubt) for name, row in _pairs(trial, found)}
+
     baseline = Figure(None, None, None)
     if answers == 4:
         larger = [2, 3] if whole[2:].sum() > whole[:2].sum() else [0, 1]
-        baseline = _share(whole, larger, error)
+        baseline = _share(whole, larger, every)
+    asked, two = bool(trial.group), answers == 4
     return Evaluation(
         "accuracy",
-        _share(whole, right, error),
+        _share(whole, right, every),
         baseline,
-        Figure.of(float(whole.sum()), error * math.sqrt(answers), 0.0),
-        by_group if trial.group else {},
-        _gap(by_group) if trial.group else None,
-        chosen if trial.group else None,
-        _gap(chosen) if trial.group and chosen else None,
+        every.count(float(whole.sum()), answers),
+        by_group(right, one) if asked else {},
+        _gap(by_group(right, each)) if asked else None,
+        by_group([1, 3], one) if asked and two else None,
+        _gap(by_group([1, 3], each)) if asked and two else None,
     )
 
 
-def _share(cells: Floats, right: Sequence[int], noise: float) -> Figure:
-    """The share of some cells among all, with noise and chance in its interval."""
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """What an interval has to allow for.
+
+    Attributes:
+        noise: the standard deviation of the noise on a cell.
+        rows: of one person, at most.
+        loss: of the release: a pure one has Laplace noise, whose tails are longer.
+        wrong: how often the interval may be.
+    """
+
+    noise: float
+    rows: int
+    loss: Loss
+    wrong: float = _WRONG
+
+    @property
+    def chance(self) -> float:
+        """How many standard deviations of chance are allowed for."""
+        return NormalDist().inv_cdf(1 - self.wrong / 2)
+
+    @property
+    def hidden(self) -> float:
+        """How large the noise on a cell may be; of Laplace noise the quantile of one cell: sums have shorter tails."""
+        tails = -math.log(self.wrong) / math.sqrt(2) if self.loss.measure == "epsilon" else 0.0
+        return self.noise * max(self.chance, tails)
+
+    def count(self, total: float, cells: int) -> Figure:
+        """How many rows there are in so many cells."""
+        margin = self.hidden * math.sqrt(cells) + 0.5  # the noise is whole numbers
+        return Figure(max(total, 0.0), max(total - margin, 0.0), max(total + margin, 0.0))
+
+
+def _share(cells: Floats, right: Sequence[int], doubt: _Doubt) -> Figure:
+    """The share of some cells among all, with noise and chance in its interval.
+
+    At a true share p, wanted - p · total has the variance of chance, m p (1 - p) · total at most for m rows a person,
+    and that of the noise, (1 - p)² on each wanted cell and p² on each other.
+    """
     total, wanted = float(cells.sum()), float(cells[list(right)].sum())
-    if total < 3 * noise * math.sqrt(len(cells)) or total < 1:
+    if total < 3 * doubt.noise * math.sqrt(len(cells)) or total < 1:
         return Figure(None, None, None)
-    share = min(max(wanted / total, 0.0), 1.0)
-    others = len(cells) - len(right)
-    spread = noise**2 * ((1 - share) ** 2 * len(right) + share**2 * others) / total**2
-    return Figure.of(share, math.sqrt(spread + share * (1 - share) / total), 0.0, 1.0)
+    share, step = min(max(wanted / total, 0.0), 1.0), doubt.rows / (2 * total)
+    few, chance = len(right), doubt.chance**2 * doubt.rows / total
+    noise = doubt.hidden**2 / total**2
+
+    def held(p: float) -> bool:
+        allowed = noise * ((1 - p) ** 2 * few + p**2 * (len(cells) - few)) + chance * p * (1 - p)
+        return abs(share - p) <= step + math.sqrt(allowed)
+
+    return Figure(share, _end(held, share, 0.0), _end(held, share, 1.0))
+
+
+def _end(held: Callable[[float], bool], inside: float, outside: float) -> float:
+    """The farthest point that is held, from one that is towards one that may not be."""
+    if held(outside):
+        return outside
+    for _ in range(40):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if held(middle) else (inside, middle)
+    return outside
 
 
 # Numbers
@@ -156,26 +217,41 @@ def _numbers(meter: Meter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
     noise = law(most, most, loss)
     found = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, _STEPS + 1)
     ends = np.append(edges, high - low)
-    by_group = {_word(name): _median(row, ends, noise.standard_error) for name, row in _pairs(trial, found)}
-    whole, error = found.sum(axis=0), noise.standard_error * math.sqrt(groups)
+    one, every = _Doubt(noise.standard_error, most, loss), _Doubt(noise.standard_error * math.sqrt(groups), most, loss)
+    whole = found.sum(axis=0)
+
+    def by_group(doubt: _Doubt) -> dict[str, Figure]:
+        return {_word(name): _median(row, ends, doubt) for name, row in _pairs(trial, found)}
+
     return Evaluation(
         "median absolute error",
-        _median(whole, ends, error),
+        _median(whole, ends, every),
         Figure(None, None, None),
-        Figure.of(float(whole.sum()), error * math.sqrt(_STEPS + 1), 0.0),
-        by_group if trial.group else {},
-        _gap(by_group) if trial.group else None,
+        every.count(float(whole.sum()), _STEPS + 1),
+        by_group(one) if trial.group else {},
+        _gap(by_group(replace(one, wrong=_WRONG / groups))) if trial.group else None,
     )
 
 
-def _median(cells: Floats, ends: Floats, noise: float) -> Figure:
-    """How far off half of the answers are at most, from noisy counts of cells that end there."""
-    total, spread = float(cells.sum()), noise * math.sqrt(len(cells))
+def _median(cells: Floats, ends: Floats, doubt: _Doubt) -> Figure:
+    """How far off half of the answers are at most, from noisy counts of cells that end there.
+
+    Up to the cell of the median there are at least half of all rows, and before it at most half. So the interval
+    reaches from the first cell that may be it to the last: whole cells, since where rows lie in one is not known.
+    """
+    total, spread = float(cells.sum()), doubt.noise * math.sqrt(len(cells))
     if total < 3 * spread or total < 1:
         return Figure(None, None, None)
-    below = np.maximum.accumulate(np.cumsum(cells)) / total
-    doubt = SURE * math.sqrt(spread**2 + total) / 2 / total
-    return Figure(*(_reached(below, ends, share) for share in (0.5, 0.5 - doubt, 0.5 + doubt)))
+    sums = np.cumsum(cells) / total
+    # All cells before count a half, and so do all others: 1/4 of the noise of each, and of the chance of each row.
+    hidden, chance = doubt.hidden * math.sqrt(len(cells)), doubt.chance * math.sqrt(doubt.rows * total)
+    margin = math.hypot(hidden, chance) / 2 / total
+    enough, few = np.flatnonzero(sums >= 0.5 - margin), np.flatnonzero(sums <= 0.5 + margin)
+    first = int(enough[0]) if len(enough) else len(ends) - 1
+    last = min(int(few[-1]) + 1, len(ends) - 1) if len(few) else 0
+    low, high = float(ends[first - 1]) if first else 0.0, float(ends[max(first, last)])
+    middle = _reached(np.maximum.accumulate(sums), ends, 0.5)
+    return Figure(min(max(middle, low), high), low, high)
 
 
 def _reached(below: Floats, ends: Floats, share: float) -> float:
@@ -190,15 +266,18 @@ def _reached(below: Floats, ends: Floats, share: float) -> float:
 # Both
 
 
-def _gap(groups: dict[str, Figure] | None) -> Figure:
-    known = [one for one in (groups or {}).values() if one.value is not None]
-    if len(known) < 2:
+def _gap(groups: dict[str, Figure]) -> Figure:
+    """Between the best and the worst group, from intervals that hold all together.
+
+    Then the largest true value is at least the highest lower end, and the smallest at most the lowest upper end.
+    """
+    known = [(one.value, one.low, one.high) for one in groups.values()]
+    told = np.array([one for one in known if None not in one], dtype=np.float64)
+    if len(told) < 2:
         return Figure(None, None, None)
-    ordered = sorted(known, key=lambda one: one.value or 0.0)
-    worst, best = ordered[0], ordered[-1]
-    value = (best.value or 0.0) - (worst.value or 0.0)
-    error = math.hypot(*(((one.high or 0.0) - (one.low or 0.0)) / (2 * SURE) for one in (worst, best)))
-    return Figure.of(value, error, 0.0)
+    values, lows, highs = told.T
+    low, high = max(float(lows.max() - highs.min()), 0.0), float(highs.max() - lows.min())
+    return Figure(float(np.ptp(values)), low, high)
 
 
 def _pairs(trial: Trial, found: Floats) -> list[tuple[Any, Floats]]:

@@ -1,6 +1,5 @@
 """Numbers with their intervals, as an evaluation tells them."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +16,6 @@ class Figure:
     low: float | None
     high: float | None
 
-    @classmethod
-    def of(cls, value: float, error: float, least: float = -math.inf, most: float = math.inf) -> "Figure":
-        """From a standard error; cut to where it can lie."""
-        if not (math.isfinite(value) and math.isfinite(error)):
-            return cls(None, None, None)
-        ends = value - SURE * error, value + SURE * error
-        return cls(*(float(min(max(one, least), most)) for one in (value, *ends)))
-
     def to_json(self) -> dict[str, float | None]:
         """For a page."""
         return {"value": self.value, "low": self.low, "high": self.high}
@@ -40,9 +31,10 @@ class Evaluation:
         baseline: of a model that says the more frequent of two classes to everybody; else unknown.
         rows: about how many rows it was tried on.
         groups: by group, where groups were asked for.
-        gap: between the best and the worst group; noise and chance make it rather larger than it is.
+        gap: between the best and the worst of the groups that have a number. Noise and chance make it larger than it
+            is; its interval allows for that, and for which groups they are.
         chosen: by group, how often the answer is the second class; for two classes.
-        chosen_gap: between the groups that get it most and least often.
+        chosen_gap: between the groups that get it most and least often, in the same way.
     """
 
     measure: str

@@ -1,9 +1,13 @@
 """How often a linear classifier will be right on rows like those it learned from.
 
 `counted` asks the rows: for a fortieth of the spend, the number that the finished model gets right, and the number that
-it gets wrong, with noise. Its interval has the noise in it, the chance of the rows, and what a model that followed its
-own rows too closely may owe to them: half a row for every coefficient. Where the noise leaves nothing to say, nothing
-is said. Coverage on small tables is measured in tests/unit/test_learn_forecast.py.
+it gets wrong, with noise. These are the rows it was fitted to, so it may owe some of them to having followed them. With
+p coefficients and n rows that is at most about sqrt(2 p / (π n)) of all rows, however the half-space was chosen: the
+best of all half-spaces is right on so many more than half of normal rows with labels at random (Gardner & Derrida
+1988), and labels that can be learned vary less and leave less to follow. So much is taken off the lower end of the
+interval, beside noise and the chance of rows. Where that leaves nothing to say, nothing is said. The number itself is
+corrected by what a fit without noise gains (`_corrected`). Coverage is measured in tests/unit/test_learn_forecast.py,
+for labels at random too.
 
 Inside an engine (`of_moments`) accuracy follows from released second moments, and costs nothing. The scores of a class
 are taken to be normal: they are sums over many features. With class shares p, mean scores m = w'μ + b and a common
@@ -11,8 +15,9 @@ deviation s² = w'Σw,
 
     accuracy = p(1) Φ(m(1) / s) + p(0) Φ(-m(0) / s)
 
-Where w was fitted to the same noisy means, w'(μ₁ - μ₀) is too large by what the noise contributes, which is known too
-and taken off. On the generated hospital it comes within 0.03 of the truth.
+Where w was fitted to the same noisy means, w'(μ₁ - μ₀) is too large by what the noise and the rows' own chance
+contribute, which are known too and taken off (`quadratic.optimism`). On the generated hospital it comes within 0.03 of
+the truth.
 """
 
 import math
@@ -91,9 +96,24 @@ def counted(meter: Meter, loss: Loss, look: Callable[[], NDArray[np.bool_]], par
     # Where all rows seem right the chance of rows is not none: at least that of a row or two.
     spread = max(share * (1 - share), 1 / rows)
     margin = NormalDist().inv_cdf(0.975) * math.sqrt(hidden**2 + 2 * spread / rows)
-    if margin > _WIDEST:
+    owed = math.sqrt(2 * parameters / (math.pi * rows))
+    if margin + owed / 2 > _WIDEST:  # half of the interval's width
         return None
-    return Forecast(share, max(share - margin - parameters / (2 * rows), 0.0), min(share + margin, 1.0))
+    low, high = max(share - margin - owed, 0.0), min(share + margin, 1.0)
+    return Forecast(min(max(_corrected(share, parameters / rows), low), high), low, high)
+
+
+def _corrected(share: float, each: float) -> float:
+    """The accuracy on new rows, from that on its own rows, of a fit with so many coefficients for each row.
+
+    With normal scores a fit without noise is right on Φ(t) of its own rows and on Φ(t - each / t) of new ones, and on
+    no fewer than by chance. With noise it follows its rows less, so that this is rather too low.
+    """
+    if share <= 0.5 or share >= 1:
+        return share
+    normal = NormalDist()
+    away = normal.inv_cdf(share)
+    return max(normal.cdf(away - each / away), 0.5)
 
 
 def _accuracy(shares: Floats, low: float, high: float, deviation: float) -> float:

@@ -69,7 +69,8 @@ class MixedNB(BayesClassifier):
         feature_log_prob_: ln P(value | class), one array of classes × values for each feature.
         class_prior_, class_count_: with noise.
         curve_: what calibrates the log-odds.
-        expected_accuracy_: on rows like these, as `calibration.py` estimates it; None if nothing was calibrated.
+        expected_accuracy_: on rows like these, as `calibration.py` estimates it; None if nothing was calibrated, or
+            noise and few rows leave nothing to say.
         release_, loss_: the receipt and what was paid.
 
     A value that is missing, or not among the categories, says nothing: its feature is left out for that row.
@@ -189,9 +190,13 @@ class MixedNB(BayesClassifier):
         logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
         if not curved:
             return _Model(counts, logs, Curve())
-        constant = int(np.rint(np.log(counts[1] / counts[0]) * 2.0**SCORE_BITS))
-        odds = [np.rint((one[1] - one[0]) * 2.0**SCORE_BITS).astype(np.int64) for one in logs]
-        curve = calibrate(meter, lambda: rows.histogram(constant, odds), rows.most, rows.whole, budget.part(SHARE))
+        # Each row is scored without itself: by what the same counts with the same noise would give if it were not
+        # there. So its score says nothing about its class that a new row's would not.
+        fewer = np.maximum(released[:classes] - 1, 1.0)
+        others = [_logs_without_one(one, full) for one, full in zip(tables, raised, strict=True)]
+        constants = _whole(np.log([counts[1] / fewer[0], fewer[1] / counts[0]]))
+        odds = [_whole(np.stack([one[1] - less[0], less[1] - one[0]])) for one, less in zip(logs, others, strict=True)]
+        curve = calibrate(meter, lambda: rows.histogram(constants, odds), rows.most, rows.whole, budget.part(SHARE))
         return _Model(counts, logs, curve)
 
     def _lesson(self, lesson: Lesson, rows: ClassCounts) -> tuple[_Model, Loss]:
@@ -221,3 +226,13 @@ class MixedNB(BayesClassifier):
             code = part.codes(given)
             joint += np.where(code[:, None] >= 0, logs.T[np.maximum(code, 0)], 0.0)
         return joint
+
+
+def _logs_without_one(released: Floats, raised: Floats) -> Floats:
+    """ln P(value | class), had there been one row less of that value and class."""
+    less = raised - np.maximum(released, 0.0) + np.maximum(released - 1, 0.0)
+    return np.asarray(np.log(less / (raised.sum(axis=1, keepdims=True) - raised + less)))
+
+
+def _whole(scores: Any) -> NDArray[np.int64]:
+    return np.asarray(np.rint(np.asarray(scores) * 2.0**SCORE_BITS)).astype(np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.calibration import BINS, SHARE, Curve, calibrate
-from cloister.learn.class_sums import EDGE, ONE, ClassSums, EngineClassSums, whole_weights
+from cloister.learn.class_sums import EDGE, ONE, ClassSums, EngineClassSums, Weights, whole_weights
 from cloister.learn.classes import BayesClassifier
 from cloister.learn.found import find_box, law, wants_bounds
 from cloister.learn.inputs import (
@@ -67,6 +67,40 @@ class _Model:
         return constant, linear, square
 
 
+def _without_itself(model: _Model, noise: float) -> Weights:
+    """The log-odds of a row of either class by the model that the same sums with the same noise give without that row.
+
+    So its score says nothing about its class that a new row's would not. With K = count + noise, as `_estimate` divides
+    by, a mean m becomes (K m - x) / (K - 1), and x - m is stretched by K / (K - 1). A variance of the class's own, in
+    deviations z = (x - m) / s, changes ln P by -(z² - 1)² / (2 count) to the first order; a shared one says nothing
+    about the class.
+
+    Args:
+        model: of two classes, as it was released.
+        noise: on a sum.
+    """
+    full = model.counts + noise
+    factor = ((full / np.maximum(full - 1, 1.0)) ** 2)[:, None]
+    (constant, linear, square), prior = model.quadratic(), np.log(np.maximum(model.counts - 1, 1.0) / model.counts)
+    # Everything that the row's own class says, with the stretch; the classes are 0 and 1.
+    less = 0.5 * (factor - 1) * model.means**2 / model.variances
+    own = constant + prior - less.sum(axis=1), factor * linear, factor * square
+    first, second, third = (
+        np.stack([given[1] - mine[0], mine[1] - given[0]])
+        for given, mine in zip((constant, linear, square), own, strict=True)
+    )
+    if (model.variances[0] == model.variances[1]).all():
+        return whole_weights(first, second, third)
+    means, variances = model.means, model.variances
+    away = [means**2 / variances - 1, -2 * means / variances, 1 / variances]  # z² - 1, the constant first
+    fourth = np.zeros((*means.shape, 5))
+    for i, one in enumerate(away):
+        for j, other in enumerate(away):
+            fourth[..., i + j] += one * other
+    fourth *= np.array([1.0, -1.0])[:, None, None] / (2 * model.counts)[:, None, None]
+    return whole_weights(first, second, third, fourth)
+
+
 def _likelier(one: Curve, other: Curve) -> bool:
     """Whether rows are likelier under the first, beyond what the noise explains."""
     (high, first), (low, second) = one.likelihood, other.likelihood
@@ -93,7 +127,8 @@ class GaussianNB(BayesClassifier):
     Attributes:
         theta_, var_, class_prior_, class_count_: as in scikit-learn, with noise.
         curve_: what calibrates the log-odds.
-        expected_accuracy_: on rows like these, as `calibration.py` estimates it; None if nothing was calibrated.
+        expected_accuracy_: on rows like these, as `calibration.py` estimates it; None if nothing was calibrated, or
+            noise and few rows leave nothing to say.
         release_, loss_: the receipt and what was paid.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes and the number of
@@ -217,7 +252,7 @@ class GaussianNB(BayesClassifier):
             return models[0]
         tried = []
         for model in models:
-            weights, loss = whole_weights(model.quadratic()), budget.part(SHARE / len(models))
+            weights, loss = _without_itself(model, noise[0]), budget.part(SHARE / len(models))
             curve = calibrate(meter, lambda w=weights: rows.histogram(w), rows.most, rows.whole, loss)  # type: ignore[misc]
             tried.append(_Model(model.counts, model.means, model.variances, curve, box))
         return tried[0] if len(tried) == 1 or not _likelier(tried[1].curve, tried[0].curve) else tried[1]

@@ -126,13 +126,16 @@ def discriminant(found: Moments) -> tuple[Floats, Floats]:
 
 
 def optimism(found: Moments) -> float:
-    """How far apart two classes' mean scores are by the noise in their means alone, if `discriminant` follows it.
+    """How far apart two classes' mean scores are by noise and chance in the means, if `discriminant` follows them.
 
-    With weights n S⁻¹(μ₁ - μ₀) and noise of deviation e / n_k on a mean, the expected n e² (1/n₁² + 1/n₀²) tr S⁻¹.
+    With weights n S⁻¹(μ₁ - μ₀) and noise of deviation e / n_k on a mean, the expected n e² (1/n₁² + 1/n₀²) tr S⁻¹. The
+    rows' own chance gives a mean the covariance W / (n n_k), where W is the scatter within classes: (1/n₁ + 1/n₀)
+    tr S⁻¹W. W is S less the floor that keeps S from the noise, and no direction counts for more than one.
     """
     _, inverse = _scatter(found)
     spread = found.line_noise**2 * float((1 / found.counts**2).sum())
-    return float(found.counts.sum()) * spread * float(np.trace(inverse))
+    chance = float((1 / found.counts).sum()) * (len(inverse) - _floor(found) * float(np.trace(inverse)))
+    return float(found.counts.sum()) * spread * float(np.trace(inverse)) + chance
 
 
 def _scatter(found: Moments) -> tuple[Floats, Floats]:
@@ -140,10 +143,13 @@ def _scatter(found: Moments) -> tuple[Floats, Floats]:
     means = np.clip(found.sums / found.counts[:, None], -1.0, 1.0)
     within = found.products - (means.T * found.counts) @ means
     values, vectors = np.linalg.eigh(within)
-    # The largest eigenvalue of the noise is about 2 sqrt(features); and a mean's error must not be blown up either.
-    floor = found.product_noise * math.sqrt(len(values)) + found.line_noise + 1.0
-    inverse = (vectors / (np.maximum(values, 0.0) + floor)) @ vectors.T
+    inverse = (vectors / (np.maximum(values, 0.0) + _floor(found))) @ vectors.T
     return means, np.asarray(inverse)
+
+
+def _floor(found: Moments) -> float:
+    """The largest eigenvalue of the noise is about 2 sqrt(features); and a mean's error must not be blown up either."""
+    return found.product_noise * math.sqrt(len(found.products)) + found.line_noise + 1.0
 
 
 def taylor(found: Moments) -> tuple[Floats, Floats]:
