@@ -117,6 +117,8 @@ def test_both_tables_and_one_side_file_are_written(both, tmp_path):
     assert json.loads(side.read_text())["sha256"] == {name: one.hexdigest() for name, one in digests.items()}
     assert made.side["loss"] == cl.rho(2).to_json()
     assert made.side["unit"] == str(SCHEMA.unit)
+    for part in ("parents", "children with their parents"):
+        assert not {"receipt", "loss", "unit", "neighbours", "private"} & set(made.side[part]), "said twice"
 
 
 def test_each_of_the_tables_can_be_read_with_its_own_side_file(both, tmp_path):

@@ -35,7 +35,7 @@ from cloister.synth.cuts import PrivateCuts
 from cloister.synth.dependencies import Decided, learn_decided
 from cloister.synth.domain import Domain
 from cloister.synth.generators.mst import tree_steps
-from cloister.synth.handed import side_path
+from cloister.synth.handed import PRICE, side_path
 from cloister.synth.joining import NUMBER, read_two
 from cloister.synth.marginals import Floats, Survey
 from cloister.synth.run import Made, Progress
@@ -83,8 +83,7 @@ class TwoTables:
     def side(self) -> dict[str, Any]:
         """What was measured for both, and what it cost together."""
         parts = {"parents": self.parent_table.side, "children with their parents": self.joined_table.side}
-        paid = ("receipt", "loss", *written_epsilon(self.parent_table.asked))
-        own = {name: {k: v for k, v in part.items() if k not in paid} for name, part in parts.items()}
+        own = {name: {k: v for k, v in part.items() if k not in ("receipt", *PRICE)} for name, part in parts.items()}
         return {
             "cloister": "two synthetic tables",
             "private": self.private,
