@@ -11,8 +11,9 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
-from cloister.privacy.errors import BadSource
+from cloister.privacy.errors import BadSource, ReceiptRejected
 from cloister.synth.handed import parse_table
+from cloister.synth.scoring.making import told_making
 
 ROWS = 400
 _g = np.random.default_rng(5)
@@ -157,3 +158,54 @@ def _parquet(table):
     sink = pa.BufferOutputStream()
     pq.write_table(table.to_arrow(), sink)
     return sink.getvalue().to_pybytes()
+
+
+def told_otherwise(told):
+    """Side files that say something else of their price than was paid, and those that only spell it otherwise."""
+    loss = told["loss"]
+    yield {"neighbours": "replace-one"}
+    yield {"neighbours": "any change to a whole household of"}
+    yield {"neighbours": None}
+    yield {"private": 1}
+    yield {"private": "true"}
+    yield {"unit": "one household (at most 2 rows)"}
+    yield {"loss": {**loss, "relation": "replace-one"}}
+    yield {"loss": {**loss, "relation": "replace-one"}, "neighbours": "replace-one"}
+    yield {"loss": {**loss, "amount": f"{loss['amount']} "}}
+    yield {"loss": {**loss, "delta": "0.0"}}
+    yield {"loss": {**loss, "note": "and half of it back"}}
+    yield {"loss as epsilon": {"epsilon": "5", "delta": 1e-9}}
+
+
+def test_a_side_file_that_says_anything_else_of_its_price_does_not_verify(table, data, tmp_path):
+    side = table.to_parquet(tmp_path / "made.parquet")
+    told, content = json.loads(side.read_text()), (tmp_path / "made.parquet").read_bytes()
+    key = data.account.book.key.public
+    parse_table(content, side.read_bytes()).verify(key)
+    for change in told_otherwise(told):
+        with pytest.raises((ReceiptRejected, BadSource)):
+            parse_table(content, json.dumps({**told, **change}).encode()).verify(key)
+    del told["neighbours"]
+    with pytest.raises(ReceiptRejected):
+        parse_table(content, json.dumps(told).encode()).verify(key)
+
+
+def test_the_neighbours_that_are_printed_are_those_of_the_loss(table, tmp_path):
+    side = table.to_parquet(tmp_path / "made.parquet")
+    told = json.loads(side.read_text()) | {"neighbours": "a household of"}
+    made = parse_table((tmp_path / "made.parquet").read_bytes(), json.dumps(told).encode())
+    assert "  protects  one row, add/remove neighbours\n" in f"{made}\n"
+    assert "household" not in str(made)
+    assert "household" not in str(told_making(made))
+
+
+def test_a_pure_table_of_an_account_in_rho_verifies(data, tmp_path):
+    made = synth.independent(data, spend=cl.epsilon("0.5"), columns=["code"], rows=5)
+    side = made.to_parquet(tmp_path / "pure.parquet")
+    synth.read_table(tmp_path / "pure.parquet").verify(data.account.book.key.public)
+    told = json.loads(side.read_text())
+    side.write_text(
+        json.dumps(told | {"loss": {**told["loss"], "amount": "1/4"}, "loss as epsilon": {"epsilon": 0.25, "delta": 0}})
+    )
+    with pytest.raises(ReceiptRejected):
+        synth.read_table(tmp_path / "pure.parquet").verify(data.account.book.key.public)

@@ -13,7 +13,9 @@ import cloister as cl
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.receipt import Receipt
+from cloister.synth import domain
 from cloister.synth.errors_expected import Expected, expected_error
+from cloister.synth.inference import Model
 from cloister.synth.review import Review
 
 ROWS = 3000
@@ -338,3 +340,40 @@ def test_every_sampled_row_meets_its_condition_also_inside_a_bin(tmp_path, given
 def test_a_condition_that_no_value_meets_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no row"):
         even(tmp_path, 500)[1].sample(3, given={"age": {"from": 3.2, "below": 3.9}})
+
+
+@pytest.mark.parametrize(
+    ("most", "error", "kept", "word"),
+    [
+        (30, MemoryError(), 25, "more than memory holds"),
+        (0, ValueError("no cells"), 0, "not possible: ValueError: no cells"),
+    ],
+)
+def test_rows_that_cannot_be_drawn_lose_no_release(data, tmp_path, monkeypatch, most, error, kept, word):
+    draw = Model.draw
+
+    def failing(self, rows, generator, given=None):
+        if rows > most:
+            raise error
+        return draw(self, rows, generator, given)
+
+    monkeypatch.setattr(Model, "draw", failing)
+    made = cl.synth.mst(data, spend=cl.rho(2), rows=100)
+    monkeypatch.setattr(Model, "draw", draw)
+    assert len(made) == kept
+    assert made.side["rows left out"] == f"{kept} of 100 rows were drawn: {word}. Use .sample() for more."
+    assert made.left_out in str(made)
+    assert made.sample(70).num_rows == 70
+    assert made.count().value > 0
+    made.to_parquet(tmp_path / "made.parquet")
+    again = cl.synth.read_table(tmp_path / "made.parquet")
+    again.verify(data.account.book.key.public)
+    assert again.side["rows left out"] == made.left_out
+
+
+def test_an_estimated_number_of_rows_that_noise_made_large_is_cut_and_said(data, monkeypatch):
+    monkeypatch.setattr(domain, "_MOST_UNASKED", 100)
+    made = cl.synth.mst(data, spend=cl.rho(2))
+    assert len(made) == 100 // len(made.domain.axes)
+    assert "rows were estimated" in made.side["rows left out"]
+    assert "rows left out" not in cl.synth.mst(data, spend=cl.rho(2), rows=500).side

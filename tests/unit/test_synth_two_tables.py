@@ -14,6 +14,8 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput, BadSchema, OverBudget
+from cloister.synth import domain
+from cloister.synth.inference import Model
 
 from .synth_transcripts import moved, recorded, replayed
 
@@ -117,6 +119,8 @@ def test_both_tables_and_one_side_file_are_written(both, tmp_path):
     assert json.loads(side.read_text())["sha256"] == {name: one.hexdigest() for name, one in digests.items()}
     assert made.side["loss"] == cl.rho(2).to_json()
     assert made.side["unit"] == str(SCHEMA.unit)
+    for part in ("parents", "children with their parents"):
+        assert not {"receipt", "loss", "unit", "neighbours", "private"} & set(made.side[part]), "said twice"
 
 
 def test_each_of_the_tables_can_be_read_with_its_own_side_file(both, tmp_path):
@@ -195,3 +199,62 @@ def test_columns_can_be_left_out_and_a_seed_marks_both_not_private(tmp_path):
     assert made.children.column_names == ["who", "ward"]
     assert made.parents.num_rows == 50
     assert not made.private
+
+
+@pytest.mark.parametrize(
+    ("most", "rows", "word"),
+    [
+        (4, 10**9, "1,000,000,000 rows of 4 columns"),
+        (10**6, 20_000, "20,000,000,000 rows of"),
+        (10**9, None, "1 parents"),
+    ],
+)
+def test_more_rows_than_memory_holds_are_refused_before_the_charge(tmp_path, most, rows, word):
+    told = {name: dict(table) for name, table in FACTS["tables"].items()}
+    schema = Schema.load({**FACTS, "unit": {"name": "patient", "max_rows": most}, "tables": told})
+    ds = opened(tmp_path, schema=schema)
+    with pytest.raises(BadInput, match=word) as refused:
+        synth.two_tables(ds, parent="patients", child="visits", spend=cl.rho(1), rows=rows)
+    assert "more than memory holds" in str(refused.value)
+    assert ds.left == cl.rho(100)
+
+
+def test_a_public_number_of_parents_counts_as_one_that_was_asked_for(tmp_path):
+    told = {name: dict(table) for name, table in FACTS["tables"].items()}
+    told["patients"]["rows"] = 10**6
+    schema = Schema.load({**FACTS, "unit": {"name": "patient", "max_rows": 1000}, "tables": told})
+    ds = opened(tmp_path, schema=schema)
+    with pytest.raises(BadInput, match="1,000,000 parents with up to 1,000 rows of visits each"):
+        synth.two_tables(ds, parent="patients", child="visits", spend=cl.rho(1))
+    assert ds.left == cl.rho(100)
+
+
+def test_parents_whose_children_have_no_room_are_left_out_and_the_side_file_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(domain, "_MOST_UNASKED", 4000)  # 1,000 rows of four columns
+    ds = opened(tmp_path)
+    made = synth.two_tables(ds, parent="patients", child="visits", spend=cl.rho(2))
+    assert 0 < made.children.num_rows <= 1000
+    assert set(made.children["who"].to_pylist()) <= set(made.parents["patient"].to_pylist())
+    assert "parents were kept" in made.side["parents"]["rows left out"]
+    assert made.to_parquet(tmp_path / "out").exists()
+    synth.read_table(tmp_path / "out" / "patients.parquet").verify(ds.account.book.key.public)
+
+
+@pytest.mark.parametrize("most", [200, 0])
+def test_rows_that_memory_does_not_hold_lose_no_release(tmp_path, monkeypatch, most):
+    draw = Model.draw
+
+    def tight(self, rows, generator, given=None):
+        if rows > most:
+            raise MemoryError
+        return draw(self, rows, generator, given)
+
+    monkeypatch.setattr(Model, "draw", tight)
+    ds = opened(tmp_path)
+    made = synth.two_tables(ds, parent="patients", child="visits", spend=cl.rho(2), rows=300)
+    assert ds.left == cl.rho(98)
+    assert made.parents.num_rows <= most
+    assert "more than memory holds" in made.side["parents"]["rows left out"]
+    monkeypatch.setattr(Model, "draw", draw)
+    assert made.parent_table.sample(20).num_rows == made.joined_table.sample(20).num_rows == 20
+    assert made.to_parquet(tmp_path / "out").exists()

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
     from cloister.data.relation import Relation
 
-__all__ = ["Domain", "Zero", "most_rows", "read_domain"]
+__all__ = ["Domain", "Zero", "check_rows", "most_rows", "read_domain"]
 
 Places = tuple[int, ...]
 _MOST_VALUES = 400_000_000  # of a table that is drawn at once
+_MOST_UNASKED = 20_000_000  # of one whose number of rows is an estimate, which noise can make any
 _MOST_DECIDED = 4_000_000  # cells of columns that a rule or a dependency ties together
 
 
@@ -202,9 +203,26 @@ def read_domain(
     return domain, data.relation(name, needed)
 
 
-def most_rows(domain: Domain) -> int:
-    """How many rows are drawn at once, at most: a noisy number of rows may be any."""
-    return max(1, _MOST_VALUES // len(domain.axes))
+def most_rows(domain: Domain, asked: bool = True) -> int:
+    """How many rows are drawn at once, at most: as many as may be asked for, or as a noisy number may come to."""
+    return max(1, (_MOST_VALUES if asked else _MOST_UNASKED) // len(domain.axes))
+
+
+def check_rows(domain: Domain, rows: int | None) -> None:
+    """Refuse a number of rows that is none, or that cannot be drawn at once. From public facts alone.
+
+    Raises:
+        BadInput: with how many can be.
+    """
+    if rows is None:
+        return
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
+    if rows > most_rows(domain):
+        raise BadInput(
+            f"{rows:,} rows of {len(domain.axes)} columns are more than memory holds: {most_rows(domain):,} at most. "
+            "Ask for fewer, and draw more with .sample()."
+        )
 
 
 def _check_size(domain: Domain) -> None:

@@ -305,6 +305,8 @@ def _reviewed(review: Any, places: Places) -> float:
 
 def _sampling(counts: Floats | None, cells: int, rows: int) -> float:
     """The expected half L1 distance of so many independent rows; systematic ones do better."""
+    if not rows:  # nothing was drawn, and tells nothing
+        return 1.0
     if counts is None:  # at most what it is if all cells are alike (Cauchy and Schwarz)
         return min(1.0, 0.5 * _MEAN_SIZE * math.sqrt(cells / rows))
     shares = counts / max(counts.sum(), 1e-12)

@@ -28,7 +28,7 @@ from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.privacy.unit import ROW, Unit
 from cloister.synth.axes import Axis, arrow_types
-from cloister.synth.cost import cost_text, stated_epsilon
+from cloister.synth.cost import AS_EPSILON, cost_text, stated_epsilon, written_epsilon
 from cloister.synth.errors_expected import Condition, Expected, bounded, least_told, plain_condition
 from cloister.synth.marginals import Floats
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["HandedTable", "meets", "parse_table", "read_table", "side_path", "sign_side"]
 
 KIND = "synthetic table"
+PRICE = ("private", "loss", AS_EPSILON, "unit", "neighbours")  # what a side file says of it, and a receipt vouches for
 _PURPOSE = b"cloister synthetic table\n"  # signatures of different kinds of text must never be exchangeable
 
 
@@ -79,7 +80,10 @@ class HandedTable:
         return None if told is None else Receipt.parse(canonical(told))
 
     def verify(self, owner_key: PublicKey | str) -> None:
-        """Raise unless the holder of the owner's key signed this loss and unit, and these rows where a hub did.
+        """Raise unless the holder of the owner's key signed this price, and these rows where a hub did.
+
+        The price is the loss with its neighbours, the unit, and whether the noise was private. All of it is compared
+        with the receipt to the byte; an epsilon that is stated beside the loss must be one that the loss keeps.
 
         Raises:
             ReceiptRejected: the receipt is not the owner's, or the side file says something else than it.
@@ -96,11 +100,7 @@ class HandedTable:
         if receipt is None:
             raise ReceiptRejected("this table has no receipt: nobody vouches for its loss. Ask its owner for one.")
         receipt.verify(owner_key)
-        paid, claimed = Loss.from_json(receipt.body["loss"]), self.loss
-        if claimed.is_pure and paid.measure == "rho":  # an account that counts in rho was charged for it
-            claimed = claimed.as_rho()
-        said = (self.side["unit"], self.side["private"], paid)
-        if said != (receipt.body["unit"], receipt.body["private"], claimed):
+        if not _same(_claimed(self.side), _vouched(receipt, self.loss, stated_epsilon(self.side))):
             raise ReceiptRejected("the receipt is genuine, but the side file says something else.")
 
     def to_arrow(self) -> "pa.Table":
@@ -189,10 +189,40 @@ class HandedTable:
                 *head,
                 f"{len(self):,} synthetic rows of {self.side['table']} by {self.side['method']}: {names}",
                 f"  cost      {cost_text(self.loss, stated_epsilon(self.side))}",
-                f"  protects  {self.side['unit']}, {self.side['neighbours']} neighbours",
+                f"  protects  {self.side['unit']}, {self.loss.relation} neighbours",
                 *([f"  measured  {many} marginal{'' if many == 1 else 's'}"] if many else []),
             ]
         )
+
+
+def _claimed(side: Mapping[str, Any]) -> dict[str, Any]:
+    """What a side file says of its price."""
+    return {name: side.get(name) for name in PRICE}
+
+
+def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]:
+    """The same as a receipt has it.
+
+    Args:
+        receipt: whose signature was checked.
+        loss: that the side file states. An account that counts in rho is charged the rho of a pure loss.
+        asked: the epsilon that the side file states, which the loss keeps; a receipt says nothing of it.
+    """
+    paid = Loss.from_json(receipt.body["loss"])
+    if paid.measure == "rho" and loss.is_pure and loss.as_rho() == paid:
+        paid = loss
+    return {
+        "private": receipt.body["private"],
+        "loss": paid.to_json(),
+        AS_EPSILON: written_epsilon(asked).get(AS_EPSILON),
+        "unit": receipt.body["unit"],
+        "neighbours": str(paid.relation),
+    }
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two records are one to the byte: 1 is not true, and 0.50 not 0.5."""
+    return _text({"": one}) == _text({"": other})
 
 
 def read_table(path: str | os.PathLike[str]) -> HandedTable:

@@ -31,13 +31,13 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.purse import purse
 from cloister.privacy.unit import ROW, Unit
 from cloister.synth.cost import cost_text
-from cloister.synth.domain import Domain, read_domain
+from cloister.synth.domain import Domain, check_rows, read_domain
 from cloister.synth.rehearsal import Rehearsed
 
 if TYPE_CHECKING:
     from cloister.synth.marginals import NoisyMarginal
 
-__all__ = ["METHODS", "Synthesis", "check_rows", "method_of", "plan", "usual_bins"]
+__all__ = ["METHODS", "Synthesis", "method_of", "plan", "usual_bins"]
 
 # Generators with the one signature, and what each does.
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -199,10 +199,10 @@ def plan(
     Privacy: no loss: see the top of this file.
     """
     make = method_of(method)
-    check_rows(rows)
     budget = purse(spend, "the synthetic table", "generators")
     bins = usual_bins(method) if bins is None else bins
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
+    check_rows(domain, rows)
     data.account.price(budget.loss)  # a pure account cannot pay in rho: say so before anything is asked
     size = data.schema.tables[domain.table].rows or rows
     pretended = (size or _MANY_ROWS) if method in _BY_SIZE else 0
@@ -259,12 +259,6 @@ def _shorter(method: str, domain: Domain) -> dict[str, Any]:
         return {"fits": 1}
     names = [axis.name for axis in domain.modelled]
     return {"workload": list(pairwise(names))} if method == "aim" and len(names) > 1 else {}
-
-
-def check_rows(rows: int | None) -> None:
-    """Refuse a number of rows that is none."""
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise BadInput("rows is a whole number of at least 1, or nothing to have it estimated inside the spend.")
 
 
 def _largest(one: "NoisyMarginal") -> float:

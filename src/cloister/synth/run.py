@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter, measure_steps
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
@@ -21,7 +20,7 @@ from cloister.privacy.purse import purse
 from cloister.privacy.release import Release
 from cloister.synth.cuts import PrivateCuts, with_cuts
 from cloister.synth.dependencies import Decided, learn_decided
-from cloister.synth.domain import Domain, Places, most_rows, read_domain
+from cloister.synth.domain import Domain, Places, check_rows, read_domain
 from cloister.synth.errors_expected import Query
 from cloister.synth.inference import AnyModel
 from cloister.synth.marginals import NoisyMarginal, Survey
@@ -91,15 +90,9 @@ def synthesise(
     """
     from cloister.synth.table import SyntheticTable
 
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
     budget = purse(spend, "the synthetic table", "generators")
     domain, relation = read_domain(data, table=table, columns=columns, bins=bins)
-    if rows is not None and rows > most_rows(domain):
-        raise BadInput(
-            f"{rows:,} rows of {len(domain.axes)} columns are more than memory holds: {most_rows(domain):,} at most. "
-            "Ask for fewer, and draw more with .sample()."
-        )
+    check_rows(domain, rows)
     tell = progress or (lambda share, word: None)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
     reader = getattr(data, "reader", None)

@@ -11,10 +11,10 @@ table.side                                       # what was measured and why, ex
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
     from cloister.synth.run import Made
 
-__all__ = ["SyntheticTable", "decoded", "told_by"]
+__all__ = ["SyntheticTable", "as_many_as_fit", "decoded", "told_by", "unasked_rows"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -54,6 +56,7 @@ class SyntheticTable(Release):
         decided: columns that follow from others.
         generator: that rows are drawn with.
         asked: the spend as the caller gave it; the loss is what the noise needs of it.
+        left_out: why there are fewer rows than were asked for or estimated; empty if there are not.
 
     Privacy: the release's loss. Rows, samples and answers are post-processing of the model and cost nothing more; their
         randomness (numpy's generator, seeded from the operating system) protects nobody and needs not.
@@ -64,6 +67,7 @@ class SyntheticTable(Release):
     decided: tuple[Decided, ...]
     generator: np.random.Generator = field(compare=False)
     asked: Loss | None = None
+    left_out: str = ""
 
     @classmethod
     def draw_from(
@@ -75,12 +79,27 @@ class SyntheticTable(Release):
         rows: int | None,
         generator: np.random.Generator,
     ) -> "SyntheticTable":
-        """Draw the rows of a new table from a released model: as many as given, or as the noisy total says."""
-        size = min(max(1, round(made.model.total)), most_rows(domain)) if rows is None else rows
+        """Draw the rows of a new table from a released model: as many as given, or as the noisy total says.
+
+        The release is paid for: if so many cannot be drawn there are fewer, or none, and `left_out` says why.
+        """
         kept = tuple(one.settled(generator) for one in decided)
-        value = decoded(domain, kept, made.model.draw(size, generator), generator)
+        size, cut = unasked_rows(domain, made.model.total) if rows is None else (rows, "")
+
+        def draw(many: int) -> "pa.Table":
+            cells = made.model.draw(many, generator) if many else np.zeros((0, len(domain.shape)), dtype=np.int64)
+            return decoded(domain, kept, cells, generator)
+
+        value, short = as_many_as_fit(draw, size)
         told = {**told_by(release), "value": value}
-        return cls(**told, domain=domain, made=made, decided=kept, generator=generator)
+        return cls(
+            **told,
+            domain=domain,
+            made=made,
+            decided=kept,
+            generator=generator,
+            left_out=" ".join(filter(None, [cut, short])),
+        )
 
     def __len__(self) -> int:
         return int(self.value.num_rows)
@@ -149,6 +168,7 @@ class SyntheticTable(Release):
             "method": self.parameters["method"],
             "table": self.domain.table,
             "rows": len(self),
+            **({"rows left out": self.left_out} if self.left_out else {}),
             "private": self.private,
             "loss": self.loss.to_json(),
             **written_epsilon(self.asked),
@@ -215,7 +235,42 @@ class SyntheticTable(Release):
 
     def __str__(self) -> str:
         many = len(self.made.measured)
-        return f"{Release.__str__(self)}\n  measured  {many} marginal{'' if many == 1 else 's'}"
+        fewer = f"\n  rows      {self.left_out}" if self.left_out else ""
+        return f"{Release.__str__(self)}\n  measured  {many} marginal{'' if many == 1 else 's'}{fewer}"
+
+
+def unasked_rows(domain: Domain, total: float) -> tuple[int, str]:
+    """How many rows to draw if nobody said, from a noisy total; and why they are fewer, if they are."""
+    estimated, most = max(1, round(total)), most_rows(domain, asked=False)
+    if estimated <= most:
+        return estimated, ""
+    return most, f"About {estimated:,} rows were estimated; {most:,} are drawn unless rows is given."
+
+
+def as_many_as_fit(draw: Callable[[int], T], rows: int) -> tuple[T, str]:
+    """Draw so many rows, or as many as can be; and why they are fewer, if they are.
+
+    What is drawn from was paid for, so nothing that goes wrong here may lose it: half as many are tried when memory
+    does not hold them, and none are drawn when it is something else.
+
+    Args:
+        draw: makes so many rows; none must always be possible.
+        rows: how many are wanted.
+    """
+    many = rows
+    while True:
+        try:
+            made = draw(many)
+        except MemoryError:
+            if not many:
+                raise
+            many, why = many // 2, "more than memory holds"
+        except Exception as error:  # of the model, which is released: it tells nothing of rows
+            if not many:
+                raise
+            many, why = 0, f"not possible: {type(error).__name__}: {error}"
+        else:
+            return made, "" if many == rows else f"{many:,} of {rows:,} rows were drawn: {why}. Use .sample() for more."
 
 
 def decoded(

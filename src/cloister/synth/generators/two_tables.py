@@ -33,13 +33,13 @@ from cloister.synth.axes import Axis, Cells
 from cloister.synth.cost import written_epsilon
 from cloister.synth.cuts import PrivateCuts
 from cloister.synth.dependencies import Decided, learn_decided
-from cloister.synth.domain import Domain
+from cloister.synth.domain import Domain, check_rows, most_rows
 from cloister.synth.generators.mst import tree_steps
-from cloister.synth.handed import side_path
+from cloister.synth.handed import PRICE, side_path
 from cloister.synth.joining import NUMBER, read_two
 from cloister.synth.marginals import Floats, Survey
 from cloister.synth.run import Made, Progress
-from cloister.synth.table import SyntheticTable, decoded
+from cloister.synth.table import SyntheticTable, as_many_as_fit, decoded, unasked_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,8 +83,7 @@ class TwoTables:
     def side(self) -> dict[str, Any]:
         """What was measured for both, and what it cost together."""
         parts = {"parents": self.parent_table.side, "children with their parents": self.joined_table.side}
-        paid = ("receipt", "loss", *written_epsilon(self.parent_table.asked))
-        own = {name: {k: v for k, v in part.items() if k not in paid} for name, part in parts.items()}
+        own = {name: {k: v for k, v in part.items() if k not in ("receipt", *PRICE)} for name, part in parts.items()}
         return {
             "cloister": "two synthetic tables",
             "private": self.private,
@@ -172,11 +171,11 @@ def two_tables(
         by unit in the engine, and never beyond m. Half of the spend goes to each model.
     """
     budget = purse(spend, "the synthetic tables", "generators")
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
     if isinstance(bins, PrivateCuts):
         raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
     above, beside = read_two(ds, parent, child, columns or {}, bins)
+    check_rows(above[0], rows)
+    _check_children(beside[0], child, rows or ds.schema.tables[parent].rows or 1, ds.relation(child, []).rows_each)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
     tell = progress or (lambda share, word: None)
     reader = getattr(ds, "reader", None)
@@ -230,21 +229,53 @@ def _drawn(
     generator: np.random.Generator,
     spend: Loss,
 ) -> TwoTables:
-    """Rows of both. Post-processing."""
+    """Rows of both. Post-processing: what is drawn from was paid for, so there are as many rows as can be."""
     import pyarrow as pa
 
-    above = replace(SyntheticTable.draw_from(*first, release, rows, generator), asked=spend)
-    numbers = above.to_arrow()[NUMBER].to_numpy()
-    names = pa.array([secrets.token_hex(8) for _ in range(len(above))], pa.string())
-    owners = np.repeat(np.arange(len(above)), numbers)
     domain, made, decided = second[0], second[1], tuple(one.settled(generator) for one in second[2])
-    cells = _children(domain, made, first[0], above.cells(), owners, parent, generator)
-    found = decoded(domain, decided, cells, generator)
-    own = [name for name in found.column_names if not name.startswith(f"{parent}.")]
-    children = found.select(own).add_column(0, keys[1], names.take(pa.array(owners)))
-    parents = above.to_arrow().drop_columns([NUMBER]).add_column(0, keys[0], names)
-    joined = SyntheticTable.draw_from(domain, made, decided, release, max(1, len(owners)), generator)
-    return TwoTables(parents, children, release, above, replace(joined, asked=spend))
+
+    def draw(many: int) -> TwoTables:
+        above = replace(SyntheticTable.draw_from(*first, release, many, generator), asked=spend)
+        above, owners = _with_room(above, most_rows(domain, asked=rows is not None))
+        names = pa.array([secrets.token_hex(8) for _ in range(len(above))], pa.string())
+        cells = _children(domain, made, first[0], above.cells(), owners, parent, generator)
+        found = decoded(domain, decided, cells, generator)
+        own = [name for name in found.column_names if not name.startswith(f"{parent}.")]
+        children = found.select(own).add_column(0, keys[1], names.take(pa.array(owners)))
+        parents = above.to_arrow().drop_columns([NUMBER]).add_column(0, keys[0], names)
+        joined = SyntheticTable.draw_from(domain, made, decided, release, len(owners), generator)
+        return TwoTables(parents, children, release, above, replace(joined, asked=spend))
+
+    size, cut = unasked_rows(first[0], first[1].model.total) if rows is None else (rows, "")
+    both, short = as_many_as_fit(draw, size)
+    above = both.parent_table
+    return replace(both, parent_table=replace(above, left_out=" ".join(filter(None, [cut, short, above.left_out]))))
+
+
+def _check_children(domain: Domain, child: str, parents: int, each: int) -> None:
+    """Refuse more children than can be drawn at once, before the charge. From public facts alone."""
+    if parents * each > most_rows(domain):
+        raise BadInput(
+            f"{parents:,} parents with up to {each:,} rows of {child} each may be {parents * each:,} rows of "
+            f"{len(domain.axes)} columns, more than memory holds: {most_rows(domain):,} at most. Ask for fewer rows, or "
+            f"lower max_rows of {child} in the schema."
+        )
+
+
+def _with_room(above: SyntheticTable, most: int) -> tuple[SyntheticTable, Cells]:
+    """Parents whose children can be drawn at once, and the parent of each child; all of them, in the usual case."""
+    import pyarrow as pa
+
+    numbers = above.to_arrow()[NUMBER].to_numpy()
+    if int(numbers.sum()) > most:
+        order = above.generator.permutation(len(above))  # whoever is left out is left out at random
+        kept = np.sort(order[np.cumsum(numbers[order]) <= most])
+        short = (
+            f"{len(kept):,} of {len(above):,} parents were kept: all children of all would be more than memory holds."
+        )
+        above = replace(above, value=above.to_arrow().take(pa.array(kept)), left_out=short)
+        numbers = numbers[kept]
+    return above, np.repeat(np.arange(len(above)), numbers)
 
 
 def _children(

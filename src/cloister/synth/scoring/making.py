@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cloister.privacy.loss import Loss
 from cloister.synth.planning import METHODS
 from cloister.synth.scoring.figure import percent
 
@@ -22,7 +23,7 @@ def told_making(synthetic: Any) -> dict[str, str]:
     method = str(side["method"])
     told = {
         "Method": f"{method}: {METHODS[method]}" if method in METHODS else method,
-        "Protects": f"{side['unit']}; the promise compares tables with and without them ({side['neighbours']}).",
+        "Protects": f"{side['unit']}; the promise compares tables with and without them ({Loss.from_json(side['loss']).relation}).",
     }
     if not side["private"]:
         told["Not private"] = "the noise came from a seed, which protects nobody."

@@ -39,7 +39,7 @@ _SIDE = {
     "cloister", "method", "table", "rows", "private", "loss", "unit", "neighbours", "columns", "never", "determines",
     "estimated rows of the real table", "measured", "chosen", "expected error", "receipt",
 }  # fmt: skip
-_MORE = {"loss as epsilon", "score", "sha256", "signature", "standard error of the estimated rows"}
+_MORE = {"loss as epsilon", "rows left out", "score", "sha256", "signature", "standard error of the estimated rows"}
 _AGAIN = "Hand in both files as `cloister synth make` wrote them."
 
 
