@@ -37,7 +37,17 @@ from cloister.query.accuracy import cheapest
 from cloister.query.answer import Answer
 from cloister.query.arrange import check_arrangement
 from cloister.query.builder import Builder
-from cloister.query.find import Find, Found, found_range, key_finder, keys_in, range_counts, range_finder, to_find
+from cloister.query.find import (
+    Find,
+    Found,
+    found_range,
+    key_finder,
+    keys_in,
+    keys_sql,
+    range_counts,
+    range_finder,
+    to_find,
+)
 from cloister.query.plan import Measurement, Plan, fitting, make_plan, most_found
 from cloister.query.question import Question, ask, relation
 from cloister.query.reader import Reader
@@ -225,8 +235,8 @@ class Dataset:
                 again = self._plan(plan.question, plan.spend, plan.confidence)
                 plan = replace(again, notes=tuple(dict.fromkeys([*again.notes, *plan.notes])))
         rehearse(plan)  # its question may have been replaced, or its groups been found, since it was made
-        for statement in plan.statements():  # what the engine would not take is not paid for
-            self.tables.engine.prepare(statement)
+        searches = [self._search(plan.question.rows, plan.question.groups[one.group].term) for one in plan.finds]
+        self._prepare(*searches, *plan.statements())
         if plan.finds:
             return self._find_then_run(plan, source)
         return run_plan(
@@ -276,6 +286,15 @@ class Dataset:
         loss = sum((one.mechanism.loss for one in plan.finds), start=answer.loss)
         return replace(answer, loss=loss, notes=(*notes, *answer.notes), search=tuple(receipts))
 
+    def _prepare(self, *statements: str) -> None:
+        """Let the engine read statements before they are paid for: what it would not take costs nothing."""
+        for statement in statements:
+            self.tables.engine.prepare(statement)
+
+    def _search(self, rows: Rows, term: Term) -> str:
+        """The statement that finds the values of a term, with a stand-in for the secret."""
+        return keys_sql(rows, term, self.unit, "…", self.tables.engine.dialect)
+
     def _group_key(self, question: Question, group: int) -> tuple[str, ...]:
         """Which groups were found, of which rows, and who knows: what one reader paid for is not told to another."""
         return (self.version, question.rows.sql.sql(), question.groups[group].term.sql.sql(), self._who)
@@ -297,6 +316,7 @@ class Dataset:
         _check_loss(spend)
         table, name, rows, term = self._column(column)
         mechanism = key_finder(spend, self.unit, rows.by_row, rows.copies)
+        self._prepare(self._search(rows, term))
         found = measure(
             lambda: keys_in(rows, term, self.unit, self._secret, self.tables.engine),
             mechanism,
@@ -326,6 +346,7 @@ class Dataset:
             raise BadSchema(f"{column} has a list of values, and so its bounds are known.")
         sums = range_counts(rows, term, self.unit)
         mechanism = range_finder(spend, sums)
+        self._prepare(sums.sql(self.tables.engine.dialect))
         counts = measure(
             lambda: sums.run(self.tables.engine)[0],
             mechanism,
