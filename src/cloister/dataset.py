@@ -37,8 +37,18 @@ from cloister.query.accuracy import cheapest
 from cloister.query.answer import Answer
 from cloister.query.arrange import check_arrangement
 from cloister.query.builder import Builder
-from cloister.query.find import Find, found_range, key_finder, keys_in, range_counts, range_finder, to_find
-from cloister.query.plan import Measurement, Plan, make_plan
+from cloister.query.find import (
+    Find,
+    Found,
+    found_range,
+    key_finder,
+    keys_in,
+    keys_sql,
+    range_counts,
+    range_finder,
+    to_find,
+)
+from cloister.query.plan import Measurement, Plan, fitting, make_plan, most_found
 from cloister.query.question import Question, ask, relation
 from cloister.query.reader import Reader
 from cloister.query.record import Record
@@ -91,6 +101,7 @@ def _record_name(account: str) -> str:
     return f"{quote(account, safe='')[:80]}-{fingerprint(account)[:16]}.record"
 
 
+_FEW = 1000  # if no more groups than this can be answered, a plan that finds them says so
 _LEAST_RISK = 1e-9  # of a confidence, and of what it leaves over
 
 # What stands for a group that is still to be found; a group of another type cannot be.
@@ -118,7 +129,7 @@ class Dataset:
         self._through: Mapping[str, str] = {}
         self._token = object()  # the same for all who see this dataset, whoever asks
         self._found: dict[tuple[str, str, str], Term] = {}  # by table, view and column
-        self._groups: dict[tuple[str, ...], tuple[Any, ...]] = {}
+        self._groups: dict[tuple[str, ...], Found] = {}
         self._views: dict[tuple[str, tuple[str, ...]], Rows] = {}
         # The same for this owner and account every time, and known to nobody else.
         self._secret = fingerprint(account.book.key.sign(f"cloister pairs {account.rules.key}".encode()))[:32]
@@ -211,7 +222,9 @@ class Dataset:
                 "run takes a plan. Write ds.run(ds.plan(sql, spend=rho('0.01'))), or ds.sql(sql, spend=…)."
             )
         if plan.origin != self._origin:  # its statements name the rows, the unit and the caps of where it was made
-            raise QueryRefused("this plan was made for another dataset, or another view of it. Plan the question here.")
+            raise QueryRefused(
+                "this plan was made for another dataset, another view of it, or another reader. Plan the question here."
+            )
         self._record.refresh()
         if plan.basis != (len(self._record), id(plan.question)):  # the record has grown since, or the question changed
             if plan.finds:  # it was laid out for a placeholder: begin again from the question as it was asked
@@ -219,10 +232,11 @@ class Dataset:
                     ask(plan.question.text, self._table, self.tables.engine.dialect), _whole(plan), plan.confidence
                 )
             else:
-                plan = self._plan(plan.question, plan.spend, plan.confidence)
+                again = self._plan(plan.question, plan.spend, plan.confidence)
+                plan = replace(again, notes=tuple(dict.fromkeys([*again.notes, *plan.notes])))
         rehearse(plan)  # its question may have been replaced, or its groups been found, since it was made
-        for statement in plan.statements():  # what the engine would not take is not paid for
-            self.tables.engine.prepare(statement)
+        searches = [self._search(plan.question.rows, plan.question.groups[one.group].term) for one in plan.finds]
+        self._prepare(*searches, *plan.statements())
         if plan.finds:
             return self._find_then_run(plan, source)
         return run_plan(
@@ -238,7 +252,7 @@ class Dataset:
 
     def _find_then_run(self, plan: Plan, source: Source | None) -> Answer:
         """Find a question's groups, then count in them. Two charges: the second look depends on the first answer."""
-        question, notes, receipts = plan.question, [], []
+        question, notes, receipts, told = plan.question, [], [], dict[int, Found]()
         for account in (self.account, *self._besides):  # a search whose answer could not be used is not begun
             self.account.book.balance(account.rules.key).add(account.price(_whole(plan)))
         for find in plan.finds:
@@ -253,25 +267,37 @@ class Dataset:
                 data_version=self.version,
                 source=source,
             )
-            values = tuple(value for value, _ in found.value)
-            if found.private and values:
-                self._groups[self._group_key(question, find.group)] = values
-            question = _with_values(question, find.group, values)
+            told[find.group] = found.value
+            if found.private and found.value:
+                self._groups[self._group_key(question, find.group)] = found.value
             assert found.receipt is not None
             receipts.append(found.receipt)
             entry = found.receipt.body["ledger"]["entry"]
             notes.append(f"{find} (entry {entry} of the ledger); rows of other groups are left out")
-        if not all(group.values for group in question.groups):
+        if not all(told.values()):
             return nothing_found(plan, notes, receipts)
+        for i, group in enumerate(question.groups):  # those that were known before share the room with these
+            known = None if group.complete else self._groups.get(self._group_key(question, i))
+            told |= {} if known is None else {i: known}
+        question, left_out = fitting(question, told)
+        notes += left_out
         then = self._plan(question, plan.spend, plan.confidence)
         answer = self.run(then, source=source)
         loss = sum((one.mechanism.loss for one in plan.finds), start=answer.loss)
         return replace(answer, loss=loss, notes=(*notes, *answer.notes), search=tuple(receipts))
 
+    def _prepare(self, *statements: str) -> None:
+        """Let the engine read statements before they are paid for: what it would not take costs nothing."""
+        for statement in statements:
+            self.tables.engine.prepare(statement)
+
+    def _search(self, rows: Rows, term: Term) -> str:
+        """The statement that finds the values of a term, with a stand-in for the secret."""
+        return keys_sql(rows, term, self.unit, "…", self.tables.engine.dialect)
+
     def _group_key(self, question: Question, group: int) -> tuple[str, ...]:
         """Which groups were found, of which rows, and who knows: what one reader paid for is not told to another."""
-        reader = "" if self.reader is None else self.reader.account.rules.key
-        return (self.version, question.rows.sql.sql(), question.groups[group].term.sql.sql(), reader)
+        return (self.version, question.rows.sql.sql(), question.groups[group].term.sql.sql(), self._who)
 
     def sql(self, text: str, *, spend: Loss, confidence: Number = "0.95", source: Source | None = None) -> Answer:
         """Plan and run at once."""
@@ -290,6 +316,7 @@ class Dataset:
         _check_loss(spend)
         table, name, rows, term = self._column(column)
         mechanism = key_finder(spend, self.unit, rows.by_row, rows.copies)
+        self._prepare(self._search(rows, term))
         found = measure(
             lambda: keys_in(rows, term, self.unit, self._secret, self.tables.engine),
             mechanism,
@@ -319,6 +346,7 @@ class Dataset:
             raise BadSchema(f"{column} has a list of values, and so its bounds are known.")
         sums = range_counts(rows, term, self.unit)
         mechanism = range_finder(spend, sums)
+        self._prepare(sums.sql(self.tables.engine.dialect))
         counts = measure(
             lambda: sums.run(self.tables.engine)[0],
             mechanism,
@@ -400,8 +428,12 @@ class Dataset:
 
     @property
     def _origin(self) -> tuple[object, ...]:
-        """What a plan's statements depend on: these tables, seen through these views."""
-        return (self._token, *sorted(self._through.items()))
+        """What a plan's statements depend on: these tables, seen through these views, and groups of this reader."""
+        return (self._token, self._who, *sorted(self._through.items()))
+
+    @property
+    def _who(self) -> str:
+        return "" if self.reader is None else self.reader.account.rules.key
 
     @property
     def _besides(self) -> list[Account]:
@@ -418,9 +450,12 @@ class Dataset:
             # The same rest if the groups are known by now, so that the same question again is free.
             finds, spend = to_find(hidden, spend, question.rows, self.unit)
             finds = tuple(one for one in finds if known[one.group] is None)
-        for i, _ in hidden:
-            stand_in = _PLACEHOLDERS[question.groups[i].term.type] if finds else None
-            question = _with_values(question, i, stand_in if known[i] is None else known[i])
+        for i in (i for i, _ in hidden if known[i] is None):
+            question = _with_values(question, i, _PLACEHOLDERS[question.groups[i].term.type] if finds else None)
+        question, notes = fitting(question, {i: found for i, found in known.items() if found is not None})
+        most = most_found(question, [one.group for one in finds]) if finds else _FEW
+        if most < _FEW:
+            notes.append(f"groups that are found: the {most:,} most frequent are answered, as many as fit")
         plan = make_plan(
             question,
             spend,
@@ -432,7 +467,7 @@ class Dataset:
             secret=self._secret,
         )
         told = (replace(one, release=self._record.release(one)) if one.reused else one for one in plan.measurements)
-        plan = replace(plan, measurements=tuple(told))
+        plan = replace(plan, measurements=tuple(told), notes=(*plan.notes, *notes))
         return replace(plan, finds=finds, basis=(len(self._record), id(question)), origin=self._origin)
 
     def _known(self, one: Measurement) -> tuple[Mechanism, ...] | None:

@@ -1,6 +1,7 @@
 """Opening, planning, asking, asking again."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from cloister.privacy.errors import (
     BadNumber,
     BadProbability,
     BadSchema,
+    EngineFailed,
     OverBudget,
     QueryRefused,
     RelationMismatch,
@@ -54,8 +56,6 @@ class Spy:
 
 @pytest.fixture
 def spy(visits):
-    from dataclasses import replace
-
     engine = Spy(visits.tables.engine)
     visits.tables = replace(visits.tables, engine=engine)
     return engine
@@ -630,3 +630,48 @@ def test_min_and_max_of_reals_are_at_the_inner_edge_of_what_is_sure(tmp_path, va
     assert (row["low"], row["high"]) == (least, most)
     assert any(x >= row["high"] for x in values)
     assert any(x <= row["low"] for x in values)
+
+
+class Picky:
+    """An engine that takes no statement."""
+
+    def __init__(self, engine):
+        self._engine = engine
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def prepare(self, sql):
+        raise EngineFailed("it does not take this.")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda visits: visits.sql(BY_WARD, spend=cl.rho("0.1")),
+        lambda visits: visits.sql("SELECT patient % 7, COUNT(*) FROM visits GROUP BY 1", spend=cl.rho(1, delta="1e-6")),
+        lambda visits: visits.find_bounds("age", spend=cl.rho("0.1")),
+        lambda visits: visits.find_keys("ward", spend=cl.rho("0.1", delta="1e-6")),
+    ],
+)
+def test_what_an_engine_does_not_take_is_not_paid_for(visits, ask):
+    visits.tables = replace(visits.tables, engine=Picky(visits.tables.engine))
+    with pytest.raises((EngineFailed, QueryRefused)):
+        ask(visits)
+    assert visits.account.spent.amount == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'SELECT "_cl_n" FROM visits',
+        "SELECT SUM(age * ward) FROM visits",
+        "SELECT COUNT(*) FROM visits GROUP BY 2",
+    ],
+)
+def test_duckdb_prepares_statements_on_empty_tables(visits, spy, sql):
+    for engine in (visits.tables.engine, visits.tables.engine.again()):
+        engine.prepare("SELECT COUNT(*), SUM(age), MAX(ward) FROM visits")
+        with pytest.raises(EngineFailed):
+            engine.prepare(sql)
+    assert not spy.asked

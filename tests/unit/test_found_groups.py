@@ -6,6 +6,7 @@ import pytest
 from cloister.dataset import open as open_dataset
 from cloister.privacy.errors import OverBudget, QueryRefused, WrongMeasure
 from cloister.privacy.loss import epsilon, rho
+from cloister.query.reader import Reader
 
 SCHEMA = {
     "unit": {"name": "person", "max_rows": 2},
@@ -155,3 +156,65 @@ def test_groups_that_cannot_be_found_are_refused_with_a_way_that_works(tmp_path,
         written = str(refused.value).split(": ")[-1].split(",")[0].rstrip(".")
         if column == "day":
             found.plan(f"SELECT COUNT(*) AS n FROM t GROUP BY {written}", spend=rho(1))
+
+
+# Groups that do not fit, and groups of somebody else
+
+
+def crowded(folder, groups=30, each=200):
+    """Found groups beside so many public ones that not all fit into one question; the first are the most frequent."""
+    names = [f"g{i:02}" for i in range(groups) for _ in range(each + 10 * (groups - i))]
+    facts = {"k": {"type": "integer", "bounds": [0, 900_000], "nullable": False}, "s": {"type": "text"}}
+    schema = {"unit": {"name": "p", "max_rows": 1}, "tables": {"t": {"unit": "p", "columns": facts}}}
+    table = pa.table({"p": range(len(names)), "k": [0] * len(names), "s": names})
+    return open_dataset(table, schema=schema, budget=epsilon(1000, delta="0.01"), ledger=folder)
+
+
+def test_groups_that_were_paid_for_are_answered_as_far_as_they_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr("cloister.query.plan._MOST_CELLS", 2_000_000)
+    sql = "SELECT s, k, COUNT(*) AS n FROM t GROUP BY s, k HAVING k = 0 ORDER BY s"
+    with crowded(tmp_path) as dataset:
+        plan = dataset.plan(sql, spend=epsilon(40, delta="1e-6"))
+        assert "groups that are found: the 2 most frequent are answered, as many as fit" in plan.notes
+        answer = dataset.run(plan)
+        assert answer.loss == plan.loss == dataset.account.spent
+        assert answer.column("s") == ["g00", "g01"]
+        assert answer.column("n") == pytest.approx([500, 490], abs=30)
+        assert any("the 2 most frequent of 30 that were found" in note for note in answer.notes)
+        again = dataset.sql(sql, spend=epsilon(40, delta="1e-6"))  # from the record, and the same groups
+        assert again.loss.amount == 0
+        assert again.column("s") == ["g00", "g01"]
+        whole = dataset.sql("SELECT s, SUM(k) AS n FROM t GROUP BY s", spend=rho("0.1"))
+        assert len(whole) == 30  # what was found is all there for a question that has room
+
+
+def test_cells_of_a_quantile_count_for_what_fits(tmp_path, monkeypatch):
+    monkeypatch.setattr("cloister.query.plan._MOST_CELLS", 20_000)
+    with crowded(tmp_path) as dataset:
+        answer = dataset.sql("SELECT s, MEDIAN(k) AS m FROM t GROUP BY s", spend=epsilon(40, delta="1e-6"))
+        assert answer.column("s") == ["g00", "g01", "g02", "g03"]  # 4096 leaves each
+
+
+def test_a_question_that_is_too_large_with_a_single_group_is_refused_before_the_search(tmp_path, monkeypatch):
+    monkeypatch.setattr("cloister.query.plan._MOST_CELLS", 900_000)
+    with crowded(tmp_path, groups=2, each=5) as dataset:
+        with pytest.raises(QueryRefused, match="900,001 groups"):
+            dataset.plan("SELECT s, k, COUNT(*) AS n FROM t GROUP BY s, k", spend=epsilon(40, delta="1e-6"))
+        assert dataset.account.spent.amount == 0
+
+
+def test_groups_that_one_reader_paid_for_are_not_told_to_another_by_a_plan(trips):
+    class Told(set):
+        has = set.__contains__
+        add = set.update
+
+    one, two = (Reader(trips.account.book.open_account(who, epsilon(20, delta="1e-4")), Told()) for who in "ab")
+    trips.asked_by(one).sql(BY_CITY, spend=SPEND)
+    plan = trips.asked_by(one).plan(BY_CITY, spend=SPEND)
+    assert not plan.finds
+    for other in (trips.asked_by(two), trips):
+        with pytest.raises(QueryRefused, match="another reader"):
+            other.run(plan)
+    assert two.account.spent.amount == 0
+    assert trips.asked_by(two).plan(BY_CITY, spend=SPEND).finds
+    trips.asked_by(one).run(plan)

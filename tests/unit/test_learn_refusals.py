@@ -38,7 +38,7 @@ def test_a_feature_that_is_named_twice_is_refused(tmp_path: Path, make: Any, tar
     told = {} if target is None else {"target": target}
     with opened(tmp_path) as data:
         before = data.account.spent
-        with pytest.raises(BadInput, match="named twice"):
+        with pytest.raises(BadInput, match="name every column once"):
             make(cl.rho(1)).fit(data, features=["a", "a"], **told)
         assert data.account.spent == before
 

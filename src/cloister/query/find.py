@@ -21,7 +21,18 @@ from cloister.privacy.unit import Unit
 from cloister.query.rows import Rows
 from cloister.query.term import Term
 
-__all__ = ["Bounds", "Find", "Found", "Thresholded", "key_finder", "keys_in", "range_counts", "range_finder", "to_find"]
+__all__ = [
+    "Bounds",
+    "Find",
+    "Found",
+    "Thresholded",
+    "key_finder",
+    "keys_in",
+    "keys_sql",
+    "range_counts",
+    "range_finder",
+    "to_find",
+]
 
 Found = list[tuple[Any, int]]
 
@@ -159,12 +170,17 @@ def to_find(groups: Sequence[tuple[int, str]], spend: Loss, rows: Rows, unit: Un
 
 def keys_in(rows: Rows, term: Term, unit: Unit, secret: str, engine: Engine) -> Found:
     """Every value of a column with the number of units that have it. Reads rows; must be followed by `Thresholded`."""
-    most = None if rows.by_row else unit.max_rows
-    pairs = DistinctPairs(rows.sql, (), canonical(term.sql, term.type), most, secret, rows.copies)  # type: ignore[arg-type]
-    table = engine.run(pairs.units_sql(engine.dialect))
+    table = engine.run(keys_sql(rows, term, unit, secret, engine.dialect))
     return list(
         zip(table.column(internal("x")).to_pylist(), integers(table.column(internal("n"))).tolist(), strict=True)
     )
+
+
+def keys_sql(rows: Rows, term: Term, unit: Unit, secret: str, dialect: str) -> str:
+    """The statement behind `keys_in`."""
+    most = None if rows.by_row else unit.max_rows
+    pairs = DistinctPairs(rows.sql, (), canonical(term.sql, term.type), most, secret, rows.copies)  # type: ignore[arg-type]
+    return pairs.units_sql(dialect)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from cloister.query.need import Need
 from cloister.query.question import Group, Question
 from cloister.query.rows import Rows
 
-__all__ = ["Measurement", "Plan", "make_plan"]
+__all__ = ["Measurement", "Plan", "fitting", "make_plan", "most_found"]
 
 _MOST_CELLS = 20_000_000
 _CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those of all groups hold together"
@@ -247,6 +247,57 @@ def _check_groups(question: Question) -> None:
         raise QueryRefused(
             f"{cells:,} groups are more than the {_MOST_CELLS:,} that are answered at once. Group by less."
         )
+
+
+def most_found(question: Question, found: Sequence[int]) -> int:
+    """How many values of each of these groups one question answers at most, by the sizes of its other groups."""
+    low, high = 1, _MOST_CELLS
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _fits(question, dict.fromkeys(found, middle)) else (low, middle - 1)
+    return low
+
+
+def fitting(question: Question, found: Mapping[int, Sequence[tuple[Any, int]]]) -> tuple[Question, list[str]]:
+    """A question with the values that were found for some of its groups, as many as it can answer, and notes.
+
+    Those with the largest noisy counts are kept, so that what was paid for is used: post-processing.
+
+    Args:
+        found: for each of these groups, its values with their noisy counts.
+    """
+    sizes = {i: len(values) for i, values in found.items()}
+    most = max(sizes.values(), default=0)
+    if not _fits(question, sizes):
+        low, high = 1, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            few = {i: min(size, middle) for i, size in sizes.items()}
+            low, high = (middle, high) if _fits(question, few) else (low, middle - 1)
+        most = low
+    groups, notes = list(question.groups), []
+    for i, values in found.items():
+        kept = set(sorted(range(len(values)), key=lambda k: -values[k][1])[:most])
+        listed = tuple(value for k, (value, _) in enumerate(values) if k in kept)
+        groups[i] = replace(groups[i], values=listed, complete=False)  # rows of groups not found are left out
+        if len(listed) < len(values):
+            notes.append(
+                f"groups of {groups[i].name}: the {len(listed):,} most frequent of {len(values):,} that were found are "
+                "answered, as many as fit into one question"
+            )
+    return replace(question, groups=tuple(groups)), notes
+
+
+def _fits(question: Question, sizes: Mapping[int, int]) -> bool:
+    """Whether a question can be answered if these groups have so many values."""
+    total = 0
+    for members in question.sets:
+        cells = math.prod(sizes.get(i, len(question.groups[i].values or (None,))) for i in members)
+        extras = [len(need.extra.values) for one in question.aggregates for need in one.needs if need.extra is not None]
+        if cells * max(extras, default=1) > _MOST_CELLS:
+            return False
+        total += cells
+    return total <= _MOST_CELLS
 
 
 def _ways_out(group: Group) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloister.data.engines.arrow import datasets_of, parquet_dataset, parts_of
 from cloister.data.engines.engine import Dialect, failing_quietly
@@ -82,6 +82,7 @@ class DuckDB:
         self._paths: list[str] = []
         self._folders: list[str] = []
         self._clean_up: Callable[[], object] = lambda: None
+        self._empty: Any = None  # made when a statement is first prepared
         folder = ""
         if spill:
             folder, lock = _spill_folder()
@@ -238,8 +239,29 @@ class DuckDB:
         """The quoted name."""
         return self._say.name(table)
 
+    @failing_quietly("DuckDB")
     def prepare(self, sql: str) -> None:
-        """Nothing: it plans with what it knows of the values, and could fail over them."""
+        """Run a statement on empty tables with the same columns, in a database of their own.
+
+        DuckDB plans with what it knows of the values, and could fail over them. There are none here.
+        """
+        with self._lock:
+            if self._empty is None:
+                self._empty = self._empty_tables()
+            self._empty.execute(sql).fetchall()
+
+    def _empty_tables(self) -> Any:
+        """A database in memory with tables of the same names and declared types, as far as views can read them."""
+        import duckdb
+
+        empty = duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": "1"})
+        empty.execute("SET TimeZone = 'UTC'")
+        for name in self._names:
+            rows = self._connection.execute(f"DESCRIBE {self._say.name(name)}").fetchall()
+            kinds = {row[0]: row[1] for row in rows if family(row[1], self._say) is not None}
+            listed = ", ".join(f"{self._say.name(column)} {kind}" for column, kind in kinds.items())
+            empty.execute(f"CREATE TABLE {self._say.name(name)} ({listed or self._say.name(internal('row')) + ' INT'})")
+        return empty
 
     @failing_quietly("DuckDB")
     def run(self, sql: str) -> "pa.Table":
@@ -269,7 +291,7 @@ class DuckDB:
     def again(self) -> "DuckDB":
         """A connection of its own to the same tables, under the same limits. Close it before this one."""
         other = copy(self)
-        other._lock, other._clean_up = threading.Lock(), lambda: None
+        other._lock, other._clean_up, other._empty = threading.Lock(), lambda: None, None
         other._connection = self._connection.cursor()
         for name, table in self._arrow.items():  # these belong to a connection, views to all
             other._connection.register(name, table)
@@ -280,6 +302,8 @@ class DuckDB:
     def close(self) -> None:
         """Close the connection; registered tables are let go, and what was spilled is removed."""
         self._connection.close()
+        if self._empty is not None:
+            self._empty.close()
         self._clean_up()
 
 

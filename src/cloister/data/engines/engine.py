@@ -43,7 +43,7 @@ class Engine(Protocol):
     def prepare(self, sql: str) -> None:
         """Read one SELECT as far as names and types decide, before it is paid for. No row and no statistic is read.
 
-        An engine that cannot stop before it looks at tables does nothing here.
+        An engine that cannot do so without looking at tables does nothing here.
 
         Raises:
             EngineFailed: the engine does not take the statement.
