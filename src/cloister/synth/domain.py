@@ -22,16 +22,17 @@ from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.axes import MOST_CELLS, Axis, Cells, read_axis
 from cloister.synth.cuts import PrivateCuts
 from cloister.synth.junction import junction_tree
+from cloister.synth.options import check_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from cloister.data.relation import Relation
 
-__all__ = ["Domain", "Zero", "most_rows", "read_domain"]
+__all__ = ["MOST_VALUES", "Domain", "Zero", "most_rows", "read_domain"]
 
 Places = tuple[int, ...]
-_MOST_VALUES = 400_000_000  # of a table that is drawn at once
+MOST_VALUES = 400_000_000  # of a table that is drawn at once
 _MOST_DECIDED = 4_000_000  # cells of columns that a rule or a dependency ties together
 
 
@@ -166,6 +167,9 @@ def read_domain(
     """
     if not (hasattr(data, "relation") and hasattr(data, "columns")):
         raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    check_names("columns", columns)
+    own = dict(bins) if isinstance(bins, Mapping) else {}
+    check_names("what bins names", own)
     name = data.relation(table, []).table
     every = data.columns(name)
     seen = {one: term for one, term in every.items() if not term.unit}
@@ -180,7 +184,6 @@ def read_domain(
     chosen = tuple(dict.fromkeys(seen if columns is None else columns))
     if not chosen:
         raise BadInput("a synthetic table needs at least one column.")
-    own = dict(bins) if isinstance(bins, Mapping) else {}
     if set(own) - set(chosen):
         raise BadInput(f"bins names {sorted(set(own) - set(chosen))[0]:.60}, which is no column of the table.")
     usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
@@ -204,7 +207,7 @@ def read_domain(
 
 def most_rows(domain: Domain) -> int:
     """How many rows are drawn at once, at most: a noisy number of rows may be any."""
-    return max(1, _MOST_VALUES // len(domain.axes))
+    return max(1, MOST_VALUES // len(domain.axes))
 
 
 def _check_size(domain: Domain) -> None:

@@ -32,12 +32,13 @@ from cloister.privacy.purse import purse
 from cloister.privacy.unit import ROW, Unit
 from cloister.synth.cost import cost_text
 from cloister.synth.domain import Domain, read_domain
+from cloister.synth.options import check_rows
 from cloister.synth.rehearsal import Rehearsed
 
 if TYPE_CHECKING:
     from cloister.synth.marginals import NoisyMarginal
 
-__all__ = ["METHODS", "Synthesis", "check_rows", "method_of", "plan", "usual_bins"]
+__all__ = ["METHODS", "Synthesis", "method_of", "plan", "usual_bins"]
 
 # Generators with the one signature, and what each does.
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -243,7 +244,7 @@ def method_of(name: str) -> Any:
     """A generator by its name."""
     from cloister import synth
 
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise BadInput(f"there is no method {name!r:.40}. There are: {', '.join(METHODS)}.")
     return getattr(synth, name)
 
@@ -259,12 +260,6 @@ def _shorter(method: str, domain: Domain) -> dict[str, Any]:
         return {"fits": 1}
     names = [axis.name for axis in domain.modelled]
     return {"workload": list(pairwise(names))} if method == "aim" and len(names) > 1 else {}
-
-
-def check_rows(rows: int | None) -> None:
-    """Refuse a number of rows that is none."""
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise BadInput("rows is a whole number of at least 1, or nothing to have it estimated inside the spend.")
 
 
 def _largest(one: "NoisyMarginal") -> float:

@@ -25,6 +25,7 @@ from cloister.synth.domain import Domain, Places, most_rows, read_domain
 from cloister.synth.errors_expected import Query
 from cloister.synth.inference import AnyModel
 from cloister.synth.marginals import NoisyMarginal, Survey
+from cloister.synth.options import check_progress, check_rows
 from cloister.synth.review import Review
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ def synthesise(
     """
     from cloister.synth.table import SyntheticTable
 
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
+    check_rows(rows)
+    check_progress(progress)
     budget = purse(spend, "the synthetic table", "generators")
     domain, relation = read_domain(data, table=table, columns=columns, bins=bins)
     if rows is not None and rows > most_rows(domain):

@@ -33,11 +33,12 @@ from cloister.synth.axes import Axis, Cells
 from cloister.synth.cost import written_epsilon
 from cloister.synth.cuts import PrivateCuts
 from cloister.synth.dependencies import Decided, learn_decided
-from cloister.synth.domain import Domain
+from cloister.synth.domain import MOST_VALUES, Domain
 from cloister.synth.generators.mst import tree_steps
 from cloister.synth.handed import side_path
 from cloister.synth.joining import NUMBER, read_two
 from cloister.synth.marginals import Floats, Survey
+from cloister.synth.options import check_progress, check_rows
 from cloister.synth.run import Made, Progress
 from cloister.synth.table import SyntheticTable, decoded
 
@@ -172,11 +173,14 @@ def two_tables(
         by unit in the engine, and never beyond m. Half of the spend goes to each model.
     """
     budget = purse(spend, "the synthetic tables", "generators")
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
+    check_rows(rows)
+    check_progress(progress)
     if isinstance(bins, PrivateCuts):
         raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
-    above, beside = read_two(ds, parent, child, columns or {}, bins)
+    above, beside = read_two(ds, parent, child, {} if columns is None else columns, bins)
+    most = max(1, MOST_VALUES // (len(above[0].axes) + beside[1].rows_each * len(beside[0].axes)))
+    if rows is not None and rows > most:
+        raise BadInput(f"{rows:,} parents with their children are more than memory holds: {most:,} at most.")
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
     tell = progress or (lambda share, word: None)
     reader = getattr(ds, "reader", None)
@@ -215,7 +219,8 @@ def two_tables(
     )
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
     keys = tuple(str(ds.schema.tables[name].unit) for name in (parent, child))
-    made = _drawn(first, second, release, rows, keys, parent, generator, spend)
+    size = min(max(1, round(first[1].model.total)), most) if rows is None else rows
+    made = _drawn(first, second, release, size, keys, parent, generator, spend)
     tell(1.0, "done")
     return made
 
@@ -224,7 +229,7 @@ def _drawn(
     first: tuple[Domain, Made, tuple[Decided, ...]],
     second: tuple[Domain, Made, tuple[Decided, ...]],
     release: Release,
-    rows: int | None,
+    rows: int,
     keys: tuple[str, ...],
     parent: str,
     generator: np.random.Generator,
