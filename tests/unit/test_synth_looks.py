@@ -1,5 +1,7 @@
 """What synthetic tables look at, and when: nothing before the charge, nothing for a refusal, nothing stays behind."""
 
+import inspect
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +15,11 @@ from cloister.privacy.errors import CloisterError, LookFailed
 from cloister.synth.marginals import Survey
 from cloister.synth.planning import plan
 
-from .synth_attacked import BESIDE, GENERATORS, LOUD, MANY, NOBODY, ROWS, SOME, TABLES, Book, make
+from .synth_attacked import BESIDE, FRESH, GENERATORS, LOUD, MANY, NOBODY, ROWS, SOME, TABLES, Book, make
 from .synth_people import BY_PERSON, BY_ROW
 from .synth_transcripts import Transcript, recorded
+from .test_synth_two_tables import SCHEMA as TWO
+from .test_synth_two_tables import hospital
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +81,88 @@ def test_a_refusal_reads_nothing_charges_nothing_and_is_the_same_for_all_tables(
     assert len(said) == 1
 
 
+PARENTS = hospital(30)
+OWN = {"rows": 20, "columns": ["ward", "age", "back"], "bins": 4}
+SCORED = {"real": ROWS.slice(0, 40), "synthetic": FRESH.slice(0, 40), "schema": BY_ROW, "holdout": ROWS.slice(40, 40)}
+# Every public function that may charge or reads real rows, with arguments that work.
+CALLED: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("m_way", "independent", "mst", "privbayes", "mggm", "ron_gauss"), OWN),
+    "aim": {**OWN, "rounds": 2},
+    "mixture": {**OWN, "fits": 1},
+    "mwem": {**OWN, "rounds": 2},
+    "histogram": {"column": "age", "rows": 20},
+    "one_column": {"column": "age", "rows": 20},
+    "two_way": {**OWN, "columns": ["ward", "age"]},
+    "two_tables": {"parent": "patients", "child": "visits", "rows": 20, "bins": 4},
+    "plan": {"method": "mst", "columns": ["ward", "age"]},
+    "publishable_score": {"synthetic": FRESH, "released": True, "bins": 4},
+    "choose": {"tables": [FRESH, FRESH.slice(0, 20)], "released": True, "bins": 4},
+    "score": {**SCORED, "columns": ["ward", "back"], "boxes": 3, "rules": 3, "marginals": 3, "models": False},
+}
+HANDED_ON = {"gate": "score"}  # all that it takes it hands to another one, but for what it has alone
+OF_FILES = {"judge", "read_table", "link"}  # of scores, files and released rows: they reach no private row
+HOSTILE: list[Any] = [
+    None, True, False, 0, -1, 2.5, math.nan, math.inf, 10**30, 10**400, "", "nobody", b"x", 1j, object(), np.int64(3),
+    [], {}, [None], ["nobody"], ["ward", "ward"], [("ward", "ward")], [()], [("ward",), 5], [{"age": {"from": "x"}}],
+    {"nobody": 3}, {"age": math.nan}, {"age": [10**400]}, {("ward", "age"): 10**400}, {("ward", "age"): math.nan},
+    {None: None}, {"age": []}, cl.epsilon("1e-300"), cl.rho("1e-28"), cl.rho(10**4), cl.epsilon(1, delta="1e-300"),
+    synth.PrivateCuts(3), pa.table({"ward": ["a ward of no schema"]}), [pa.table({"x": [1]})] * 2,
+]  # fmt: skip
+
+
+def test_every_public_function_is_tried_with_hostile_values() -> None:
+    functions = {name for name in synth.__all__ if inspect.isfunction(getattr(synth, name))}
+    assert set(CALLED) | set(HANDED_ON) == functions - OF_FILES
+    told = {name: set(inspect.signature(getattr(synth, name)).parameters) for name in functions}
+    assert told["gate"] - told["score"] == {"limits"}
+
+
+@pytest.mark.parametrize("limits", [0, "", [], {}, math.nan, object(), synth.Limits])
+def test_limits_that_nothing_could_break_are_refused(limits: Any) -> None:
+    with pytest.raises(CloisterError, match="limits"):
+        synth.gate(**SCORED, columns=["ward", "back"], limits=limits)
+    with pytest.raises(CloisterError, match="copies"):
+        synth.Limits(copies=limits if limits != 0 else None)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_a_hostile_value_works_or_is_refused_before_the_charge(book: Any, name: str) -> None:
+    """What is wrong with a request depends on no row: noticed by a step, it would be paid for."""
+    call, usual = getattr(synth, name), dict(CALLED[name])
+    ds = book(PARENTS, TWO) if name == "two_tables" else book(ROWS, BY_ROW)
+    parameters = [one for one in inspect.signature(call).parameters if one != "own"]
+    if parameters[0] in ("ds", "data"):
+        usual |= {parameters[0]: ds, "spend": LOUD}
+    for one in parameters:
+        # A seed may be anything that has a text; each one that works is a whole synthesis.
+        values = [math.nan, 10**400, object()] if one == "random_state" else [*HOSTILE, iter([("ward", "age")])]
+        for value in values:
+            before, refused = ds.account.spent, None
+            try:
+                call(**{**usual, one: value})
+            except CloisterError as error:
+                refused = error
+            told = f"{name}({one}={value!r:.60}): {getattr(refused, 'owner_detail', refused)}"
+            assert not isinstance(refused, LookFailed), told
+            assert refused is None or ds.account.spent == before, told
+
+
+@pytest.mark.parametrize("told", [{"share": 0}, {"share": math.nan}, {"share": "1e-90"}, {"share": None}, {"bins": 0}])
+def test_cuts_that_cannot_be_bought_are_refused_when_they_are_asked_for(told: dict[str, Any]) -> None:
+    with pytest.raises(CloisterError):
+        synth.PrivateCuts(**told)
+
+
 @pytest.mark.parametrize(
     ("rows", "spend"),
-    [(NOBODY, cl.rho("0.000001")), (MANY, cl.rho(1000))],
-    ids=["nobody, hardly told", "one, well told"],
+    [(NOBODY, cl.rho("0.000001")), (MANY, cl.rho(1000)), (ROWS, cl.rho(10**4)), (NOBODY, cl.rho("1e-28"))],
+    ids=["nobody, hardly told", "one, well told", "without noise", "noise beyond all floats"],
 )
 @pytest.mark.parametrize("name", GENERATORS)
 def test_a_table_is_made_whoever_is_in_it(book: Any, name: str, rows: pa.Table, spend: Any) -> None:
     """A step that fails on some rows and not on others would tell which they are."""
-    assert make(name, book(rows, BY_PERSON), spend).loss == spend
+    asked = {"rows": 20} if name in TABLES else {}  # a noisy number of rows may be any
+    assert make(name, book(rows, BY_PERSON), spend, **asked).loss == spend
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -12,6 +12,7 @@ from cloister.privacy.number import rounded_down
 __all__ = ["Purse", "law", "purse"]
 
 _LONGEST_BITS = 256
+_LEAST = Fraction(1, 10**30)  # below it the noise of a part could be more than a mechanism can draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,13 @@ def purse(spend: Loss | None, what: str = "the fit", who: str = "estimators") ->
     if spend.relation is not Relation.ADD_REMOVE:
         raise BadLoss(f"{who} state add/remove neighbours. Give an add/remove spend; see Loss.as_replace_one.")
     if spend.measure == "epsilon" and spend.delta:
-        return Purse(Loss("rho", conversion.rho_within(spend.amount, spend.delta), relation=spend.relation))
-    if spend.delta:
+        spend = Loss("rho", conversion.rho_within(spend.amount, spend.delta), relation=spend.relation)
+    elif spend.delta:
         raise BadLoss(f"{who} use no delta of their own beside a rho. Write spend=cl.rho('0.02').")
-    if spend.amount.denominator.bit_length() > _LONGEST_BITS:
+    elif spend.amount.denominator.bit_length() > _LONGEST_BITS:
         spend = replace(spend, amount=rounded_down(spend.amount, digits=30))
+    if spend.amount < _LEAST:
+        raise BadLoss(f"{what} would be noise alone: a spend is an epsilon or a rho of at least {float(_LEAST):g}.")
     return Purse(spend)
 
 

@@ -357,7 +357,7 @@ def _place(kind: str, value: Any) -> float:
         if kind == "date":
             return float(value.toordinal() - _DAY)
         return float(value)
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, OverflowError, TypeError, ValueError):
         raise BadBounds(f"a {kind} was expected, got {value!r:.40}.") from None
 
 

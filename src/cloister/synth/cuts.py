@@ -28,6 +28,7 @@ __all__ = ["PrivateCuts", "quantile_cuts", "with_cuts"]
 
 _FINE = 256
 _FEWEST = 3
+_LEAST_SHARE = Fraction(1, 1000)
 _CLEAR = 4  # standard errors
 _FAR = 0.005  # the share of rows beyond the outermost cuts, on either side
 
@@ -47,8 +48,12 @@ class PrivateCuts:
     def __post_init__(self) -> None:
         if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not _FEWEST <= self.bins <= MOST_CELLS:
             raise BadBounds(f"bought cuts make {_FEWEST} to {MOST_CELLS} bins.")
-        if not 0 < Fraction(self.share) < 1:
-            raise BadBounds("the share of the spend that buys cuts lies between 0 and 1.")
+        try:
+            share = Fraction(self.share)
+        except (OverflowError, TypeError, ValueError, ZeroDivisionError):
+            share = Fraction(0)
+        if not _LEAST_SHARE <= share <= 1 - _LEAST_SHARE:
+            raise BadBounds(f"the share of the spend that buys cuts is from {float(_LEAST_SHARE)} to 0.999.")
 
 
 def with_cuts(

@@ -22,6 +22,7 @@ from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.axes import MOST_CELLS, Axis, Cells, read_axis
 from cloister.synth.cuts import PrivateCuts
 from cloister.synth.junction import junction_tree
+from cloister.synth.options import check_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,6 +168,9 @@ def read_domain(
     """
     if not (hasattr(data, "relation") and hasattr(data, "columns")):
         raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    check_names("columns", columns)
+    own = dict(bins) if isinstance(bins, Mapping) else {}
+    check_names("what bins names", own)
     name = data.relation(table, []).table
     every = data.columns(name)
     seen = {one: term for one, term in every.items() if not term.unit}
@@ -181,7 +185,6 @@ def read_domain(
     chosen = tuple(dict.fromkeys(seen if columns is None else columns))
     if not chosen:
         raise BadInput("a synthetic table needs at least one column.")
-    own = dict(bins) if isinstance(bins, Mapping) else {}
     if set(own) - set(chosen):
         raise BadInput(f"bins names {sorted(set(own) - set(chosen))[0]:.60}, which is no column of the table.")
     usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
@@ -214,11 +217,9 @@ def check_rows(domain: Domain, rows: int | None) -> None:
     Raises:
         BadInput: with how many can be.
     """
-    if rows is None:
-        return
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
-    if rows > most_rows(domain):
+    if rows is not None and rows > most_rows(domain):
         raise BadInput(
             f"{rows:,} rows of {len(domain.axes)} columns are more than memory holds: {most_rows(domain):,} at most. "
             "Ask for fewer, and draw more with .sample()."

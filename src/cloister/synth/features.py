@@ -188,6 +188,7 @@ def check_features(
             f"{len(found.listed)} numbers and categories are too many for a covariance of all pairs; {_MOST} are the "
             "most. Name fewer columns."
         )
-    if label is not None and (label not in domain.places or found.numeric(domain.places[label])):
+    named = isinstance(label, str) and label in domain.places
+    if label is not None and not (named and not found.numeric(domain.places[label])):
         raise BadInput("label is a modelled column with categories.")
     return found

@@ -20,6 +20,7 @@ from cloister.data.relation import Relation
 from cloister.data.schema import UNIT, Column, internal
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.domain import Domain, read_domain
+from cloister.synth.options import check_names
 
 __all__ = ["NUMBER", "read_two"]
 
@@ -35,6 +36,14 @@ def read_two(
         ds, parent, child, columns: as in `synth.two_tables`.
         bins: equal bins; or {column: bins or ends of bins}, each for the tables that have the column.
     """
+    if not (hasattr(ds, "relation") and hasattr(ds, "schema")):
+        raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    check_names("parent and child", (parent, child))
+    if not isinstance(columns, Mapping) or not set(columns) <= {parent, child}:
+        raise BadInput("columns is {table: its columns}, for the parent, the child, or both.")
+    for listed in columns.values():
+        check_names("columns of a table", listed)
+    check_names("what bins names", bins if isinstance(bins, Mapping) else None)
     tables = ds.schema.tables
     for name in (parent, child):
         if name not in tables or tables[name].public or tables[name].unit is None:

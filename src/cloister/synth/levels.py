@@ -30,6 +30,8 @@ _CUT = 2.0  # standard errors beyond which a difference is kept
 
 def nonnegative(counts: Floats, total: float) -> Floats:
     """The nearest counts that are not negative and add up to the total (projection onto the simplex)."""
+    # The same for counts that are all shifted: so the first one is kept for certain, however large the noise is.
+    counts = counts - counts.max()
     falling = np.sort(counts)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
     kept = int(np.flatnonzero(falling - excess > 0)[-1])

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from cloister.data.statistics import GroupKey
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import Exponential, root_above
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, root_above
 from cloister.privacy.meter import Meter
 from cloister.privacy.purse import Purse, law
 from cloister.synth.axes import Cells
@@ -32,7 +32,7 @@ from cloister.synth.domain import Domain, Places
 if TYPE_CHECKING:
     from cloister.data.relation import Relation
 
-__all__ = ["MOST_PLACES", "Counts", "Floats", "Merges", "NoisyMarginal", "Survey", "merged_counts"]
+__all__ = ["MOST_PLACES", "Counts", "Floats", "Merges", "NoisyMarginal", "Survey", "deviation", "merged_counts"]
 
 Floats = NDArray[np.float64]
 # For each column which coarser cell holds each of its cells; None where cells stay as they are.
@@ -41,6 +41,7 @@ Merges = tuple[Cells | None, ...]
 MOST_PLACES = 2**62  # cells of a marginal whose places are whole numbers of 64 bits
 _AT_ONCE = 24  # marginals in one statement: more make it long to plan
 _KEPT = 2**25  # cells with rows, of all marginals together, that are kept in memory
+_LEAST_NOISE = 1e-12
 _GRID = 64  # scores are counted in parts of a row, so that weights need not be whole
 
 
@@ -157,7 +158,7 @@ class Survey:
             return np.concatenate([counts.table(how).ravel() for (_, counts), how in found])
 
         noisy = np.asarray(self.meter.release(look, noise), dtype=np.float64) / self.whole
-        sigma = noise.standard_error / self.whole
+        sigma = deviation(noise, self.whole)
         released, start = [], 0
         for places, how in zip(marginals, taken, strict=True):
             shape = merged_shape([self.domain.shape[place] for place in places], how)
@@ -185,6 +186,10 @@ class Survey:
             return np.floor(np.asarray(scores(self), dtype=np.float64) * _GRID).astype(np.int64)
 
         return int(self.meter.release(look, mechanism))
+
+    def noise(self, loss: Loss) -> float:
+        """The standard deviation of the noise on a cell of one marginal, in rows."""
+        return deviation(law(self.most, self.most, loss), self.whole)
 
     # Private: called inside a step, after the charge.
 
@@ -221,6 +226,14 @@ class Survey:
             Counts(tuple(self.domain.shape[place] for place in one), cells, np.asarray(numbers, dtype=np.int64))
             for one, (cells, numbers) in zip(marginals, found, strict=True)
         ]
+
+
+def deviation(noise: DiscreteGaussian | DiscreteLaplace, worth: int) -> float:
+    """The standard deviation of noise on integers, of which so many are one.
+
+    Above 0 even where a large loss leaves no noise that a float can tell from none: others divide by it.
+    """
+    return max(noise.standard_error / worth, _LEAST_NOISE)
 
 
 def merged_shape(shape: Sequence[int], merges: Merges) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_
 from cloister.privacy.purse import law
 from cloister.synth.domain import Places
 from cloister.synth.features import ONE, Features
-from cloister.synth.marginals import Floats, Survey
+from cloister.synth.marginals import Floats, Survey, deviation
 
 __all__ = ["Moments", "law_of_moments", "measure_moments", "scaled"]
 
@@ -125,7 +125,7 @@ def measure_moments(
     products = sums[:, :, None] * sums[:, None, :] / np.maximum(noisy[:, 0] / alpha, 1.0)[:, None, None]
     for number, (i, j) in enumerate(pairs):
         products[:, i, j] = products[:, j, i] = noisy[:, last + number]
-    sigma = noise.standard_error / (unit * survey.whole)
+    sigma = deviation(noise, unit * survey.whole)
     return Moments(
         noisy[:, 0] / alpha,
         sums,

@@ -60,7 +60,7 @@ def depth_of(survey: Survey, total: float, size: float, loss: Loss, numbers: Seq
     if not numbers or not isfinite(total) or total < 2 * size:
         return 0
     for depth in range(min(_MOST_DEPTH, int(log2(total / size))), 0, -1):
-        sigma = law(survey.most, survey.most, loss.split(depth)).standard_error / survey.whole
+        sigma = survey.noise(loss.split(depth))
         if _CLEAR * sigma * sqrt(_CELLS / 2) <= total / 2 ** (depth - 1):
             return depth
     return 0

@@ -23,9 +23,12 @@ from typing import Any
 
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.loss import Loss
+from cloister.synth.options import check_names, check_whole
 from cloister.synth.table import SyntheticTable
 
 __all__ = ["Pipeline", "PipelineRun", "PrivacyTest", "Stage", "TestVerdict", "k_anonymous", "within_loss"]
+
+_MOST_TRIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +153,10 @@ class Pipeline:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if isinstance(self.tries, bool) or not isinstance(self.tries, int) or self.tries < 1:
-            raise BadInput("tries is a whole number of at least 1.")
+        check_whole("tries", self.tries, most=_MOST_TRIES)
+        tests = isinstance(self.tests, list | tuple) and all(isinstance(one, PrivacyTest) for one in self.tests)
+        if not callable(self.generator) or not tests or not isinstance(self.options, dict):
+            raise BadInput("a pipeline has a generator, a list of tests such as within_loss(…), and a dict of options.")
 
     def run(self, ds: Any, *, spend: Loss, rows: int | None = None) -> PipelineRun:
         """Carry all stages out.
@@ -191,6 +196,8 @@ def within_loss(limit: Loss, key: Any = None) -> PrivacyTest:
         limit: the largest loss that is accepted, in the measure of the release.
         key: the owner's public key; the receipt must hold under it if given.
     """
+    if not isinstance(limit, Loss):
+        raise BadInput("a limit is a loss: within_loss(cl.epsilon(1)).")
 
     def check(table: SyntheticTable) -> tuple[bool, str]:
         if not table.private:
@@ -217,10 +224,14 @@ def k_anonymous(columns: Sequence[str], k: int) -> PrivacyTest:
 
     It says nothing about real people: synthetic rows are nobody's. It keeps rare combinations out of a published file.
     """
+    check_names("columns", columns)
     if isinstance(k, bool) or not isinstance(k, int) or k < 1 or not columns:
         raise BadInput("k-anonymity needs columns and a k of at least 1.")
 
     def check(table: SyntheticTable) -> tuple[bool, str]:
+        missing = sorted(set(columns) - set(table.to_arrow().column_names))
+        if missing:  # a verdict: the table is paid for already
+            return False, f"the table has no column {missing[0]:.60}"
         counted = table.to_arrow().group_by(list(columns)).aggregate([([], "count_all")])
         least = min(counted["count_all"].to_pylist())
         return least >= k, f"the rarest combination occurs {least} times"

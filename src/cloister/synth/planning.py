@@ -243,7 +243,7 @@ def method_of(name: str) -> Any:
     """A generator by its name."""
     from cloister import synth
 
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise BadInput(f"there is no method {name!r:.40}. There are: {', '.join(METHODS)}.")
     return getattr(synth, name)
 

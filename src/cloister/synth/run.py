@@ -24,6 +24,7 @@ from cloister.synth.domain import Domain, Places, check_rows, read_domain
 from cloister.synth.errors_expected import Query
 from cloister.synth.inference import AnyModel
 from cloister.synth.marginals import NoisyMarginal, Survey
+from cloister.synth.options import check_progress
 from cloister.synth.review import Review
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def synthesise(
     """
     from cloister.synth.table import SyntheticTable
 
+    check_progress(progress)
     budget = purse(spend, "the synthetic table", "generators")
     domain, relation = read_domain(data, table=table, columns=columns, bins=bins)
     check_rows(domain, rows)

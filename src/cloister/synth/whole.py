@@ -16,6 +16,7 @@ from cloister.synth.inference import Grain, Model
 from cloister.synth.junction import junction_tree
 from cloister.synth.levels import nonnegative
 from cloister.synth.marginals import Floats
+from cloister.synth.options import MOST_ALLOWED, check_whole
 
 __all__ = ["MOST_CELLS", "allowed_cells", "check_cells", "whole_model"]
 
@@ -27,6 +28,7 @@ def check_cells(
     data: Any, table: str | None, columns: Sequence[str] | None, bins: Any, most: int, method: str
 ) -> Domain:
     """Refuse a domain whose cross product is too large. From public facts alone; nothing is charged or read."""
+    check_whole("most_cells", most, most=MOST_ALLOWED)
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     cells = math.prod(domain.shape)
     if len(domain.shape) > _MOST_COLUMNS:  # of one value each, or there would be too many cells

@@ -12,7 +12,7 @@ from math import sqrt
 
 from cloister.privacy.loss import Loss
 from cloister.synth.features import ONE
-from cloister.synth.marginals import Survey
+from cloister.synth.marginals import Survey, deviation
 from cloister.synth.moments import law_of_moments
 from cloister.synth.singles import Singles
 
@@ -70,4 +70,4 @@ def clear_rows(survey: Survey, columns: int, loss: Loss) -> float:
 def _noise(survey: Survey, columns: int, loss: Loss, weighed: bool = False) -> float:
     """The standard deviation of the noise on a sum of products, in rows."""
     law, _ = law_of_moments(survey, columns, loss, weighed=weighed)
-    return law.standard_error / (ONE**2 * survey.whole)
+    return deviation(law, ONE**2 * survey.whole)

@@ -21,13 +21,14 @@ import numpy as np
 
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.privacy.purse import Purse, law
+from cloister.privacy.purse import Purse
 from cloister.synth.asking import LARGEST, Asked
 from cloister.synth.domain import Domain, Places, read_domain
 from cloister.synth.inference import Model, fit, total_of
 from cloister.synth.junction import tree_cells, tree_cliques
 from cloister.synth.levels import grain_marginal
 from cloister.synth.marginals import MOST_PLACES, Counts, Floats, NoisyMarginal, Survey
+from cloister.synth.options import MOST_ALLOWED, check_names, check_number, check_whole
 from cloister.synth.resolution import Resolution
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
@@ -42,7 +43,9 @@ _ROUND_STEPS, _LAST_STEPS = 100, 500
 _ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
 _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
+_MOST_PLANNED = 1_000  # rounds
 _MOST_TRIPLES = 500_000  # that can be a workload by themselves; of more columns, all pairs are
+_MOST_PARTS = 4_000_000  # of all marginals of a workload: sets of their columns
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
 _CELLS, _MOST_LIGHT, _CLOSER = 66.0, 3.0, 0.4  # columns of few cells: more rounds and closer fits, as both are cheap
 _KEPT = 40_000  # true counts of larger tables are put together again when they are needed again
@@ -77,6 +80,8 @@ def aim(
         1. Every measurement is discrete Gaussian (Laplace under a pure spend) of sensitivity m. Losses of all steps add
         up to the spend, however they are chosen. Audited in tests/statistical/test_synth_audit.py.
     """
+    check_whole("most_cells", most_cells, most=MOST_ALLOWED)
+    check_whole("rounds", rounds, most=_MOST_PLANNED, none=True)
     if workload is not None:  # here, not after the charge
         _weights(read_domain(ds, table=table, columns=columns, bins=bins)[0], workload)
 
@@ -124,13 +129,19 @@ def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
 
 def _named(domain: Domain, workload: Any) -> dict[Places, float]:
     """The marginals that the caller named, and what each is worth."""
+    if not isinstance(workload, Mapping | list | tuple):
+        raise BadInput("a workload is a list of marginals, each a tuple of column names, or {marginal: weight}.")
+    for names in workload:
+        check_names("a marginal of the workload", names, none=False)
+    if not all(workload) or sum(2 ** min(len(set(names)), 64) for names in workload) > _MOST_PARTS:
+        raise BadInput("a marginal of the workload has at least one column, and few enough to list its parts.")
     named = dict(workload) if isinstance(workload, Mapping) else dict.fromkeys(map(tuple, workload), 1.0)
     for name in (name for names in named for name in names if name not in domain.places):
         listed = ", ".join(axis.name for axis in domain.modelled)
         raise BadInput(f"a workload names modelled columns, and {name!r:.60} is none. There are: {listed}.")
-    if not all(weight > 0 for weight in named.values()):
-        raise BadInput("a workload's weights are above 0.")
-    return {tuple(sorted(domain.places[name] for name in names)): float(worth) for names, worth in named.items()}
+    for weight in named.values():
+        check_number("a workload's weight", weight, least=1e-100, most=1e100, what="how much a marginal matters")
+    return {tuple(sorted({domain.places[name] for name in names})): float(worth) for names, worth in named.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +196,7 @@ class _Run:
         """What part of the spend single columns get: more, the fewer rows there are for it. Buys the number of rows."""
         smallest = min(range(len(self.survey.domain.shape)), key=lambda place: self.survey.domain.shape[place])
         self.size = self.survey.measure([(smallest,)], budget.part(_SIZE), why="how many rows there are")
-        sigma = float(np.mean(_sigma(self.survey, budget.loss)))
+        sigma = self.survey.noise(budget.loss)
         share = _FIRST / self._light * (_FEW / max(total_of(self.size) / sigma, 1.0)) ** _FIRST_POWER
         return Fraction(round(1000 * min(max(share, _SINGLE[0]), _SINGLE[1])), 1000)
 
@@ -220,7 +231,7 @@ class _Run:
 
     def _measure_on(self, model: Model, left: Purse) -> Model:
         """Rounds of choosing and measuring, until the purse is empty."""
-        signal = total_of([*self.size, *self.singles]) / _sigma(self.survey, self.survey.purse.loss)
+        signal = total_of([*self.size, *self.singles]) / self.survey.noise(self.survey.purse.loss)
         usual = _ROUNDS * len(self.resolution.base) * (signal / _FEW) ** _ROUND_POWER
         planned = self.rounds or round(self._light * min(max(usual, _FEWEST), _MOST_ROUNDS))
         share, spent = Fraction(1, planned), Fraction(0)
@@ -229,7 +240,7 @@ class _Run:
             if 1 - spent < 2 * share:
                 share = 1 - spent
             step = Purse(left.part(share))
-            sigma = _sigma(self.survey, step.part(1 - _CHOICE))
+            sigma = self.survey.noise(step.part(1 - _CHOICE))
             asked = Asked(model)
             candidates = [one for one in self._candidates(spent + share) if asked.cells(one.places) <= LARGEST]
             if not candidates:  # most_cells is too small for any pair
@@ -325,7 +336,3 @@ class _Run:
     def _at(self, joint: Floats, one: _Candidate) -> Floats:
         """A table in the model's cells at the level of a candidate."""
         return self.resolution.at_level(joint, one.places, one.level)
-
-
-def _sigma(survey: Survey, loss: Loss) -> float:
-    return law(survey.most, survey.most, loss).standard_error / survey.whole

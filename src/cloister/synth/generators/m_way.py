@@ -8,7 +8,6 @@ left out says that nobody is there), every cell gets a draw of its own, and the 
 from collections.abc import Sequence
 from typing import Any
 
-from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.marginals import Survey
 from cloister.synth.run import Made, Progress, synthesise
@@ -57,8 +56,6 @@ def marginal_of(
     random_state: Any,
 ) -> SyntheticTable:
     """A table from the marginal of some columns, under a method's name."""
-    if isinstance(columns, str):
-        raise BadInput("columns is a list of names.")
     check_cells(ds, table, columns, bins, most_cells, method)
 
     def steps(survey: Survey, tell: Progress) -> Made:

@@ -38,6 +38,7 @@ from cloister.synth.gaussian import GaussianModel, Part, nearest_covariance
 from cloister.synth.levels import nonnegative
 from cloister.synth.marginals import Floats, Survey
 from cloister.synth.moments import Moments, measure_moments
+from cloister.synth.options import check_flag, check_number, check_whole
 from cloister.synth.partition import Leaf, depth_of, leaf_key, partition
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
@@ -50,6 +51,7 @@ __all__ = ["mggm"]
 
 _SINGLES, _MORE, _REVIEW = Fraction(1, 10), Fraction(3, 10), Fraction(1, 50)
 _FINE = 1.5  # single columns whose L1 distance is more noise than this are not bought again
+_MOST_SIZE = 10**9
 _LOOKED = 50_000  # rows that tell how the Gaussians lie
 
 
@@ -92,12 +94,12 @@ def mggm(
         Sets share these equally; without groups the moments of all columns get everything. What is bought depends on
         released counts and on public noise. Rows stay within the schema's bounds; nothing is scaled by raw data.
     """
-    if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 2:
-        raise BadInput("group_size is a whole number of at least 2: about how many rows a group has.")
-    if linkage not in ("average", "single", "complete"):
+    check_whole("group_size", group_size, least=2, most=_MOST_SIZE)
+    check_whole("largest", largest, most=_MOST_SIZE)
+    check_number("cut", cut, least=0, most=1, what="how far apart sets of columns may be to be joined")
+    check_flag("reviewed", reviewed)
+    if not isinstance(linkage, str) or linkage not in ("average", "single", "complete"):
         raise BadInput("linkage is 'average', 'single' or 'complete'.")
-    if not 0 <= cut <= 1 or largest < 1:
-        raise BadInput("cut lies between 0 and 1, and a set has at least one column.")
     features = check_features(ds, table, columns, bins, label)
     if len(features.domain.modelled) < 2 and label is not None:
         raise BadInput("Gaussians need columns beside the label.")

@@ -22,6 +22,7 @@ from cloister.synth.domain import read_domain
 from cloister.synth.inference import total_of
 from cloister.synth.latent import blocks_of, fit_classes
 from cloister.synth.marginals import Survey
+from cloister.synth.options import check_whole
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
 from cloister.synth.table import SyntheticTable
@@ -29,6 +30,7 @@ from cloister.synth.table import SyntheticTable
 __all__ = ["mixture"]
 
 _SINGLE, _REVIEW = Fraction(1, 10), Fraction(1, 100)
+_MOST_FITS = 1_000
 _MOST_PAIR = 8_000_000
 _MOST_CELLS = 4_000  # of all columns together: time and memory grow with its square
 
@@ -56,8 +58,7 @@ def mixture(
         Gaussian, under a pure spend Laplace, for L1. Nothing is chosen by looking. Columns that a rule of the schema
         ties together count as one.
     """
-    if isinstance(fits, bool) or not isinstance(fits, int) or fits < 1:
-        raise BadInput("fits is a whole number of at least 1.")
+    check_whole("fits", fits, most=_MOST_FITS)
     _check(read_domain(ds, table=table, columns=columns, bins=bins)[0])
     return synthesise(
         ds,

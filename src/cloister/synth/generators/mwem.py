@@ -21,10 +21,10 @@ import numpy as np
 
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.privacy.purse import law
 from cloister.synth.domain import Domain, Places
 from cloister.synth.errors_expected import Condition, Query
 from cloister.synth.marginals import Floats, Merges, NoisyMarginal, Survey, merged_counts, merged_shape
+from cloister.synth.options import check_names, check_whole
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
 from cloister.synth.table import SyntheticTable
@@ -33,7 +33,7 @@ from cloister.synth.whole import MOST_CELLS, allowed_cells, check_cells, whole_m
 __all__ = ["mwem"]
 
 _TOTAL, _REVIEW = Fraction(1, 20), Fraction(1, 50)
-_PASSES = 20
+_PASSES, _MOST_ROUNDS = 20, 1_000
 
 Workload = Sequence[tuple[str, ...] | Mapping[str, Any]]
 
@@ -77,11 +77,10 @@ def mwem(
         the review; each round has an equal part of the rest, half for the choice (exponential mechanism on L1 distances
         to the weights' own answers less a public constant, sensitivity m) and half for the answer (sensitivity m).
     """
+    check_whole("rounds", rounds, most=_MOST_ROUNDS, none=True)
     domain = check_cells(ds, table, columns, bins, most_cells, "mwem")
     told = [one.words for one in _questions(domain, workload)]
     planned = min(len(told), 12) if rounds is None else rounds
-    if isinstance(planned, bool) or not isinstance(planned, int) or planned < 1:
-        raise BadInput("rounds is a whole number of at least 1.")
 
     def steps(survey: Survey, tell: Progress) -> Made:
         # Bins that were bought may all be met by a condition that some equal ones are not: its count is then that of
@@ -128,8 +127,11 @@ def _questions(domain: Domain, workload: Workload | None, bought: bool = False) 
     if workload is None:
         sets = [places for k in (1, 2) for places in combinations(range(len(domain.shape)), k)]
         return [_Question(places, (), " and ".join(domain.words(places))) for places in sets]
+    if not isinstance(workload, list | tuple):  # it is read again after the charge
+        raise BadInput("a workload is a list of questions.")
     found = []
     for one in workload:
+        check_names("a question of the workload", one, none=False)
         names = list(one)
         missing = [name for name in names if name not in domain.places]
         if missing or not names:
@@ -151,7 +153,7 @@ def _questions(domain: Domain, workload: Workload | None, bought: bool = False) 
 
 def _worst(survey: Survey, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:
     """The question that the weights answer worst, chosen privately; what noise would do to an answer is taken off."""
-    sigma = law(survey.most, survey.most, loss).standard_error / survey.whole
+    sigma = survey.noise(loss)
     expected = [one.of(_marginal(weights, one.places)) for one in questions]
     noise = [sqrt(2 / pi) * sigma * one.size for one in expected]
 

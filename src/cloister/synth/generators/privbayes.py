@@ -21,14 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.privacy.purse import law
 from cloister.synth.asking import LARGEST, Asked
 from cloister.synth.domain import Places
 from cloister.synth.inference import Model, fit
 from cloister.synth.junction import tree_cells, tree_cliques
 from cloister.synth.marginals import Floats, NoisyMarginal, Survey
+from cloister.synth.options import MOST_ALLOWED, check_number, check_whole
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
 from cloister.synth.table import SyntheticTable
@@ -78,10 +77,9 @@ def privbayes(
         values and public sizes alone. The first column is the first of the schema: to choose it would cost and gain
         nothing, since a tree has no root that matters.
     """
-    if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
-        raise BadInput("degree is a whole number of at least 1: how many parents a column may have.")
-    if not usefulness > 0:
-        raise BadInput("usefulness is a number above 0: how heavy cells must be against their noise.")
+    check_whole("degree", degree)
+    check_number("usefulness", usefulness, least=1e-6, most=1e6, what="how heavy cells must be against their noise")
+    check_whole("most_cells", most_cells, most=MOST_ALLOWED)
 
     def steps(survey: Survey, tell: Progress) -> Made:
         budget, shape = survey.purse, survey.domain.shape
@@ -90,8 +88,7 @@ def privbayes(
         words: list[str] = []
         if len(shape) > 1:
             rest = budget.part(1 - _SINGLE - _CHOOSE - _REVIEW).split(len(shape) - 1)
-            sigma = law(survey.most, survey.most, rest).standard_error / survey.whole
-            heaviest = max(model.total, 1.0) / (usefulness * sigma)
+            heaviest = max(model.total, 1.0) / (usefulness * survey.noise(rest))
             network = _Network(survey, model, measured, degree, heaviest, most_cells)
             for done in range(len(shape) - 1):
                 words.append(network.grow(budget.part(_CHOOSE).split(len(shape) - 1), rest))

@@ -33,8 +33,9 @@ from cloister.synth.domain import Places
 from cloister.synth.features import ONE, Features, check_features
 from cloister.synth.gaussian import GaussianModel, Part, nearest_covariance
 from cloister.synth.levels import nonnegative
-from cloister.synth.marginals import Floats, NoisyMarginal, Survey
+from cloister.synth.marginals import Floats, NoisyMarginal, Survey, deviation
 from cloister.synth.moments import scaled
+from cloister.synth.options import check_flag, check_whole
 from cloister.synth.review import review
 from cloister.synth.run import Made, Progress, synthesise
 from cloister.synth.table import SyntheticTable
@@ -76,6 +77,8 @@ def ron_gauss(
         c·√(σ⁴ + 1) in L2; in L1 it is σ²·c·(p+1)/2 + c. A row is in one class, so classes cost nothing more. A
         fiftieth buys the review. The directions depend on a public seed and on public sizes alone.
     """
+    check_whole("directions_seed", directions_seed, least=0)
+    check_flag("reviewed", reviewed)
     features = check_features(ds, table, columns, bins, label)
     used = len(_used(features, label)[1])
     if used < 1:
@@ -162,7 +165,7 @@ def _first(
     noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64).reshape(-1, size).T / ONE / survey.whole
     count = noisy[:, 0] / alpha
     last = 1 + len(chosen)
-    return count, noisy[:, 1:last], noisy[:, last:], noise.standard_error / (ONE * survey.whole * alpha)
+    return count, noisy[:, 1:last], noisy[:, last:], deviation(noise, ONE * survey.whole * alpha)
 
 
 def _second(
@@ -208,7 +211,7 @@ def _second(
     products = np.zeros((size, p, p))
     for number, (i, j) in enumerate(pairs):
         products[:, i, j] = products[:, j, i] = noisy[:, number]
-    return products, noisy[:, -1], noise.standard_error / worth
+    return products, noisy[:, -1], deviation(noise, worth)
 
 
 def _added(terms: Sequence[exp.Expression]) -> exp.Expression:

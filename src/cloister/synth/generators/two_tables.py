@@ -38,6 +38,7 @@ from cloister.synth.generators.mst import tree_steps
 from cloister.synth.handed import PRICE, side_path
 from cloister.synth.joining import NUMBER, read_two
 from cloister.synth.marginals import Floats, Survey
+from cloister.synth.options import check_progress
 from cloister.synth.run import Made, Progress
 from cloister.synth.table import SyntheticTable, as_many_as_fit, decoded, unasked_rows
 
@@ -171,9 +172,10 @@ def two_tables(
         by unit in the engine, and never beyond m. Half of the spend goes to each model.
     """
     budget = purse(spend, "the synthetic tables", "generators")
+    check_progress(progress)
     if isinstance(bins, PrivateCuts):
         raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
-    above, beside = read_two(ds, parent, child, columns or {}, bins)
+    above, beside = read_two(ds, parent, child, {} if columns is None else columns, bins)
     check_rows(above[0], rows)
     _check_children(beside[0], child, rows or ds.schema.tables[parent].rows or 1, ds.relation(child, []).rows_each)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
@@ -214,7 +216,8 @@ def two_tables(
     )
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
     keys = tuple(str(ds.schema.tables[name].unit) for name in (parent, child))
-    made = _drawn(first, second, release, rows, keys, parent, generator, spend)
+    size = min(max(1, round(first[1].model.total)), most) if rows is None else rows
+    made = _drawn(first, second, release, size, keys, parent, generator, spend)
     tell(1.0, "done")
     return made
 
@@ -223,7 +226,7 @@ def _drawn(
     first: tuple[Domain, Made, tuple[Decided, ...]],
     second: tuple[Domain, Made, tuple[Decided, ...]],
     release: Release,
-    rows: int | None,
+    rows: int,
     keys: tuple[str, ...],
     parent: str,
     generator: np.random.Generator,

@@ -6,6 +6,7 @@ from typing import Any
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.generators.m_way import marginal_of
+from cloister.synth.options import check_names
 from cloister.synth.run import Progress
 from cloister.synth.table import SyntheticTable
 from cloister.synth.whole import MOST_CELLS
@@ -34,6 +35,7 @@ def two_way(
         domains is counted (100 ages × 7 states are 700 cells, whoever occurs), each cell with noise of its own; the
         number of rows comes from the same counts, so that the cells cost the spend and nothing else is paid.
     """
-    if isinstance(columns, str) or len(set(columns)) != 2:
+    check_names("columns", columns)
+    if columns is None or len(set(columns)) != 2:
         raise BadInput("a two-way marginal needs two columns: columns=['age', 'marital'].")
     return marginal_of(ds, "two_way", spend, rows, columns, table, bins, MOST_CELLS, progress, random_state)

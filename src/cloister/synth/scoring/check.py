@@ -1,7 +1,9 @@
 """One danger or one use, held against its limit, with the reason in a sentence."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from cloister.synth.options import check_number
 
 __all__ = ["Check", "Limits"]
 
@@ -32,6 +34,11 @@ class Limits:
     wasserstein: float = 0.5
     correlation: float = 0.4
     told_apart: float = 0.5
+
+    def __post_init__(self) -> None:
+        # A limit that is no number would be broken by nothing.
+        for name, value in asdict(self).items():
+            check_number(name, value, least=-1e300, most=1e300, what="a limit of the gate")
 
 
 @dataclass(frozen=True, slots=True)

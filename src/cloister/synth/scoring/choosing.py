@@ -10,7 +10,8 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
 from cloister.privacy.release import Release
 from cloister.synth.marginals import Survey
-from cloister.synth.scoring.workload import buy_rows, carry_out, compare_with, pay, some_pairs
+from cloister.synth.options import check_whole
+from cloister.synth.scoring.workload import MOST_PAIRS, buy_rows, carry_out, compare_with, pay, some_pairs
 
 __all__ = ["Choice", "choose"]
 
@@ -77,7 +78,8 @@ def choose(
         the exponential mechanism for a rho, at that sensitivity. Looking at `score` or `gate` and keeping the best
         table is the same choice without its price. Audited in tests/unit/test_synth_publishable.py.
     """
-    if len(tables) < 2:
+    check_whole("most_pairs", most_pairs, most=MOST_PAIRS)
+    if not isinstance(tables, list | tuple) or len(tables) < 2:
         raise BadCandidates("a choice is among at least two tables. Give those that were made, in a list.")
     compared = compare_with(data, tables, columns, table, bins, released)
     names = [axis.name for axis in compared.domain.modelled]

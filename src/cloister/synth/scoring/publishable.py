@@ -14,8 +14,9 @@ from cloister.privacy.mechanisms import root_above
 from cloister.privacy.purse import law
 from cloister.privacy.release import Release
 from cloister.synth.marginals import Survey
+from cloister.synth.options import check_whole
 from cloister.synth.scoring.figure import Figure
-from cloister.synth.scoring.workload import Compared, buy_rows, carry_out, compare_with, pay, some_pairs
+from cloister.synth.scoring.workload import MOST_PAIRS, Compared, buy_rows, carry_out, compare_with, pay, some_pairs
 
 __all__ = ["PublishableScore", "publishable_score"]
 
@@ -112,6 +113,7 @@ def publishable_score(
         2·n·p the mean over pairs moves by m/(2n) only. Counts are made in the engine and stay whole numbers until there
         is noise on them. Audited in tests/unit/test_synth_publishable.py.
     """
+    check_whole("most_pairs", most_pairs, least=0, most=MOST_PAIRS)
     compared = compare_with(data, [synthetic], columns, table, bins, released)
     names = [axis.name for axis in compared.domain.modelled]
     asked = f"score {compared.domain.table} synthetic {names!r} {most_pairs} pairs"

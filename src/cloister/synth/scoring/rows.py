@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cloister.data.schema import Column, Schema, Table
 from cloister.data.tables import open_engine, open_tables
-from cloister.privacy.errors import BadSchema
+from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.unit import ROW
 from cloister.synth.axes import Axis, read_axis
 
@@ -150,7 +150,10 @@ def sides_of(table: Table, columns: Sequence[str] | None, bins: Any) -> tuple[Si
 def source_of(source: Any) -> Any:
     """The rows in a synthetic table or in a dict of columns as Arrow; what else was given as it is."""
     if isinstance(source, Mapping):
-        return pa.table(dict(source))
+        try:
+            return pa.table(dict(source))
+        except (OverflowError, TypeError, ValueError):
+            raise BadInput("a table as a dict is {name: list of values}, all of one length.") from None
     inner = source.to_arrow() if hasattr(source, "to_arrow") else getattr(source, "table", None)
     return inner if isinstance(inner, pa.Table) else source
 

@@ -11,7 +11,8 @@ generator runs.
 
 import json
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from cloister.data.schema import Schema, Table
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.loss import Loss
 from cloister.privacy.unit import ROW, Unit
+from cloister.synth.options import check_flag, check_names, check_progress, check_whole
 from cloister.synth.scoring.attacking import Attacks, attack
 from cloister.synth.scoring.closeness import Closeness
 from cloister.synth.scoring.copies import Copies, count_copies
@@ -216,9 +218,22 @@ def score(
 
     Privacy: reads real rows and adds no noise. What comes out is the owner's and must not be published.
     """
+    check_progress(progress)
     say = progress or (lambda _share, _text: None)
-    if marginals < 1 or boxes < 2 or rules < 2 or most_rows < 2 or quantiles < 1:
-        raise BadInput("a score needs at least one marginal and quantile, two boxes, two rules and two rows.")
+    for name, value, least, most in (
+        ("quantiles", quantiles, 1, 100_000),
+        ("marginals", marginals, 1, 1_000_000),
+        ("boxes", boxes, 2, 1_000_000),
+        ("rules", rules, 2, 1_000_000),
+        ("most_rows", most_rows, 2, None),
+        ("seed", seed, 0, None),
+    ):
+        check_whole(name, value, least=least, most=most)
+    check_flag("models", models)
+    check_names("columns", columns)
+    check_names("table and target", [one for one in (table, target) if one is not None])
+    if not isinstance(schema, Schema | Mapping | str | os.PathLike):
+        raise BadInput("schema is a Schema, its text or dict, or the path of its file.")
     facts = schema if isinstance(schema, Schema) else Schema.load(schema)
     known = only_table(facts, table)
     there = columns_of(synthetic, known) if columns is None else tuple(known.columns)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloister.privacy.errors import BadInput
 from cloister.synth.scoring.check import Check, Limits
 from cloister.synth.scoring.dangers import dangers
 from cloister.synth.scoring.uses import notes, uses
@@ -79,5 +80,7 @@ class Verdict:
 
 def judge(score: "Score", limits: Limits | None = None) -> Verdict:
     """Hold a score against limits."""
+    if limits is not None and not isinstance(limits, Limits):
+        raise BadInput("limits are synth.Limits(…), or None for the usual ones.")
     bounds = limits or Limits()
     return Verdict((*dangers(score, bounds), *uses(score, bounds), *notes(score)), score)

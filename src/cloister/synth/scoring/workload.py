@@ -30,14 +30,16 @@ from cloister.synth.domain import Domain, read_domain
 from cloister.synth.handed import HandedTable
 from cloister.synth.marginals import Survey
 from cloister.synth.negatives import NotPrivateTable
+from cloister.synth.options import check_flag, check_names
 from cloister.synth.scoring.figure import Figure
 from cloister.synth.scoring.marginal_error import choose_columns
 from cloister.synth.scoring.rows import source_of, view_of
 from cloister.synth.table import SyntheticTable
 
-__all__ = ["Compared", "Paid", "buy_rows", "carry_out", "compare_with", "pay", "some_pairs"]
+__all__ = ["MOST_PAIRS", "Compared", "Paid", "buy_rows", "carry_out", "compare_with", "pay", "some_pairs"]
 
 T = TypeVar("T")
+MOST_PAIRS = 100_000  # that a caller may ask for: each is counted
 Places = tuple[int, ...]
 
 
@@ -100,6 +102,8 @@ def compare_with(
     """
     if not (hasattr(data, "tables") and hasattr(data, "account") and hasattr(data, "relation")):
         raise BadInput("this is paid for by a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    check_names("columns", columns)
+    check_flag("released", released)
     private = [_was_released(one, data, released) for one in tables]
     given = [source_of(one) for one in tables]
     if not given or not all(hasattr(one, "column_names") or hasattr(one, "columns") for one in given):
