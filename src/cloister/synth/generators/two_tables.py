@@ -216,7 +216,7 @@ def two_tables(
     )
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
     keys = tuple(str(ds.schema.tables[name].unit) for name in (parent, child))
-    size = min(max(1, round(first[1].model.total)), most) if rows is None else rows
+    size = min(max(1, round(first[1].model.total)), most_rows(above[0], asked=False)) if rows is None else rows
     made = _drawn(first, second, release, size, keys, parent, generator, spend)
     tell(1.0, "done")
     return made
@@ -260,8 +260,8 @@ def _check_children(domain: Domain, child: str, parents: int, each: int) -> None
     if parents * each > most_rows(domain):
         raise BadInput(
             f"{parents:,} parents with up to {each:,} rows of {child} each may be {parents * each:,} rows of "
-            f"{len(domain.axes)} columns, more than memory holds: {most_rows(domain):,} at most. Ask for fewer rows, or "
-            f"lower max_rows of {child} in the schema."
+            f"{len(domain.axes)} columns, more than memory holds: {most_rows(domain):,} at most. Ask for fewer rows, "
+            f"or lower max_rows of {child} in the schema."
         )
 
 
