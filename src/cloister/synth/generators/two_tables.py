@@ -216,8 +216,7 @@ def two_tables(
     )
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
     keys = tuple(str(ds.schema.tables[name].unit) for name in (parent, child))
-    size = min(max(1, round(first[1].model.total)), most_rows(above[0], asked=False)) if rows is None else rows
-    made = _drawn(first, second, release, size, keys, parent, generator, spend)
+    made = _drawn(first, second, release, rows, keys, parent, generator, spend)
     tell(1.0, "done")
     return made
 
