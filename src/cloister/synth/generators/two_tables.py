@@ -225,7 +225,7 @@ def _drawn(
     first: tuple[Domain, Made, tuple[Decided, ...]],
     second: tuple[Domain, Made, tuple[Decided, ...]],
     release: Release,
-    rows: int,
+    rows: int | None,
     keys: tuple[str, ...],
     parent: str,
     generator: np.random.Generator,
