@@ -286,6 +286,41 @@ def test_standard_errors_cover_the_truth_as_often_as_they_say(tmp_path):
     assert 0.90 < np.mean(hits) <= 0.995
 
 
+@pytest.mark.parametrize("law", ["uniform", "normal"])
+@pytest.mark.parametrize(
+    ("count", "spend", "size"),
+    [
+        (5000, cl.rho(1), 1),
+        (5000, cl.rho(10), 2),
+        (5000, cl.rho(10), 8),
+        (5000, cl.epsilon(5), 2),
+        (5000, cl.epsilon(20), 4),
+        (5000, cl.epsilon(5, delta="1e-6"), 2),
+        (1000, cl.rho(100), 6),
+    ],
+    ids=str,
+)
+def test_standard_errors_hold_the_true_coefficients_in_every_direction(tmp_path, law, count, spend, size):
+    """Seeded; strong effects, pure spends and rows far from the middle, where steps are few and the ridge is strong."""
+    truth, hits = np.array([-size, 0.5 * size, size, 0.3]), []
+    for seed in range(25):
+        random = np.random.default_rng(seed)
+        drawn = random.uniform(-1, 1, (count, 3)) if law == "uniform" else random.normal(0, 0.25, (count, 3))
+        rows = np.clip(drawn, -1, 1)
+        labels = (random.random(count) < 1 / (1 + np.exp(-(rows @ truth[:3] + truth[3])))).astype(int)
+        fitted = model(tmp_path, spend, bounds=(-1, 1), method="newton", random_state=seed).fit(rows, labels)
+        own = np.append(fitted.coef_, fitted.intercept_)
+        hits.append(np.abs(own - truth) <= 1.96 * fitted.standard_errors_)
+    assert np.mean(hits) >= 0.92
+    assert np.mean(hits, axis=0).min() >= 0.8
+
+
+@pytest.mark.parametrize("spend", [cl.rho("0.1"), cl.epsilon(1)], ids=str)
+def test_where_typical_rows_are_clipped_there_are_no_standard_errors(tmp_path, spend):
+    rows, labels = made(1_000)
+    assert model(tmp_path, spend, method="newton").fit(rows, labels).standard_errors_ is None
+
+
 def test_without_second_moments_there_are_no_standard_errors(tmp_path):
     rows, labels = made(1_000)
     assert model(tmp_path, method="gradient").fit(rows, labels).standard_errors_ is None

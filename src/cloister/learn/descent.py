@@ -30,9 +30,12 @@ from cloister.privacy.meter import Meter
 __all__ = ["Fitted", "Plan", "descend"]
 
 _MOMENTUM = 0.8
+_NEWTON = 2.0  # times a step by second moments. They are of shortened rows; with momentum, above 3.6 steps would grow.
+_UNSURE = 0.2  # a Hessian is known up to this part of it, since rows were shortened
 _MOST_STEPS, _MOST_PURE_STEPS, _FEWEST_STEPS = 60, 100, 5
 _RIDGE = 0.4  # of the noise on a gradient that had the whole spend
 _INTERCEPT = 0.5  # the constant feature, in spreads
+_TYPICAL_L1 = 0.75  # in L1 a typical row has this part of the most that its L2 length allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,9 @@ class Fitted:
     Attributes:
         weights: one column an output; of the rows around the survey's middle, stretched, the last one of the constant.
         survey, plan: how it was found.
-        gradient_noise: the standard deviation of the noise on the mean of the gradients that were averaged.
+        late: how many of the last steps' weights are averaged.
+        step_noise: the standard deviation of the noise on one gradient.
+        precondition: what a step multiplies the gradient by: a matrix, or a number.
         kept: the share of the budget that is left for a look at the Hessian.
         rows: the private rows, for that look. So this must not leave the steps it was made in.
     """
@@ -71,9 +76,42 @@ class Fitted:
     weights: Floats
     survey: Survey
     plan: Plan
-    gradient_noise: float
+    late: int
+    step_noise: float
+    precondition: Any
     kept: Fraction
     rows: ClippedRows = field(repr=False)
+
+    def clips_typical_rows(self, *, pure: bool) -> bool:
+        """Whether a row of typical length can have a gradient that is clipped, so that the loss is another one."""
+        length = math.hypot(self.survey.spread, self.plan.constant)
+        typical = _TYPICAL_L1 * math.sqrt(self.weights.shape[0]) * length if pure else length
+        return self.plan.clip < typical
+
+    def error(self, curvature: Floats) -> Floats:
+        """The weights' covariance from the noise of all steps, and what steps that were not taken leave, squared.
+
+        Around the minimum a step is linear: speed' = momentum · speed - P (H w + noise), w' = w + speed'. Along an
+        eigenvector of P H it is so for numbers, with the eigenvalue in the place of P H (`_responses`). On the way from
+        zero the Hessian was larger, up to the one that P was made of: the swing that is left is the largest that any
+        eigenvalue in between leaves, twice, since on the way eigenvalues change; its sign is not known.
+
+        Args:
+            curvature: H at the weights, the ridge included.
+        """
+        size = len(curvature)
+        step = self.precondition if isinstance(self.precondition, np.ndarray) else self.precondition * np.eye(size)
+        squared, axes = np.linalg.eigh(step)
+        root = (axes * np.sqrt(np.maximum(squared, 0.0))) @ axes.T
+        values, vectors = np.linalg.eigh(root @ curvature @ root)
+        modes = root @ vectors
+        along = np.abs(np.linalg.lstsq(modes, self.weights[:, 0], rcond=None)[0])
+        low, high, highest = (1 - _UNSURE) * values, (1 + _UNSURE) * values, (1 + _UNSURE) * np.maximum(values, _NEWTON)
+        gain = np.sqrt(_responses(np.linspace(low, high, 9), self.plan.steps, self.late)[0].max(axis=0))
+        left = _responses(np.linspace(low, highest, 33), self.plan.steps, self.late)[1].max(axis=0)
+        noise = (modes * gain) * self.step_noise
+        swing = 2 * modes * (along * left / np.maximum(1 - left, 0.1))
+        return np.asarray((noise @ (modes.T @ modes)) @ noise.T + swing @ swing.T)
 
     def model(self, frame: Frame) -> tuple[Floats, Floats]:
         """Coefficients (outputs × features) and intercepts for features as they came."""
@@ -124,7 +162,7 @@ def descend(
     if rich:
         length = math.hypot(found.spread, plan.constant)
         curvature = second_moments(meter, budget, data, length, room if budget.pure else 1.0)
-        precondition = curvature.inverse(residual.steepest / 3, plan.ridge)
+        precondition = curvature.inverse(residual.steepest / _NEWTON, plan.ridge)
     bound = data.bound(plan.clip)
     loss = budget.part(left / plan.steps)
     law = (DiscreteLaplace if budget.pure else DiscreteGaussian).for_loss(bound, loss)
@@ -138,8 +176,7 @@ def descend(
         weights = weights + speed
         if step >= plan.steps - late:
             total += weights
-    noise = law.standard_error * data.worth / math.sqrt(late)
-    return Fitted(total / late, found, plan, noise, kept, data)
+    return Fitted(total / late, found, plan, late, law.standard_error * data.worth, precondition, kept, data)
 
 
 def make_plan(budget: Purse, found: Survey, residual: Residual, features: int, left: float) -> Plan:
@@ -152,8 +189,7 @@ def make_plan(budget: Purse, found: Survey, residual: Residual, features: int, l
     clip = 1.1 * residual.at_zero * length * max(1.0, math.sqrt(clear / 500))
     smoothness = residual.steepest * found.rows * length**2
     if budget.pure:
-        # In L1 a typical row has 3/4 of the most that its L2 length allows.
-        clip *= 0.75 * math.sqrt(size)
+        clip *= _TYPICAL_L1 * math.sqrt(size)
         one = math.sqrt(2) * clip / spend
         # Pure losses add up, so that T steps cost sqrt(T) even when they are averaged.
         steps = _between(math.sqrt(smoothness / (5 * one)), _FEWEST_STEPS, _MOST_PURE_STEPS)
@@ -163,6 +199,26 @@ def make_plan(budget: Purse, found: Survey, residual: Residual, features: int, l
         steps = _between(smoothness / (15 * noise), _FEWEST_STEPS, _MOST_STEPS)
     # Steps of pure noise add up to about one, not more.
     return Plan(steps, clip, constant, noise, _RIDGE * noise, max(smoothness, 7.5 * noise * steps))
+
+
+def _responses(pull: Floats, steps: int, late: int) -> tuple[Floats, Floats]:
+    """How the mean of the late weights answers, where a step multiplies them by this much.
+
+    Returns:
+        The sum of squares of what each step's noise of one moves it by; and what is left of a distance of one, by size.
+    """
+    speed, moved = -np.ones_like(pull), -np.ones_like(pull)
+    rush, away = np.zeros_like(pull), np.ones_like(pull)
+    answers, squared, left = [moved], np.zeros_like(pull), np.zeros_like(pull)
+    for taken in range(1, steps + 1):
+        squared += (sum(answers[-late:]) / late) ** 2  # of the noise that many steps before the end
+        rush = _MOMENTUM * rush - pull * away
+        away = away + rush
+        left += away / late if taken > steps - late else 0.0
+        speed = _MOMENTUM * speed - pull * moved
+        moved = moved + speed
+        answers.append(moved)
+    return squared, np.abs(left)
 
 
 def _between(value: float, low: int, high: int) -> int:

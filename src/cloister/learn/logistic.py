@@ -55,9 +55,11 @@ class LogisticRegression(LinearClassifier):
 
     Attributes:
         coef_, intercept_, classes_, n_iter_: as in scikit-learn.
-        standard_errors_: of coefficients and, last, of the intercept, for two classes by "newton"; else None. Sampling
-            and noise together; directions that the noisy Hessian leaves in doubt count as flat, so these are rather
-            too large. They hold around the ridge solution: shrinkage is not in them.
+        standard_errors_: root mean squared errors of coefficients and, last, of the intercept, for two classes by
+            "newton". Sampling, noise, the ridge, and steps that have not converged together, so that ± 1.96 of them
+            holds the true coefficient with 95 % or more; they are wide where the bias is not small, and directions
+            that the noisy Hessian leaves in doubt count as flat. None for other methods, and where the spend is so
+            small for the rows that gradients of typical rows are clipped: the coefficients are another loss's then.
         expected_accuracy_: on rows like these (learn/forecast.py), for a fortieth of the spend; None where the noise
             leaves nothing to say. Inside an engine, for two classes, at no cost.
         expected_accuracy_interval_: that holds it with 95 %; None inside an engine.
@@ -225,12 +227,24 @@ class LogisticRegression(LinearClassifier):
         return np.minimum(1.0, self._model.clip / lengths)
 
 
-def _standard_errors(meter: Meter, budget: Purse, fitted: Fitted, frame: Frame) -> Floats:
-    """The sandwich H⁻¹ (H + noise²) H⁻¹ for features as they came, from a noisy Hessian at the released weights."""
+def _standard_errors(meter: Meter, budget: Purse, fitted: Fitted, frame: Frame) -> Floats | None:
+    """The root mean squared error of coefficients and intercept, for features as they came.
+
+    With H a noisy Hessian at the released weights w, ridge included, and lowered by its own noise: the rows' chance has
+    the covariance H⁻¹; the noise of the steps, and how far the last of them are from the end, follow from the steps
+    themselves (`Fitted.error`); and the ridge has drawn the weights in by H⁻¹ ridge w. What is known of the bias is
+    not undone but squared and added: an interval of 1.96 such errors then holds the truth with 95 % or more, however
+    large the bias is beside the rest. None where gradients of typical rows are clipped: then the weights are those of
+    another loss. The Hessian is paid for either way, since its price was set aside before.
+    """
     longest = 1.5 * float(np.hypot(fitted.survey.spread, fitted.plan.constant))
     curvature = hessian(meter, budget.part(fitted.kept), fitted.rows, fitted.weights, longest)
+    if fitted.clips_typical_rows(pure=budget.pure):
+        return None
     values, vectors = curvature.surely_at_least(fitted.plan.ridge)
-    covariance = (vectors * ((values + fitted.gradient_noise**2) / values**2)) @ vectors.T
+    inverse = (vectors / values) @ vectors.T
+    covariance = inverse + fitted.error((vectors * values) @ vectors.T)
+    bias = fitted.plan.ridge * inverse @ fitted.weights[:, 0]
     back = np.diag([*(frame.scale * fitted.survey.stretch), fitted.plan.constant])
     back[-1, :-1] = -(fitted.survey.middle + frame.centre * frame.scale) * fitted.survey.stretch
-    return np.asarray(np.sqrt(np.diag(back @ covariance @ back.T)))
+    return np.asarray(np.sqrt(np.diag(back @ covariance @ back.T) + (back @ bias) ** 2))
