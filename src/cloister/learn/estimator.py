@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -26,7 +27,7 @@ from sklearn.base import BaseEstimator, clone
 from cloister.learn.inputs import check_parameters, is_dataset
 from cloister.learn.purse import Purse, purse
 from cloister.learn.shared import Rehearsal, part_of, paying_now, refuse_free_scores
-from cloister.privacy.errors import BadInput
+from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter, measure_steps
@@ -119,6 +120,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """
         refuse_free_scores()
         budget = purse(self.spend)
+        if budget.loss.amount < _LEAST_SPEND:
+            raise BadLoss("so small a spend buys noise that no arithmetic can bear. Spend at least 1e-40.")
         meter = paying_now()
         if meter is not None:
             return self._train_within(meter, steps, budget, data)
@@ -208,6 +211,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _payers(self, loss: Loss, data: Any) -> tuple[list[Account], Unit, str, str]:
         """Whose accounts pay, for whom the rows stand, which version of the data they are, and the work's label."""
         if data is not None and is_dataset(data):
+            if self.account is not None or self.ledger is not None:
+                raise BadInput("a dataset's own account pays. Leave account and ledger out.")
             reader = getattr(data, "reader", None)
             accounts = [data.account, *([] if reader is None else [reader.account])]
             label = f"{reader.label}\n" if reader is not None and reader.label else ""
@@ -244,6 +249,7 @@ def _same(account: Any, meter: Any) -> bool:
     return isinstance(account, Account) and account.rules == meter.account.rules
 
 
+_LEAST_SPEND = Fraction(1, 10**40)
 _NOT_ASKED = {"ledger", "account", "random_state", "spend"}
 # Arguments of scikit-learn and diffprivlib that are written otherwise here, or cannot be.
 _ELSEWHERE = {

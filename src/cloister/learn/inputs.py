@@ -229,7 +229,7 @@ def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) ->
     from sklearn.utils.validation import _get_feature_names
 
     fill = check_fill(fill)
-    if hasattr(rows, "tocsr") or hasattr(rows, "tocsc"):
+    if hasattr(type(rows), "tocsr") or hasattr(type(rows), "tocsc"):
         raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
     columns, whole, names = _frame_columns(rows), None, None
     if columns is not None:
@@ -253,7 +253,7 @@ def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) ->
 
 def _frame_columns(rows: Any) -> list[NDArray[Any]] | None:
     """The columns of a frame; None for what is none."""
-    if hasattr(rows, "itercolumns"):  # pyarrow
+    if hasattr(type(rows), "itercolumns"):  # pyarrow
         return [np.asarray(one) for one in rows.itercolumns()]
     if not hasattr(rows, "columns"):
         return None
@@ -427,5 +427,5 @@ def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, number
 
 
 def is_dataset(thing: object) -> bool:
-    """Whether it is a Cloister dataset: tables, and an account that pays."""
-    return hasattr(thing, "tables") and hasattr(thing, "account")
+    """Whether it is a Cloister dataset: tables, and an account that pays. A frame may have columns of these names."""
+    return not hasattr(type(thing), "__array__") and hasattr(thing, "tables") and hasattr(thing, "account")

@@ -59,6 +59,8 @@ def read_relation(data: Any, table: str | None, columns: Sequence[str], *, unbou
     Args:
         unbounded: whether numbers may lack public bounds, because they will be found.
     """
+    if len(set(columns)) < len(columns):
+        raise BadInput("a column is named twice. Name each once.")
     relation: Relation = data.relation(table, tuple(columns))
     for one in relation.columns.values():
         if not (_usable(one) or (unbounded and is_number(one))):
