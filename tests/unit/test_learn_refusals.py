@@ -61,12 +61,12 @@ def test_a_spend_too_small_for_any_noise_is_refused_before_the_charge(
     with cl.Ledger.in_folder(tmp_path) as book:
         account = book.open_account("a", cl.epsilon(5, delta="1e-6"))
         before = account.spent
-        with pytest.raises(BadLoss, match="at least 1e-40"):
+        with pytest.raises(BadLoss, match="at least 1e-"):
             kind(spend, account=account, **CLASSES).fit(CELLS, LABELS)
         assert account.spent == before
 
 
-@pytest.mark.parametrize("spend", [cl.rho("1e-39"), cl.epsilon("1e-39")], ids=str)
+@pytest.mark.parametrize("spend", [cl.rho("1e-30"), cl.epsilon("1e-30")], ids=str)
 def test_the_smallest_spend_is_carried_out(tmp_path: Path, spend: cl.Loss) -> None:
     for kind in (learn.GaussianNB, learn.LogisticRegression, learn.RandomForestClassifier):
         kind(spend, ledger=tmp_path, **CLASSES).fit(CELLS, LABELS)

@@ -17,7 +17,6 @@ import secrets
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -29,7 +28,7 @@ from cloister.learn.inputs import check_parameters, is_dataset
 from cloister.learn.purse import Purse, purse
 from cloister.learn.quiet import Quiet
 from cloister.learn.shared import Rehearsal, part_of, paying_now, refuse_free_scores
-from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.errors import BadInput
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.meter import Meter, measure_steps
@@ -122,8 +121,6 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         """
         refuse_free_scores()
         budget = purse(self.spend)
-        if budget.loss.amount < _LEAST_SPEND:
-            raise BadLoss("so small a spend buys noise that no arithmetic can bear. Spend at least 1e-40.")
         meter = paying_now()
         if meter is not None:
             return self._train_within(meter, steps, budget, data)
@@ -252,7 +249,6 @@ def _same(account: Any, meter: Any) -> bool:
     return isinstance(account, Account) and account.rules == meter.account.rules
 
 
-_LEAST_SPEND = Fraction(1, 10**40)
 _NOT_ASKED = {"ledger", "account", "random_state", "spend"}
 # Arguments of scikit-learn and diffprivlib that are written otherwise here, or cannot be.
 _ELSEWHERE = {
