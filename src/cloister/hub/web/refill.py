@@ -192,10 +192,14 @@ def _tag(tag: str, found: dict[str, str]) -> str:
 
 
 def _without_password(text: str) -> str:
-    """An address without the password in it, as it may be shown again; other text as it is.
+    """An address without user, password and options, any of which may be secret; other text without passwords.
 
     >>> _without_password("postgresql://ann:s3cr/t@host:5432/visits?sslmode=require&password=s3cret")
-    'postgresql://ann@host:5432/visits?sslmode=require&password='
+    'postgresql://host:5432/visits'
+    >>> _without_password("sc://host:15002/;token=s3cret")
+    'sc://host:15002/'
     """
-    text = re.sub(r"^(\s*[\w+.-]+://[^:/@\s]*):.*@", r"\1@", text, flags=re.DOTALL)
+    if re.match(r"\s*[\w+.-]+://", text):
+        text = re.sub(r"^(\s*[\w+.-]+://).*@", r"\1", text, flags=re.DOTALL)
+        text = re.split(r"[?;]", text, maxsplit=1)[0]
     return re.sub(r"(?i)(\b(?:password|pwd)=)[^&\s]*", r"\1", text)
