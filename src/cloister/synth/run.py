@@ -24,7 +24,7 @@ from cloister.synth.dependencies import Decided, learn_decided
 from cloister.synth.domain import Domain, Places, most_rows, read_domain
 from cloister.synth.errors_expected import Query
 from cloister.synth.inference import AnyModel
-from cloister.synth.marginals import NoisyMarginal, Survey
+from cloister.synth.marginals import NoisyMarginal, Survey, check_noise
 from cloister.synth.options import check_progress, check_rows
 from cloister.synth.review import Review
 
@@ -96,6 +96,7 @@ def synthesise(
     check_progress(progress)
     budget = purse(spend, "the synthetic table", "generators")
     domain, relation = read_domain(data, table=table, columns=columns, bins=bins)
+    check_noise(relation, budget.loss)
     if rows is not None and rows > most_rows(domain):
         raise BadInput(
             f"{rows:,} rows of {len(domain.axes)} columns are more than memory holds: {most_rows(domain):,} at most. "

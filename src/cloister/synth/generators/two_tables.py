@@ -37,7 +37,7 @@ from cloister.synth.domain import MOST_VALUES, Domain
 from cloister.synth.generators.mst import tree_steps
 from cloister.synth.handed import side_path
 from cloister.synth.joining import NUMBER, read_two
-from cloister.synth.marginals import Floats, Survey
+from cloister.synth.marginals import Floats, Survey, check_noise
 from cloister.synth.options import check_progress, check_rows
 from cloister.synth.run import Made, Progress
 from cloister.synth.table import SyntheticTable, decoded
@@ -178,6 +178,8 @@ def two_tables(
     if isinstance(bins, PrivateCuts):
         raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
     above, beside = read_two(ds, parent, child, {} if columns is None else columns, bins)
+    for _, relation in (above, beside):
+        check_noise(relation, budget.loss)
     most = max(1, MOST_VALUES // (len(above[0].axes) + beside[1].rows_each * len(beside[0].axes)))
     if rows is not None and rows > most:
         raise BadInput(f"{rows:,} parents with their children are more than memory holds: {most:,} at most.")
