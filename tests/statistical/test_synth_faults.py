@@ -159,7 +159,7 @@ def true_candidates(patch: Patch) -> None:
 
 
 def true_rows(patch: Patch) -> None:
-    def looking(survey: Any, _loss: Any) -> Any:
+    def looking(survey: Any, _loss: Any, _marginals: int) -> Any:
         rows = int(survey.exact((0,)).sum())
         return rows, Figure(rows, rows, rows)
 

@@ -1,5 +1,7 @@
 """Every estimator takes a Cloister table: through its views, for its unit, in the engine or on rows it may read."""
 
+import inspect
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from cloister.learn.engine_moments import class_design
 from cloister.learn.fetched import Fetched, fetch
 from cloister.learn.purse import Purse
 from cloister.learn.relation import read_relation, scaled_cell
-from cloister.privacy.errors import BadInput, BadSchema
+from cloister.privacy.errors import BadInput, BadSchema, CloisterError, LookFailed
 from cloister.privacy.noise import SeededSource
 
 N = 1200
@@ -435,6 +437,94 @@ def test_parameters_at_the_ends_of_their_ranges_are_fitted(tmp_path: Path, name:
         for one in parameters(name).keys() & FAR.keys():
             for value in FAR[one]:
                 assert fitted_over_gaps(name, ds, **{**usual, one: value}).release_.private
+
+
+TRIED = {
+    **{name: {"bounds": (-10, 10), "classes": [0, 1]} for name in ("LogisticRegression", "LinearSVC", "GaussianNB")},
+    "MixedNB": {"bounds": (-10, 10), "classes": [0, 1], "bins": 4},
+    "CategoricalNB": {"categories": 4, "classes": [0, 1]},
+    "DecisionTreeClassifier": {"bounds": (-10, 10), "classes": [0, 1], "max_depth": 2},
+    "RandomForestClassifier": {"bounds": (-10, 10), "classes": [0, 1], "max_depth": 2, "n_estimators": 2},
+    "GradientBoostingClassifier": {"bounds": (-10, 10), "classes": [0, 1], "rounds": 2},
+    **{name: {"bounds": (-10, 10), "target_bounds": (-50, 50)} for name in ("LinearRegression", "Ridge")},
+    "GradientBoostingRegressor": {"bounds": (-10, 10), "target_bounds": (-50, 50), "rounds": 2},
+    "KMeans": {"bounds": (-10, 10), "n_clusters": 3},
+    **{name: {"bounds": (-10, 10)} for name in ("PCA", "MinMaxScaler", "StandardScaler", "QuantileTransformer")},
+    "OneHotEncoder": {"categories": 4},
+}
+METHODS = {"LogisticRegression": ["gradient", "newton", "functional"], "PCA": ["power"]}
+FROM_SCHEMA = {"bounds", "classes", "categories", "target_bounds", "account"}  # a dataset has its own
+HOSTILE: list[Any] = [
+    None, True, 0, -1, 2.5, math.nan, math.inf, 10**30, 10**400, 5e-324, "", "nobody", "find", b"x", 1j, object(),
+    [], {}, [None], [1, 0], [math.nan, 1], [[0, 1], [2]], ["nobody"], ["age", "age"], (0, 0), (0, math.nan),
+    (0, 10**400), ([0], [1, 1]), {"nobody": 3}, {0: []}, {0: 3}, {0: [0, 10**400]}, {0: math.nan}, {9: [1, 2]},
+    {None: None}, np.float64("nan"), np.int64(3), np.zeros((2, 2)), cl.epsilon("1e-300"), cl.rho("1e-39"),
+    cl.epsilon("1e-39"), cl.rho(10**4), cl.epsilon(1, delta="1e-300"), pa.table({"a": [1]}), range(0),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def payers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A short table, and an account for arrays."""
+    folder = tmp_path_factory.mktemp("hostile")
+    with (
+        opened(folder / "table", BY_PERSON, table(slice(0, 60))) as ds,
+        cl.Ledger.in_folder(folder / "arrays") as book,
+    ):
+        yield ds, book.open_account("arrays", cl.rho(10**6))
+
+
+def asked_of(name: str, ds: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `fit` is given: rows as an array, or a dataset."""
+    source = SeededSource("hostile values")
+    rows, labels = np.floor(source.floats(150) * 3).reshape(50, 3), np.floor(source.floats(50) * 2)
+    array = {"X": rows, "y": labels}
+    numbers = ["LinearRegression", "Ridge", "GradientBoostingRegressor"]
+    words = name in ("CategoricalNB", "OneHotEncoder")
+    columns = ["ward"] if words else ["age"] if name in numbers else ["age", "cost"]
+    told = {"X": ds, "features": columns}
+    if "target" in inspect.signature(getattr(learn, name).fit).parameters:
+        told["target"] = "cost" if name in numbers else "back"
+    return array, told
+
+
+def test_every_estimator_is_tried_with_hostile_values() -> None:
+    assert set(TRIED) == {name for name in learn.__all__ if inspect.isclass(getattr(learn, name))}
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_hostile_value_works_or_is_refused_before_the_charge(payers: Any, name: str) -> None:
+    """What is wrong with a parameter depends on no row: noticed by a step, it would be paid for."""
+    ds, account = payers
+    kind = getattr(learn, name)
+    known = kind().get_params()
+    paid = {"spend": cl.rho("0.1"), "account": account}
+    for method in [None, *METHODS.get(name, [])]:
+        usual = {**TRIED[name], **{one: paid[one] for one in paid if one in known}}
+        usual |= {} if method is None else {"method": method}
+        for place, told in enumerate(asked_of(name, ds)):
+            own = {one: value for one, value in usual.items() if place == 0 or one not in FROM_SCHEMA}
+            kind(**own).fit(**told)
+            for one in [*known, *(one for one in inspect.signature(kind.fit).parameters if one != "self")]:
+                if one in ("random_state", "ledger") or (one == "account" and place):
+                    continue
+                for value in (*HOSTILE, iter(["age"])):
+                    made = own | ({one: value} if one in known else {})
+                    given = told | ({} if one in known else {one: value})
+                    before, refused = (ds.account.spent, account.spent), None
+                    try:
+                        kind(**made).fit(**given)
+                    except CloisterError as error:
+                        refused = error
+                    words = f"{name}({one}={value!r:.60}): {getattr(refused, 'owner_detail', refused)}"
+                    assert not isinstance(refused, LookFailed), words
+                    assert refused is None or (ds.account.spent, account.spent) == before, words
+
+
+@pytest.mark.parametrize("wrong", [{"ledger": 5}, {"account": "visits"}, {"account": True}])
+def test_a_payer_that_is_none_is_refused_in_words(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=f"^{next(iter(wrong))} is"):
+        learn.PCA(cl.rho(1), bounds=(0, 1), **wrong).fit(np.zeros((5, 2)))
 
 
 def test_how_many_numbers_are_missing_decides_no_refusal(tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ HOSTILE: list[Any] = [
     None, True, False, 0, -1, 2.5, math.nan, math.inf, 10**30, 10**400, "", "nobody", b"x", 1j, object(), np.int64(3),
     [], {}, [None], ["nobody"], ["ward", "ward"], [("ward", "ward")], [()], [("ward",), 5], [{"age": {"from": "x"}}],
     {"nobody": 3}, {"age": math.nan}, {"age": [10**400]}, {("ward", "age"): 10**400}, {("ward", "age"): math.nan},
-    {None: None}, {"age": []}, cl.epsilon("1e-300"), cl.rho("1e-28"), cl.rho(10**4), cl.epsilon(1, delta="1e-300"),
+    {None: None}, {"age": []}, cl.epsilon("1e-300"), cl.rho("1e-15"),
+    cl.rho("1e-39"), cl.rho(10**4), cl.epsilon(1, delta="1e-300"),
     synth.PrivateCuts(3), pa.table({"ward": ["a ward of no schema"]}), [pa.table({"x": [1]})] * 2,
 ]  # fmt: skip
 
@@ -155,8 +156,8 @@ def test_cuts_that_cannot_be_bought_are_refused_when_they_are_asked_for(told: di
 
 @pytest.mark.parametrize(
     ("rows", "spend"),
-    [(NOBODY, cl.rho("0.000001")), (MANY, cl.rho(1000)), (ROWS, cl.rho(10**4)), (NOBODY, cl.rho("1e-28"))],
-    ids=["nobody, hardly told", "one, well told", "without noise", "noise beyond all floats"],
+    [(NOBODY, cl.rho("0.000001")), (MANY, cl.rho(1000)), (ROWS, cl.rho(10**4)), (NOBODY, cl.rho("1e-15"))],
+    ids=["nobody, hardly told", "one, well told", "without noise", "noise of millions of rows"],
 )
 @pytest.mark.parametrize("name", GENERATORS)
 def test_a_table_is_made_whoever_is_in_it(book: Any, name: str, rows: pa.Table, spend: Any) -> None:

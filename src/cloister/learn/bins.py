@@ -172,7 +172,10 @@ def _listed(given: Any, name: str, place: int) -> Any:
 
 
 def _categories(listed: Sequence[Any], name: str, exact: bool) -> tuple[Any, ...]:
-    kept = tuple(dict.fromkeys(listed))
+    try:
+        kept = () if isinstance(listed, str | bytes) else tuple(dict.fromkeys(listed))
+    except TypeError:  # no list, or one of lists
+        kept = ()
     if not 1 <= len(kept) < _MOST:
         raise BadSchema(f"{name} needs a list of 1 to {_MOST - 1} categories.")
     Categories(kept, name, exact=exact)
@@ -182,7 +185,7 @@ def _categories(listed: Sequence[Any], name: str, exact: bool) -> tuple[Any, ...
 def _cuts(given: Any, name: str) -> NDArray[np.float64]:
     try:
         cuts = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         cuts = np.zeros((0, 0))
     if cuts.ndim != 1 or not 1 <= len(cuts) < _MOST or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
         raise BadBounds(f"the bins of {name} are a number of cells, or cuts in rising order (at most {_MOST - 1}).")

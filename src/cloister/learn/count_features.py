@@ -19,6 +19,8 @@ from cloister.privacy.meter import Meter
 
 __all__ = ["CountFeature", "features_of_schema", "find_features", "read_features"]
 
+_MOST = 1_000_000  # values 0 … k-1 of a column
+
 
 @dataclass(frozen=True, slots=True)
 class CountFeature:
@@ -65,10 +67,12 @@ class CountFeature:
 def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int) -> tuple[CountFeature, ...]:
     """Read what is public of each column."""
     if isinstance(categories, int) and not isinstance(categories, bool):
+        if not 1 <= categories <= _MOST:
+            raise BadSchema(f"a number of categories lies between 1 and {_MOST:,}.")
         categories = {name: range(categories) for name in names}
     elif categories is None or isinstance(categories, Mapping):
         categories = dict(categories or {})
-    elif len(categories) == len(names):
+    elif isinstance(categories, list | tuple | np.ndarray) and len(categories) == len(names):
         categories = dict(zip(names, categories, strict=True))
     else:
         raise BadSchema(f"categories has one list of values for each of the {len(names)} columns, or is a dict.")
@@ -77,7 +81,8 @@ def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int)
     found = []
     for name in names:
         if name in categories:
-            listed = tuple(np.asarray(categories[name], dtype=object).tolist())
+            values = np.asarray(categories[name], dtype=object)
+            listed = tuple(values.tolist()) if values.ndim == 1 else ()
             if not listed:
                 raise BadSchema(f"the categories of column {name} must be a list of different values, at least one.")
             Categories(listed, f"column {name}")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from cloister.learn.inputs import check_parameters, is_dataset
+from cloister.learn.inputs import check_asked, check_parameters, is_dataset
 from cloister.learn.purse import Purse, purse
 from cloister.learn.quiet import Quiet
 from cloister.learn.shared import Rehearsal, part_of, paying_now, refuse_free_scores
@@ -216,6 +216,10 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
             accounts = [data.account, *([] if reader is None else [reader.account])]
             label = f"{reader.label}\n" if reader is not None and reader.label else ""
             return accounts, data.tables.schema.unit, data.version, label
+        if not isinstance(self.account, Account | Payer | None):
+            raise BadInput("account is one of a ledger: account=ledger.open_account('visits', epsilon(2)).")
+        if not isinstance(self.ledger, Ledger | Payer | str | os.PathLike | None):
+            raise BadInput("ledger is a Ledger, or the folder of one.")
         if self.account is not None:
             return [self.account.account() if isinstance(self.account, Payer) else self.account], ROW, "", ""
         if isinstance(self.ledger, Payer):
@@ -238,6 +242,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
             )
         if method.__name__ == "fit":
             check_parameters(self.get_params(deep=False))
+            check_asked(kwargs)
         with np.errstate(all="ignore"):  # learn/quiet.py
             return method(self, *args, **kwargs)
 

@@ -24,6 +24,7 @@ from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 __all__ = [
     "Box",
     "Table",
+    "check_asked",
     "check_ends",
     "check_fill",
     "check_norm",
@@ -110,11 +111,15 @@ def check_fill(fill: Any) -> float | None:
 def check_parameters(told: Mapping[str, Any]) -> None:
     """Refuse public parameters of an estimator by type, finiteness and range. Called first thing in every `fit`.
 
-    Those that depend on the input (bounds, classes, categories, bins, n_components) are read together with it.
+    Those that depend on the input (bounds, categories, bins, n_components) are read together with it.
     """
     for name, value in told.items():
         if name == "fill":
             check_fill(value)
+        elif name == "data_norm" and value is not None:
+            check_norm(value)
+        elif name == "classes" and value is not None and not _labels(value):
+            raise BadSchema("classes is a list of numbers, or of words.")
         elif name in _WHOLE and not (value is None and name in _OPTIONAL):
             most = _WHOLE[name]
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
@@ -128,6 +133,30 @@ def check_parameters(told: Mapping[str, Any]) -> None:
             raise BadInput("calibrate is True or False.")
         elif name in _WORDS and not isinstance(value, str):
             raise BadInput(f"{name} is a word, one of those that the documentation of the estimator lists.")
+
+
+def check_asked(told: Mapping[str, Any]) -> None:
+    """Refuse names of columns and tables that are none. Called first thing in every `fit`, with its arguments."""
+    for name in ("target", "table"):
+        if told.get(name) is not None and not (isinstance(told[name], str) and told[name]):
+            raise BadInput(f"{name} is a name of the schema: {name}='visits'.")
+    features = told.get("features")
+    if features is None:
+        return
+    # A generator is read once, and some methods look at the names again after the charge.
+    listed = (
+        isinstance(features, Iterable) and not isinstance(features, str | bytes) and not hasattr(features, "__next__")
+    )
+    if not listed or not all(isinstance(one, str) for one in features):
+        raise BadInput("features is a list of names: features=['age', 'stay_days'].")
+
+
+def _labels(classes: Any) -> bool:
+    """Whether it is a list of single values."""
+    try:
+        return not isinstance(classes, str | bytes) and len({*classes}) >= 0
+    except TypeError:  # no list, or one of lists
+        return False
 
 
 _WHOLE = {
@@ -166,7 +195,7 @@ def read_box(bounds: Any, features: int) -> Box:
     try:
         low, high = bounds
         lows, highs = (np.broadcast_to(np.asarray(end, dtype=np.float64), (features,)).copy() for end in (low, high))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise BadBounds(f"bounds are (low, high), or (lows, highs) with {features} numbers each.") from None
     check_ends(lows, highs)
     return Box(lows, highs)
@@ -274,7 +303,7 @@ def read_classes(classes: Any) -> NDArray[Any]:
         )
     try:
         listed = np.unique(np.asarray(classes))
-    except TypeError:
+    except (TypeError, ValueError):
         raise BadSchema("classes is a list of numbers, or of words.") from None
     if listed.ndim != 1 or len(listed) < 2:
         raise BadSchema("classes is a list of at least two different labels.")

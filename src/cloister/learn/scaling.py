@@ -20,6 +20,7 @@ from cloister.learn.fetched import fetch_numbers
 from cloister.learn.found import find_box, law, wants_bounds
 from cloister.learn.inputs import (
     Box,
+    check_asked,
     complete_rows,
     is_dataset,
     keep_features,
@@ -72,7 +73,11 @@ class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             y: not used.
             features, table: of a dataset: columns that are numbers, and the table if there are several.
         """
-        low, high = self.feature_range
+        check_asked({"features": features, "table": table})
+        try:
+            low, high = map(float, self.feature_range)
+        except (OverflowError, TypeError, ValueError):
+            raise BadBounds("feature_range is (low, high).") from None
         if not low < high:
             raise BadBounds("feature_range is (low, high).")
         if is_dataset(X):
@@ -243,6 +248,7 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
             y: not used.
             features, table: of a dataset: columns with categories, and the table if there are several.
         """
+        check_asked({"features": features, "table": table})
         if is_dataset(X):
             columns = read_relation(X, table, features or ()).columns
             if not columns:

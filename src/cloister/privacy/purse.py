@@ -12,7 +12,7 @@ from cloister.privacy.number import rounded_down
 __all__ = ["Purse", "law", "purse"]
 
 _LONGEST_BITS = 256
-_LEAST = Fraction(1, 10**30)  # below it the noise of a part could be more than a mechanism can draw
+_LEAST = Fraction(1, 10**40)  # below it the noise of a part could be more than a mechanism can draw
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.data.statistics import GroupKey
+from cloister.privacy.errors import BadLoss
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, root_above
 from cloister.privacy.meter import Meter
@@ -32,7 +33,17 @@ from cloister.synth.domain import Domain, Places
 if TYPE_CHECKING:
     from cloister.data.relation import Relation
 
-__all__ = ["MOST_PLACES", "Counts", "Floats", "Merges", "NoisyMarginal", "Survey", "deviation", "merged_counts"]
+__all__ = [
+    "MOST_PLACES",
+    "Counts",
+    "Floats",
+    "Merges",
+    "NoisyMarginal",
+    "Survey",
+    "check_noise",
+    "deviation",
+    "merged_counts",
+]
 
 Floats = NDArray[np.float64]
 # For each column which coarser cell holds each of its cells; None where cells stay as they are.
@@ -41,7 +52,7 @@ Merges = tuple[Cells | None, ...]
 MOST_PLACES = 2**62  # cells of a marginal whose places are whole numbers of 64 bits
 _AT_ONCE = 24  # marginals in one statement: more make it long to plan
 _KEPT = 2**25  # cells with rows, of all marginals together, that are kept in memory
-_LEAST_NOISE = 1e-12
+_LEAST_NOISE, _MOST_NOISE = 1e-12, 1e8  # rows
 _GRID = 64  # scores are counted in parts of a row, so that weights need not be whole
 
 
@@ -234,6 +245,20 @@ def deviation(noise: DiscreteGaussian | DiscreteLaplace, worth: int) -> float:
     Above 0 even where a large loss leaves no noise that a float can tell from none: others divide by it.
     """
     return max(noise.standard_error / worth, _LEAST_NOISE)
+
+
+def check_noise(relation: "Relation", loss: Loss) -> None:
+    """Refuse a spend whose noise hides every table. From public facts alone; nothing is charged or read.
+
+    Distances to counts are floats before they are put on a grid. As long as the noise on a count, and with it what a
+    model expects, is far below 2^53, their rounding is far below a step of the grid.
+    """
+    noise = deviation(law(relation.most, relation.most, loss), relation.whole)
+    if noise > _MOST_NOISE:
+        raise BadLoss(
+            f"this spend buys noise of about {noise:.0e} rows on a single count, in which any table is lost. "
+            f"Spend more: {_MOST_NOISE:.0e} rows are the most."
+        )
 
 
 def merged_shape(shape: Sequence[int], merges: Merges) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from cloister.synth.dependencies import Decided, learn_decided
 from cloister.synth.domain import Domain, Places, check_rows, read_domain
 from cloister.synth.errors_expected import Query
 from cloister.synth.inference import AnyModel
-from cloister.synth.marginals import NoisyMarginal, Survey
+from cloister.synth.marginals import NoisyMarginal, Survey, check_noise
 from cloister.synth.options import check_progress
 from cloister.synth.review import Review
 
@@ -94,6 +94,7 @@ def synthesise(
     check_progress(progress)
     budget = purse(spend, "the synthetic table", "generators")
     domain, relation = read_domain(data, table=table, columns=columns, bins=bins)
+    check_noise(relation, budget.loss)
     check_rows(domain, rows)
     tell = progress or (lambda share, word: None)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))

@@ -37,7 +37,7 @@ from cloister.synth.domain import Domain, check_rows, most_rows
 from cloister.synth.generators.mst import tree_steps
 from cloister.synth.handed import PRICE, side_path
 from cloister.synth.joining import NUMBER, read_two
-from cloister.synth.marginals import Floats, Survey
+from cloister.synth.marginals import Floats, Survey, check_noise
 from cloister.synth.options import check_progress
 from cloister.synth.run import Made, Progress
 from cloister.synth.table import SyntheticTable, as_many_as_fit, decoded, unasked_rows
@@ -176,6 +176,8 @@ def two_tables(
     if isinstance(bins, PrivateCuts):
         raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
     above, beside = read_two(ds, parent, child, {} if columns is None else columns, bins)
+    for _, relation in (above, beside):
+        check_noise(relation, budget.loss)
     check_rows(above[0], rows)
     _check_children(beside[0], child, rows or ds.schema.tables[parent].rows or 1, ds.relation(child, []).rows_each)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))

@@ -88,7 +88,7 @@ def choose(
     paid = pay(data, spend, "the choice", asked, random_state)
 
     def steps(survey: Survey) -> tuple[int, float]:
-        n, rows = buy_rows(survey, paid.budget.part(_ROWS), "0.975")
+        n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs), "0.975")
         # Both tables are held against as many rows as that: each error can be off by half of what it is off.
         off = ((rows.high or 0.0) - rows.value) / n
         kind: Any = PermuteAndFlip if paid.budget.pure else Exponential

@@ -122,7 +122,7 @@ def publishable_score(
 
     def steps(survey: Survey) -> dict[str, Any]:
         shares = {"columns": paid.budget.part(_COLUMNS), "pairs": paid.budget.part(_PAIRS)}
-        n, rows = buy_rows(survey, paid.budget.part(_ROWS))
+        n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs))
         # Shares of n rows that are taken for shares of n + d differ by at most d/2n, whatever the columns.
         off = ((rows.high or 0.0) - rows.value) / (2 * n)
         alone, margin = _columns(survey, compared, n, shares["columns"])

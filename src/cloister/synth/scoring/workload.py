@@ -28,7 +28,7 @@ from cloister.privacy.purse import Purse, law, purse
 from cloister.privacy.release import Release
 from cloister.synth.domain import Domain, read_domain
 from cloister.synth.handed import HandedTable
-from cloister.synth.marginals import Survey
+from cloister.synth.marginals import Survey, check_noise
 from cloister.synth.negatives import NotPrivateTable
 from cloister.synth.options import check_flag, check_names
 from cloister.synth.scoring.figure import Figure
@@ -39,6 +39,7 @@ from cloister.synth.table import SyntheticTable
 __all__ = ["MOST_PAIRS", "Compared", "Paid", "buy_rows", "carry_out", "compare_with", "pay", "some_pairs"]
 
 T = TypeVar("T")
+_LARGEST = 2**61
 MOST_PAIRS = 100_000  # that a caller may ask for: each is counted
 Places = tuple[int, ...]
 
@@ -176,6 +177,7 @@ def carry_out(paid: Paid, compared: Compared, steps: Callable[[Survey], T]) -> t
     Privacy: the spend, whatever the steps: the meter refuses what goes beyond.
     """
     data, reader = paid.data, getattr(paid.data, "reader", None)
+    check_noise(compared.relation, paid.budget.loss)
 
     def whole(meter: Meter) -> T:
         return steps(Survey(compared.domain, compared.relation, meter, paid.budget))
@@ -201,8 +203,10 @@ def carry_out(paid: Paid, compared: Compared, steps: Callable[[Survey], T]) -> t
     )
 
 
-def buy_rows(survey: Survey, loss: Any, sure: str = "0.95") -> tuple[int, Figure]:
+def buy_rows(survey: Survey, loss: Any, marginals: int, sure: str = "0.95") -> tuple[int, Figure]:
     """The number of rows with noise: one at least, and what it may be, with that confidence.
+
+    At most as many as let the distances of so many marginals add up in 64 bits: noise may be any number.
 
     Privacy: the loss; a unit's rows count at most `most` together.
     """
@@ -213,4 +217,5 @@ def buy_rows(survey: Survey, loss: Any, sure: str = "0.95") -> tuple[int, Figure
 
     found = int(np.ravel(survey.meter.release(look, noise))[0]) / survey.whole
     margin = float(noise.margin(sure)) / survey.whole
-    return max(1, round(found)), Figure(found, max(0.0, found - margin), found + margin)
+    most = _LARGEST // (survey.whole * max(marginals, 1))
+    return min(max(1, round(found)), most), Figure(found, max(0.0, found - margin), found + margin)
