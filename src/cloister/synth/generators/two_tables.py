@@ -257,8 +257,8 @@ def _check_children(domain: Domain, child: str, parents: int, each: int) -> None
     if parents * each > most_rows(domain):
         raise BadInput(
             f"{parents:,} parents with up to {each:,} rows of {child} each may be {parents * each:,} rows of "
-            f"{len(domain.axes)} columns, more than memory holds: {most_rows(domain):,} at most. Ask for fewer rows, or "
-            f"lower max_rows of {child} in the schema."
+            f"{len(domain.axes)} columns, more than memory holds: {most_rows(domain):,} at most. Ask for fewer rows, "
+            f"or lower max_rows of {child} in the schema."
         )
 
 

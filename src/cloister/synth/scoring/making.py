@@ -20,10 +20,10 @@ def told_making(synthetic: Any) -> dict[str, str]:
     side = getattr(synthetic, "side", None)
     if not isinstance(side, Mapping) or "method" not in side:
         return {}
-    method = str(side["method"])
+    method, relation = str(side["method"]), Loss.from_json(side["loss"]).relation
     told = {
         "Method": f"{method}: {METHODS[method]}" if method in METHODS else method,
-        "Protects": f"{side['unit']}; the promise compares tables with and without them ({Loss.from_json(side['loss']).relation}).",
+        "Protects": f"{side['unit']}; the promise compares tables with and without them ({relation}).",
     }
     if not side["private"]:
         told["Not private"] = "the noise came from a seed, which protects nobody."
