@@ -385,9 +385,11 @@ def _union(query: exp.Union, tables: BaseTable) -> Rows:
 def _either(one: Term, other: Term) -> Term:
     low = None if one.low is None or other.low is None else min(one.low, other.low)
     high = None if one.high is None or other.high is None else max(one.high, other.high)
-    values = None
+    values = moments = None
     if one.values is not None and other.values is not None:
         values = tuple(dict.fromkeys((*one.values, *other.values)))
+    if one.moments is not None and other.moments is not None:
+        moments = min(one.moments[0], other.moments[0]), max(one.moments[1], other.moments[1])
     return replace(
         one,
         low=low,
@@ -396,6 +398,7 @@ def _either(one: Term, other: Term) -> Term:
         nullable=one.nullable or other.nullable,
         unit=one.unit and other.unit,
         clipped=one.clipped and other.clipped,
+        moments=moments,
     )
 
 

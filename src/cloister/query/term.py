@@ -7,7 +7,7 @@ engine, never an error, so nothing that happens while rows are read can depend o
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase
@@ -45,6 +45,7 @@ class Term:
         unit: whether it is the column that names the unit.
         clipped: whether it is a column that its view already keeps within low and high, to the last bit.
         most: how far from zero a number without public limits can be at all.
+        moments: the limits of a moment to the microsecond, of which low and high are the days; None if not known.
         constant: its exact value, if it is written with constants only: 0.06 + 0.01 is 0.07, also where doubles differ.
     """
 
@@ -58,6 +59,7 @@ class Term:
     most: float = math.inf
     clipped: bool = False
     constant: Fraction | None = None
+    moments: tuple[datetime, datetime] | None = None
 
     def __post_init__(self) -> None:
         # Limits live in the arithmetic of the engine: beyond 2^53 the two kinds of number round differently.
