@@ -633,4 +633,5 @@ def _term(column: Any) -> Term:
         clipped=column.type in ("integer", "real")
         and column.bounds is not None
         and max(map(abs, column.bounds)) < 2**53,
+        moments=column.bounds if column.type == "timestamp" else None,
     )

@@ -2,15 +2,19 @@
 
 import gzip
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
 from cloister import local
+from cloister.local.collector.counts import Counts, register
+from cloister.local.collector.mean import uneven
+from cloister.local.collector.spread import mixed, spread_of
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical
@@ -198,3 +202,195 @@ def test_bits_come_up_with_exactly_their_dyadic_probability() -> None:
         ones = np.unpackbits(bit_coins(chance, 500_000, SeededSource(8))).mean()
         spread = (float(chance) * (1 - float(chance)) / 4_000_000) ** 0.5
         assert abs(ones - float(chance)) < 5.5 * spread
+
+
+# How often intervals hold: for few people too, for rare values, and at any epsilon.
+
+EPSILONS = ["0.1", "1", "3", "5", "8", "12"]
+
+
+def pure(amount: str) -> list[local.Oracle]:
+    """Every mechanism whose reports support a value with probability p if it is the answer, and with q if not."""
+    loss = local.epsilon(amount)
+    half = local.epsilon(Fraction(amount) / 2)
+    return [
+        local.RandomisedResponse.for_loss(loss),
+        local.RandomisedResponse.coins("0.9", "0.2"),
+        local.DirectEncoding.for_loss(14, loss),
+        local.UnaryEncoding.symmetric(10, loss),
+        local.UnaryEncoding.optimised(10, loss),
+        local.ThresholdEncoding.for_loss(10, loss),
+        local.LocalHashing.for_loss(50, loss),
+        local.SubsetSelection.for_loss(20, loss),
+        local.HadamardResponse.for_loss(10, loss, blocks=1),
+        local.OneOfSet.for_loss(10, 3, loss),
+        local.SetBits.for_loss(10, 3, loss),
+        local.PaddedSample.for_loss(10, 3, loss),
+        local.Memoised.direct(5, lifetime=loss, report=half),
+        local.Memoised.unary(5, lifetime=loss, report=half),
+    ]
+
+
+def supports(p: float, q: float, n: int, people: int) -> NDArray[np.float64]:
+    """The law of the count of support of a value that so many of n have."""
+    own, other = (binom.pmf(np.arange(k + 1), k, chance) for k, chance in ((people, p), (n - people, q)))
+    return np.convolve(own, other)
+
+
+def coverages(mechanism: local.Oracle, n: int, confidence: str) -> dict[int, float]:
+    """The exact chance that the interval of a share holds it, for several numbers of people who have the value."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    counts = np.arange(n + 1)
+    shares = (counts / n - q) / (p - q)
+    many = np.zeros(getattr(mechanism, "outputs", 1) if isinstance(mechanism, local.HadamardResponse) else 1)
+    if isinstance(mechanism, local.RandomisedResponse):  # yes, which is the second of its two values
+        found = [spread_of(mechanism, many, n, np.array([1 - one, one]), None) for one in shares]
+        ends = [one.interval(np.array([1 - s, s]), confidence) for one, s in zip(found, shares, strict=True)]
+        low, high = (np.array([end[side][1] for end in ends]) for side in (0, 1))
+    else:
+        low, high = spread_of(mechanism, many, n, shares, None).interval(shares, confidence)
+    assert (low <= shares).all()
+    assert (shares <= high).all()
+    asked = sorted({0, 1, 2, 3, n // 10, n // 2, n - 1, n} & set(range(n + 1)))
+    holds = {k: (low <= k / n + 1e-12) & (k / n <= high + 1e-12) for k in asked}
+    return {k: float(supports(p, q, n, k)[held].sum()) for k, held in holds.items()}
+
+
+@pytest.mark.parametrize("amount", EPSILONS)
+def test_exact_intervals_hold_at_least_as_often_as_they_say(amount: str) -> None:
+    register()
+    for mechanism in pure(amount):
+        for n, confidence in product((1, 2, 3, 10, 40, 150), ("0.95", "0.99")):
+            for people, held in coverages(mechanism, n, confidence).items():
+                assert held >= float(confidence) - 1e-3, (mechanism.name, n, people, confidence, held)
+
+
+def test_intervals_of_many_reports_are_not_wider_than_they_need_be() -> None:
+    for mechanism in pure("2"):
+        if isinstance(mechanism, local.RandomisedResponse):
+            continue
+        p, q, n = float(mechanism.p), float(mechanism.q), 200_000
+        shares = np.array([0.0, 0.1, 0.5, 1.0])
+        many = np.zeros(getattr(mechanism, "outputs", 1) if isinstance(mechanism, local.HadamardResponse) else 1)
+        low, high = spread_of(mechanism, many, n, shares, None).interval(shares, "0.95")
+        error = np.sqrt((shares * p * (1 - p) + (1 - shares) * q * (1 - q)) / n) / (p - q)
+        assert (high - low) / (2 * 1.96 * error) == pytest.approx(1, abs=0.05)
+
+
+def held(mechanism: local.Oracle, tables: list[NDArray[Any]], truth: NDArray[Any], n: int) -> NDArray[np.float64]:
+    """How often 95 % intervals hold each share, over tables of counts."""
+    found = []
+    for table in tables:
+        low, high = mechanism.estimate(Counts(mechanism, table, n)).interval
+        found.append((low <= truth + 1e-12) & (truth <= high + 1e-12))
+    return np.asarray(np.mean(found, axis=0))
+
+
+def enough(seen: NDArray[np.float64], runs: int, stated: float = 0.95) -> bool:
+    """Whether the least of several frequencies could be of intervals that hold as often as stated: 4.5 sigma."""
+    return bool(seen.min() >= stated - 4.5 * np.sqrt(stated * (1 - stated) / runs))
+
+
+@pytest.mark.parametrize("amount", EPSILONS)
+@pytest.mark.parametrize("people", [[1], [1, 1], [1, 0, 2], [3, 0, 0, 0, 47], [90, 10, 0, 60, 0, 40]])
+def test_hadamard_codes_in_blocks_hold_as_often_as_they_say(amount: str, people: list[int]) -> None:
+    random, runs = np.random.default_rng(5), 150
+    for blocks in (2, 4):
+        mechanism = local.HadamardResponse.for_loss(12, local.epsilon(amount), blocks=blocks)
+        laws = [np.array([float(one) for one in mechanism.law(v)]) for v in range(len(people))]
+        n, truth = sum(people), np.array(people + [0] * (12 - len(people))) / sum(people)
+        parts = [random.multinomial(k, law / law.sum(), size=runs) for k, law in zip(people, laws, strict=True)]
+        assert enough(held(mechanism, list(sum(parts)), truth, n), runs), (blocks, people)
+
+
+@pytest.mark.parametrize("amount", EPSILONS)
+@pytest.mark.parametrize("n", [1, 2, 3, 20, 300])
+def test_histograms_hold_as_often_as_they_say(amount: str, n: int) -> None:
+    random, runs, mechanism = np.random.default_rng(6), 400, local.HistogramEncoding.for_loss(4, local.epsilon(amount))
+    stop = 1 - np.exp(-1 / float(mechanism.scale))
+    noise = random.negative_binomial(n, stop, (runs, 4)) - random.negative_binomial(n, stop, (runs, 4))
+    truth = np.array([1.0, 0, 0, 0])
+    assert enough(held(mechanism, list(noise + (n * truth).astype(int)), truth, n), runs)
+
+
+@pytest.mark.parametrize("amount", ["1", "4", "8"])
+@pytest.mark.parametrize("people", [[1], [1, 1, 1], [2, 98], [5, 60, 135]])
+def test_sketches_hold_as_often_as_they_say_over_the_choice_of_the_table(amount: str, people: list[int]) -> None:
+    runs, seen, source = 150, [], SeededSource(f"sketch {amount} {people}")
+    truth = np.array(people + [0] * (20 - len(people))) / sum(people)
+    values = np.repeat(np.arange(len(people)), people)
+    for run in range(runs):
+        mechanism = local.CountMeanSketch.for_loss(20, local.epsilon(amount), buckets=31, rows=4, salt=str(run))
+        low, high = mechanism.estimate(mechanism.aggregate(mechanism.perturb(values, source))).interval
+        seen.append((low <= truth + 1e-12) & (truth <= high + 1e-12))
+    assert enough(np.mean(seen, axis=0), runs)
+
+
+@pytest.mark.parametrize("amount", ["1", "4", "8"])
+@pytest.mark.parametrize("rare", [1, 3])
+def test_named_values_of_heavy_hitters_hold_as_often_as_they_say(amount: str, rare: int) -> None:
+    mechanism = local.HeavyHitters.for_loss(local.epsilon(amount), length=8, chunk=4)
+    runs, seen, source = 150, [], SeededSource(f"heavy {amount} {rare}")
+    values = np.repeat([7, 200, 90], [rare, 40, 60 - rare])
+    truth = np.array([rare, 40, 0]) / 100
+    for _ in range(runs):
+        counts = mechanism.aggregate(mechanism.perturb(values, source))
+        low, high = mechanism.estimate(counts, values=[7, 200, 3]).interval
+        seen.append((low <= truth + 1e-12) & (truth <= high + 1e-12))
+    assert enough(np.mean(seen, axis=0), runs)
+
+
+LEVELS = [("0.5", "4"), ("1", "8"), ("3", "6")]
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize(("n", "people"), [(2, 1), (4, 1), (40, 2), (200, 3), (200, 100)])
+@pytest.mark.parametrize("weights", ["variance", "people"])
+def test_mixed_levels_hold_as_often_as_they_say(levels: Any, n: int, people: int, weights: Any) -> None:
+    random, runs = np.random.default_rng(8), 4000
+    for kind in (local.OneOfSet, local.SetBits):
+        groups = [kind.for_loss(10, 3, local.epsilon(one)) for one in levels]
+        first = random.hypergeometric(people, n - people, n // 2, size=runs)  # who chose which level, by lot
+        shares, parts, each = [], [], n // 2
+        for mechanism, own in zip(groups, (first, people - first), strict=True):
+            p, q = float(mechanism.p), float(mechanism.q)
+            counts = random.binomial(own, p) + random.binomial(each - own, q)
+            shares.append((counts / each - q) / (p - q))
+            parts.append(spread_of(mechanism, np.zeros(1), each, shares[-1], None))
+        share = np.array([1.0, 1.0] if weights == "people" else [1 / one.mse(each) for one in groups])
+        share /= share.sum()
+        found = sum(w * one for w, one in zip(share, shares, strict=True))
+        low, high = mixed(parts, share, uneven(share, [each, each]), 0.05).interval(found, "0.95")
+        seen = np.mean((low <= people / n + 1e-12) & (people / n <= high + 1e-12))
+        assert enough(np.array([seen]), runs), (kind, seen)
+
+
+@pytest.mark.parametrize("amount", ["1", "4", "8"])
+@pytest.mark.parametrize("share", [0.25, 0.5])
+@pytest.mark.parametrize(("n", "people"), [(4, 1), (40, 2), (400, 3), (400, 150)])
+def test_questions_that_some_were_asked_hold_as_often_as_they_say(
+    amount: str, share: float, n: int, people: int
+) -> None:
+    random, runs, seen = np.random.default_rng(9), 2000, []
+    for mechanism in (
+        local.UnaryEncoding.optimised(10, local.epsilon(amount)),
+        local.DirectEncoding.for_loss(10, local.epsilon(amount)),
+    ):
+        p, q, asked = float(mechanism.p), float(mechanism.q), int(n * share)
+        own = random.hypergeometric(people, n - people, asked, size=runs)
+        counts = random.binomial(own, p) + random.binomial(asked - own, q)
+        shares = (counts / asked - q) / (p - q)
+        low, high = spread_of(mechanism, np.zeros(1), asked, shares, None).asking(share).interval(shares, "0.95")
+        seen.append(np.mean((low <= people / n + 1e-12) & (people / n <= high + 1e-12)))
+    assert enough(np.array(seen), runs)
+
+
+def test_a_rare_choice_that_nobody_reported_lies_in_its_interval() -> None:
+    """The case that was found: three of 200 chose it, and often no report names it."""
+    for kind, amount, people in ((local.OneOfSet, "5", 3), (local.OneOfSet, "8", 2), (local.SetBits, "8", 2)):
+        mechanism = kind.for_loss(10, 3, local.epsilon(amount))
+        table = np.zeros(11 if kind is local.OneOfSet else 10, dtype=np.int64)
+        estimate = mechanism.estimate(Counts(mechanism, table, 200))
+        assert estimate.frequencies[9] < 0
+        assert estimate.interval[1][9] >= people / 200
+        assert estimate.standard_error[9] >= float(np.sqrt(mechanism.variance(np.array([1 / 200]), 200))[0]) * 0.999

@@ -129,7 +129,11 @@ def test_an_estimate_has_an_error_and_an_interval_for_every_share(mechanism: Any
     assert estimate.raw
     assert (low < estimate.frequencies).all()
     assert (estimate.frequencies < high).all()
-    assert np.allclose(high - low, 2 * 1.6449 * estimate.standard_error, rtol=1e-4)
+    # About as wide as normal ones: for 600 reports, half a step on each side and a little for few supports.
+    normal = 2 * 1.6449 * estimate.standard_error
+    usual = estimate.frequencies > 0  # below, only shares that can be are tested
+    assert (high - low > 0.9 * normal)[usual].all()
+    assert (high - low < 1.15 * normal + 1.1 * estimate.spread.step)[usual].all()
     assert estimate.n == 600
 
 

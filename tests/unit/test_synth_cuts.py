@@ -9,7 +9,7 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
-from cloister.privacy.errors import BadBounds, BadInput
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.synth.axes import Axis
 from cloister.synth.cuts import quantile_cuts
 
@@ -116,3 +116,19 @@ def test_a_condition_that_all_bought_bins_meet_is_answered_and_not_refused_after
     with pytest.raises(BadInput, match="some cells meet"):  # what is known before the charge is refused before it
         synth.mwem(ds, spend=cl.rho(20), workload=[{"wage": {"from": 0}}], bins=synth.PrivateCuts(3))
     assert ds.left == cl.rho(80)
+
+
+def test_a_rule_over_three_numbers_does_not_lose_the_spend_of_bought_cuts(tmp_path):
+    generator = np.random.default_rng(0)
+    columns = {name: {"type": "integer", "bounds": [0, 1000], "nullable": False} for name in "abc"}
+    never = [{name: {"from": 900} for name in "abc"}]
+    schema = {"unit": "row", "tables": {"t": {"columns": columns, "never": never}}}
+    table = pa.table({name: generator.integers(0, 1000, 300) for name in "abc"})
+    with cl.open(table, schema=schema, budget=cl.rho(10), ledger=tmp_path) as ds:
+        frame = synth.mst(ds, spend=cl.rho(1), rows=500, bins=synth.PrivateCuts(8)).to_pandas()
+        assert not (frame >= 900).all(axis=1).any()
+        assert ds.left == cl.rho(9)
+        # What the cuts can come to is counted before the charge, whatever they turn out to be.
+        with pytest.raises(BadSchema, match="a rule under never speaks of"):
+            synth.mst(ds, spend=cl.rho(1), rows=50, bins=synth.PrivateCuts(158))
+        assert ds.left == cl.rho(9)

@@ -1,12 +1,14 @@
 """Columns as public cells: from the schema alone, alike in every engine, and back to values."""
 
-from datetime import date, datetime
+import math
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import cloister as cl
+from cloister import synth
 from cloister.data.schema import Column, Schema
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.synth.axes import read_axis
@@ -275,3 +277,81 @@ def test_rules_are_written_and_read_back():
 def test_a_rule_about_an_unknown_column_is_a_problem():
     with pytest.raises(BadSchema, match="columns of its own in determines"):
         Schema.load({"unit": "row", "tables": {"visits": {"columns": COLUMNS, "determines": ["ward -> nothing"]}}})
+
+
+# Bounds of every type, down to one step, wherever they lie.
+
+
+def _columns(random):
+    """A column of every type that has bounds, with random ones: near 0 and far, one step apart and many."""
+    step = int(random.choice([1, 2, 3, 10, 1000, 2**40, 2**53 - 1]))
+    far = int(random.choice([0, 5, 10**6, 2**53 - 2, 2**53, 2**62 - 2**53])) * int(random.choice([-1, 1]))
+    yield Column("integer", "integer", (far, far + step))
+    micro = timedelta(microseconds=1)
+    start = datetime(1, 1, 1) + int(random.integers(0, 9_900 * 365 * 24)) * timedelta(hours=1)
+    yield Column("moment", "timestamp", (start, min(start + min(step, 2**52) * micro, datetime.max)))
+    day = date.fromordinal(int(random.integers(1, 3_000_000)))
+    yield Column("day", "date", (day, day + timedelta(days=min(step, 1000))))
+    low = float(random.choice([0.0, 1.0, -3.5, 1e-300, 1e15, -1e15]))
+    yield Column("real", "real", (low, random.choice([math.nextafter(low, math.inf), low + 1.0, low + 1e6])))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_value_that_is_drawn_lies_within_the_bounds_and_in_its_cell(seed):
+    random = np.random.default_rng(seed)
+    for column in _columns(random):
+        for bins in (1, 2, 7, 32):
+            axis = read_axis(column, bins)
+            cells = random.integers(0, axis.known, 300)
+            drawn = axis.draw(cells, random)
+            values = drawn.to_pylist()
+            assert min(values) >= column.bounds[0], (column, bins)
+            assert max(values) <= column.bounds[1], (column, bins)
+            assert (axis.place(pa.chunked_array([drawn])) == cells).all(), (column, bins)
+            assert axis.widths.min() > 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_never_occurs_does_not_wherever_the_bounds_lie(tmp_path, seed):
+    random = np.random.default_rng(100 + seed)
+    for column in _columns(random):
+        if column.type == "real" or column.type == "date":
+            continue
+        low, high = column.bounds
+        one = timedelta(microseconds=1) if column.type == "timestamp" else 1
+        steps = (high - low) // one
+        gone = low + int(random.integers(0, steps + 1)) * one
+        rest = [value for value in (low, gone - one, gone + one, high) if low <= value <= high and value != gone]
+        schema = {"type": column.type, "bounds": [low, high], "nullable": False}
+        facts = {"unit": "row", "tables": {"t": {"columns": {"a": schema}, "never": [{"a": gone}]}}}
+        rows = pa.table({"a": rest * 30})
+        with cl.open(rows, schema=facts, budget=cl.rho(10**6), ledger=tmp_path / column.name) as ds:
+            made = synth.independent(ds, spend=cl.rho(5000), rows=400, bins=4)
+        values = made.to_arrow()["a"].to_pylist()
+        assert gone not in values
+        assert low <= min(values) <= max(values) <= high
+        if steps <= 3:
+            assert set(values) == set(rest)
+        made.to_parquet(tmp_path / "a.parquet")
+        again = synth.read_table(tmp_path / "a.parquet")
+        upper = again.count({"a": {"from": gone}}).value
+        assert upper == pytest.approx(made.count({"a": {"from": gone}}).value, abs=10)
+
+
+def test_moments_keep_their_own_bounds_and_not_those_of_their_days(tmp_path):
+    ends = datetime(2020, 1, 1, 12), datetime(2020, 1, 1, 13)
+    facts = {"type": "timestamp", "bounds": list(ends), "nullable": False}
+    rows = pa.table({"a": [ends[0] + timedelta(minutes=k % 60) for k in range(300)]})
+    schema = {"unit": "row", "tables": {"t": {"columns": {"a": facts}}}}
+    with cl.open(rows, schema=schema, budget=cl.rho(10**6), ledger=tmp_path) as ds:
+        values = synth.mst(ds, spend=cl.rho(5000), rows=500, bins=8).to_arrow()["a"].to_pylist()
+    assert ends[0] <= min(values) <= max(values) <= ends[1]
+
+
+def test_bounds_that_doubles_cannot_count_through_are_refused_before_the_charge(tmp_path):
+    facts = {"type": "integer", "bounds": [-1, 2**53], "nullable": False}
+    schema = {"unit": "row", "tables": {"t": {"columns": {"a": facts}}}}
+    with cl.open(pa.table({"a": [1, 2, 3]}), schema=schema, budget=cl.rho(1), ledger=tmp_path) as ds:
+        with pytest.raises(BadBounds, match="more whole numbers between its bounds"):
+            synth.mst(ds, spend=cl.rho(1), rows=10)
+        assert ds.left == cl.rho(1)

@@ -5,8 +5,9 @@ from typing import Literal, cast, overload
 
 import numpy as np
 
-from cloister.local.collector.estimate import Estimate, interval
+from cloister.local.collector.estimate import Estimate
 from cloister.local.collector.mean import MeanEstimate, pooled, uneven
+from cloister.local.collector.spread import mixed
 from cloister.local.oracle import Floats
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.checks import confidence_left
@@ -49,20 +50,21 @@ def combine(
     groups = _checked(cast(Sequence[Estimate], estimates))
     share = _weighed(groups, weights)
     shares = np.einsum("g,gv->v", share, np.stack([group.frequencies for group in groups]))
-    noise = np.einsum("g,gv->v", share**2, np.stack([group.standard_error**2 for group in groups]))
-    likely = np.clip(shares, 0.0, 1.0)
-    error = np.sqrt(noise + likely * (1 - likely) * uneven(share, [group.n for group in groups]))
+    left = float(confidence_left(confidence))
+    parts = [group.spread for group in groups if group.spread is not None]
+    spread = mixed(parts, share, uneven(share, [group.n for group in groups]), left)
     return Estimate(
         mechanism=None,
         frequencies=shares,
-        standard_error=error,
-        interval=interval(shares, error, confidence),
+        standard_error=spread.error(shares),
+        interval=spread.interval(shares, confidence),
         confidence=float(1 - confidence_left(confidence)),
         n=sum(group.n for group in groups),
         refused=sum(group.refused for group in groups),
         values=groups[0].values,
         private=all(group.private for group in groups),
         most=groups[0].most,
+        spread=spread,
     )
 
 
@@ -106,7 +108,9 @@ def _variance(group: Estimate | MeanEstimate) -> float:
 
 def _checked(estimates: Sequence[Estimate]) -> list[Estimate]:
     groups = list(estimates)
-    if not groups or any(not isinstance(one, Estimate) or not one.raw or one.mechanism is None for one in groups):
+    if not groups or any(
+        not isinstance(one, Estimate) or not one.raw or one.mechanism is None or one.spread is None for one in groups
+    ):
         raise BadInput("combine raw estimates, one for each level; project the result.")
     if len({(len(group.frequencies), group.values is None, group.most) for group in groups}) > 1:
         raise BadInput("estimates of different domains cannot be combined.")

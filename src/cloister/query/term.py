@@ -12,7 +12,7 @@ several states each public fact for all of them (`one_of`). tests/property/test_
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from fractions import Fraction
@@ -97,6 +97,7 @@ class Term:
         clipped: whether it is a column that its view already keeps within low and high, to the last bit.
         most: how far from zero a number without public limits can be at all.
         decimals: of a real, how many digits it has, if that is public.
+        moments: the limits of a moment to the microsecond, of which low and high are the days; None if not known.
         constant: its exact value, if it is written with constants only: 0.06 + 0.01 is 0.07, also where doubles differ.
             What may be NULL is no constant.
         folded: of an integer, how large a number an engine can make of its constants. DuckDB turns (x * a) * b into
@@ -116,6 +117,7 @@ class Term:
     listed: bool = False
     decimals: Decimals | None = None
     folded: int = 1
+    moments: tuple[datetime, datetime] | None = None
 
     def __post_init__(self) -> None:
         if self.nullable:
@@ -701,6 +703,7 @@ def one_of(sql: exp.Expression, kind: str, parts: Sequence[Term], *, nullable: b
     lows = [term.low for term in terms if term.low is not None]
     highs = [term.high for term in terms if term.high is not None]
     listed = [term.values for term in terms if term.values is not None]
+    spans = [term.moments for term in terms if term.moments is not None]
     number = kind in NUMBERS
     return Term(
         sql,
@@ -712,6 +715,7 @@ def one_of(sql: exp.Expression, kind: str, parts: Sequence[Term], *, nullable: b
         most=max(map(_farthest, terms)) if number else math.inf,
         decimals=Decimals.common([_decimals(term) for term in terms]) if kind == "real" else None,
         folded=max(term.folded for term in terms),
+        moments=(min(a for a, _ in spans), max(b for _, b in spans)) if len(spans) == len(terms) else None,
     )
 
 
@@ -737,6 +741,7 @@ def _nullif(node: exp.Nullif, scope: Scope) -> Term:
         clipped=left.clipped,
         decimals=_decimals(left),
         folded=left.folded,
+        moments=left.moments,
     )
 
 

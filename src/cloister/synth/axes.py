@@ -9,10 +9,13 @@ Privacy: everything here follows from the schema and from what the caller names.
 """
 
 import math
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +39,9 @@ Floats = NDArray[np.float64]
 MOST_CELLS = 4096
 _EPOCH = datetime(1970, 1, 1)
 _DAY = date(1970, 1, 1).toordinal()
+_STEPS = 2**53  # doubles tell so many whole numbers apart
+_FAR = 2**60
+_INT64 = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,8 @@ class Axis:
         ends: of bins: the ends of all of them in rising order, one more than there are bins. Numbers as they are, dates
             as days and moments as microseconds since 1970. A bin holds its lower end, the last one its upper end too.
         nullable: whether the last cell stands for NULL.
+        origin: what ends are counted from, for whole numbers and moments too far from 0 for doubles to tell neighbours
+            apart: the lower bound. 0 otherwise.
     """
 
     name: str
@@ -56,6 +64,7 @@ class Axis:
     values: tuple[Any, ...] | None = None
     ends: tuple[float, ...] | None = None
     nullable: bool = False
+    origin: int = 0
 
     @property
     def pseudonym(self) -> bool:
@@ -95,7 +104,8 @@ class Axis:
         if self.values is not None:
             told = [str(value) for value in self.values]
         elif self.ends is not None:
-            shown = [str(self._value(end)) if self.type in ("date", "timestamp") else f"{end:g}" for end in self.ends]
+            named = self.type in ("date", "timestamp") or self.origin
+            shown = [str(self._value(end)) if named else f"{end:g}" for end in self.ends]
             told = [f"{low} to {high}" for low, high in pairwise(shown)]
         else:
             return ["a fresh pseudonym"]
@@ -133,7 +143,7 @@ class Axis:
             return np.asarray(pc.fill_null(found, absent).to_numpy(zero_copy_only=False), dtype=np.int64)
         assert self.ends is not None
         known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
-        numbers = _numbers(column, self.type)
+        numbers = self.numbers(column)
         cells = np.searchsorted(np.array(self.ends[1:-1]), numbers, side="right")
         return np.where(known & ~np.isnan(numbers), cells, absent)
 
@@ -171,7 +181,7 @@ class Axis:
             numbers = _among(self._named(condition), numbers, inside, np.array(self.ends), generator)
         if self.type == "real":
             return pa.array(numbers, kind, mask=absent)
-        whole = numbers.astype(np.int64)
+        whole = numbers.astype(np.int64) + self.origin
         if self.type == "date":
             return pa.array(whole.astype(np.int32), pa.int32(), mask=absent).cast(kind)
         return pa.array(whole, pa.int64(), mask=absent).cast(kind)
@@ -190,7 +200,7 @@ class Axis:
                 upper[-1] |= ends[-1] == low and self.type != "real"  # the last bin holds its upper end
                 chosen[: self.known] = upper & (ends[:-1] < high)
             else:
-                chosen[: self.known] = [low <= value < high for value in self.values or ()]
+                chosen[: self.known] = [low <= _exact(self.type, value) < high for value in self.values or ()]
             return chosen
         for value in wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]:
             chosen[self._cell(value)] = True
@@ -220,23 +230,47 @@ class Axis:
         whole[: self.known] = np.minimum(part / self.widths, 1.0)
         return whole
 
-    def _range(self, wanted: Any) -> tuple[float, float]:
+    def _range(self, wanted: Any) -> tuple[Any, Any]:
         """The ends of a range: from the first, below the second."""
         if self.ends is None and not self.ordered:
             raise BadBounds(f"{self.name} has no order. Name its values.")
         if set(wanted) - {"from", "below"} or not wanted:
             raise BadBounds(f"a range of {self.name} is written {{from: …, below: …}}, one of them or both.")
-        low = _place(self.type, wanted["from"]) if "from" in wanted else -math.inf
-        return low, _place(self.type, wanted["below"]) if "below" in wanted else math.inf
+        read = partial(_exact, self.type) if self.ends is None else self.number
+        return (
+            read(wanted["from"]) if "from" in wanted else -math.inf,
+            read(wanted["below"]) if "below" in wanted else math.inf,
+        )
 
     def _named(self, wanted: Any) -> Floats:
         """The values of a condition that is no range, on the line that bins lie on; without what is missing."""
         listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
-        return np.array(sorted(_place(self.type, value) for value in listed if value is not None))
+        return np.array(sorted(self.number(value) for value in listed if value is not None))
 
     def number(self, value: Any) -> float:
-        """A value on the line that bins lie on: a number as it is, days or microseconds since 1970."""
-        return _place(self.type, value)
+        """A value on the line that bins lie on: a number as it is, days or microseconds since 1970, from the origin."""
+        return _from(self.origin, _exact(self.type, value))
+
+    def numbers(self, column: "pa.ChunkedArray") -> Floats:
+        """The values of a column on that line; 0 where one is missing.
+
+        Privacy: as secret as the column.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.type == "date":
+            column = column.cast(pa.date32()).cast(pa.int32())
+        elif self.type == "timestamp":
+            column = column.cast(pa.timestamp("us")).cast(pa.int64())
+        if not self.origin or not pa.types.is_integer(column.type):
+            filled = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
+            return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.float64) - self.origin
+        whole = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+        # Far beyond the bounds it does not matter how far; the difference must fit into 64 bits.
+        least, most = max(self.origin - _FAR, _INT64.min), min(self.origin + _FAR, _INT64.max)
+        near = np.array([min(max(one, least), most) for one in whole.tolist()], dtype=np.int64)
+        return np.asarray((near - self.origin).astype(np.float64))
 
     def _cell(self, value: Any) -> int:
         if value is None:
@@ -249,7 +283,7 @@ class Axis:
             return self.values.index(value)
         if self.ends is None:
             raise BadBounds(f"{self.name} is replaced by pseudonyms: nothing can be asked of it.")
-        place = _place(self.type, value)
+        place = self.number(value)
         if not self.ends[0] <= place <= self.ends[-1]:
             raise BadBounds(f"{value!r:.40} lies beyond the bounds of {self.name}. Look at the schema.")
         return int(np.searchsorted(np.array(self.ends[1:-1]), place, side="right"))
@@ -262,8 +296,8 @@ class Axis:
         if self.type == "date":
             return date.fromordinal(_DAY + math.ceil(end))
         if self.type == "timestamp":
-            return _EPOCH + timedelta(microseconds=math.ceil(end))
-        return math.ceil(end) if self.type == "integer" else end
+            return _EPOCH + timedelta(microseconds=self.origin + math.ceil(end))
+        return self.origin + math.ceil(end) if self.type == "integer" else end
 
     def _literal(self, end: float) -> exp.Expression:
         value = self._value(end)
@@ -293,33 +327,60 @@ def read_axis(column: Column, bins: Any) -> Axis:
         raise BadBounds(
             f"{column.name} is cut into 1 to {MOST_CELLS} bins, or between the ends of bins in rising order."
         )
-    low, high = (_place(column.type, end) for end in column.bounds)
-    if column.type != "real" and high - low < bins:
+    first, last = (_exact(column.type, end) for end in column.bounds)
+    origin = _origin(column, first, last)
+    if column.type != "real" and last - first < bins:
         if column.type == "integer":
-            return Axis(column.name, "integer", tuple(range(int(low), int(high) + 1)), nullable=column.nullable)
-        bins = int(high - low) + 1
+            every = tuple(range(int(first), int(last) + 1))
+            return Axis(column.name, "integer", every, nullable=column.nullable, origin=origin)
+        bins = int(last - first) + 1
+    low, high = _from(origin, first), _from(origin, last)
     # Whole numbers and days: the upper bound is a value like the others, so the bins reach one step beyond it.
     edges = np.linspace(low, high if column.type == "real" else high + 1, bins + 1)[:-1]
-    if column.type == "integer" and low <= 0 < high:  # nothing is often unlike little: it is no part of a bin
-        edges = np.unique([*edges, 0.0, 1.0])
-    return _checked(column, [*edges, high])
+    if column.type == "real":  # bounds may be so near that the doubles between them run out
+        edges = np.unique(edges[edges < high])
+    if column.type == "integer" and first <= 0 < last:  # nothing is often unlike little: it is no part of a bin
+        edges = np.unique([*edges, _from(origin, 0), _from(origin, 1)])
+    return _checked(column, [*edges, high], origin)
 
 
 def _of_cuts(column: Column, given: Sequence[Any]) -> Axis:
-    ends = [_place(column.type, one) for one in given]
+    exact = [_exact(column.type, one) for one in given]
+    first, last = column.bounds or (min(exact, default=0), max(exact, default=0))
+    origin = _origin(column, _exact(column.type, first), _exact(column.type, last))
+    ends = [_from(origin, one) for one in exact]
     if column.bounds is not None:
-        low, high = (_place(column.type, end) for end in column.bounds)
+        low, high = (_from(origin, _exact(column.type, end)) for end in column.bounds)
         # The bounds are the outermost ends: what lies beyond them cannot occur.
         ends = [low, *(end for end in ends if low < end < high or (end == high and column.type != "real")), high]
-    return _checked(column, ends)
+    return _checked(column, ends, origin)
 
 
-def _checked(column: Column, ends: Sequence[float]) -> Axis:
+def _origin(column: Column, first: Any, last: Any) -> int:
+    """What the ends of a column's bins are counted from, so that doubles hold every whole step between its bounds.
+
+    Raises:
+        BadBounds: there are more steps between them than doubles can tell apart.
+    """
+    if column.type == "real" or not (math.isfinite(first) and math.isfinite(last)):
+        return 0
+    if last - first >= _STEPS:
+        step = "moments" if column.type == "timestamp" else "whole numbers"
+        raise BadBounds(
+            f"{column.name} has more {step} between its bounds than can be told apart: 2^53 at most. Narrow them in "
+            "the schema, or leave the column out."
+        )
+    return 0 if max(abs(first), abs(last)) < _STEPS else math.floor(first)
+
+
+def _checked(column: Column, ends: Sequence[float], origin: int) -> Axis:
     if not 2 <= len(ends) <= MOST_CELLS + 1 or not np.isfinite(ends).all() or not (np.diff(ends[:-1]) > 0).all():
         raise BadBounds(f"the bins of {column.name} need ends in rising order, at most {MOST_CELLS + 1}.")
     if ends[-1] < ends[-2] or (column.type == "real" and ends[-1] <= ends[-2]):
         raise BadBounds(f"the bins of {column.name} need ends in rising order, at most {MOST_CELLS + 1}.")
-    return Axis(column.name, column.type, ends=tuple(float(end) for end in ends), nullable=column.nullable)
+    return Axis(
+        column.name, column.type, ends=tuple(float(end) for end in ends), nullable=column.nullable, origin=origin
+    )
 
 
 def _between(column: exp.Expression, cuts: Sequence[exp.Expression], first: int) -> exp.Expression:
@@ -346,31 +407,28 @@ def _among(values: Floats, numbers: Floats, cells: Cells, ends: Floats, generato
     return np.where(there, values[np.where(there, chosen, 0)], numbers) if len(values) else numbers
 
 
-def _place(kind: str, value: Any) -> float:
-    """A value on the line that its bins lie on."""
+def _exact(kind: str, value: Any) -> int | float:
+    """A value on the line that its bins lie on: whole numbers, days and microseconds exactly."""
     try:
         if kind in ("date", "timestamp") and isinstance(value, str):
             value = datetime.fromisoformat(value)
         if kind == "timestamp":
             moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-            return float((moment - _EPOCH) // timedelta(microseconds=1))
+            return (moment - _EPOCH) // timedelta(microseconds=1)
         if kind == "date":
-            return float(value.toordinal() - _DAY)
-        return float(value)
-    except (AttributeError, OverflowError, TypeError, ValueError):
+            return int(value.toordinal() - _DAY)
+        if kind == "integer" and isinstance(value, str):
+            return int(value) if re.fullmatch(r"[+-]?[0-9]+", value) else float(value)
+        return int(value) if isinstance(value, int | np.integer) and kind == "integer" else float(value)
+    except (AttributeError, TypeError, ValueError, OverflowError):
         raise BadBounds(f"a {kind} was expected, got {value!r:.40}.") from None
 
 
-def _numbers(column: "pa.ChunkedArray", kind: str) -> NDArray[np.float64]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if kind == "date":
-        column = column.cast(pa.date32()).cast(pa.int32())
-    elif kind == "timestamp":
-        column = column.cast(pa.timestamp("us")).cast(pa.int64())
-    filled = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
-    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.float64)
+def _from(origin: int, exact: float) -> float:
+    """How far from the origin: the nearest double to the exact difference."""
+    if not origin or not math.isfinite(exact):
+        return float(exact)
+    return float(exact - origin if isinstance(exact, int) else Fraction(exact) - origin)
 
 
 def arrow_types() -> dict[str, Any]:

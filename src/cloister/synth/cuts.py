@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from cloister.synth.domain import Domain
     from cloister.synth.marginals import Floats, Survey
 
-__all__ = ["PrivateCuts", "quantile_cuts", "with_cuts"]
+__all__ = ["FINE", "PrivateCuts", "quantile_cuts", "with_cuts"]
 
-_FINE = 256
+FINE = 256
 _FEWEST = 3
 _LEAST_SHARE = Fraction(1, 1000)
 _CLEAR = 4  # standard errors
@@ -45,6 +45,11 @@ class PrivateCuts:
     bins: int = 32
     share: Fraction | str = Fraction(1, 10)
 
+    @property
+    def most_bins(self) -> int:
+        """How many bins a column can have in the end, but for those that a rule of the schema cuts."""
+        return max(self.bins, 2 * _FEWEST + 1)
+
     def __post_init__(self) -> None:
         if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not _FEWEST <= self.bins <= MOST_CELLS:
             raise BadBounds(f"bought cuts make {_FEWEST} to {MOST_CELLS} bins.")
@@ -57,13 +62,14 @@ class PrivateCuts:
 
 
 def with_cuts(
-    survey: "Survey", wanted: PrivateCuts, read: Callable[[Mapping[str, Any]], "Domain"]
+    survey: "Survey", wanted: PrivateCuts, fine: "Domain", read: Callable[[Mapping[str, Any]], "Domain"]
 ) -> tuple["Survey", str]:
     """Buy cuts; a survey of the new cells with the rest of the spend, and what was bought in words.
 
     Args:
         survey: of equal bins, with the whole spend.
         wanted: how many bins, for what share.
+        fine: the same columns in many equal bins, without rules, which matter for cells and not for single columns.
         read: the domain for given bins of some columns.
 
     Privacy: the share, for one histogram of each column that has bins: L2 sensitivity √k·m, L1 k·m.
@@ -71,7 +77,6 @@ def with_cuts(
     names = [axis.name for axis in survey.domain.modelled if axis.ends is not None]
     if not names:
         return survey, "no column has bins: no cuts were bought"
-    fine = read(dict.fromkeys(names, _FINE))
     looking = replace(survey, domain=fine, _exact={})
     share = Fraction(wanted.share)
     places = [(fine.places[name],) for name in names]
@@ -98,7 +103,8 @@ def quantile_cuts(axis: Axis, counts: "Floats", sigma: float, bins: int) -> list
     if not held.any():
         held = np.ones(axis.known)
     # Few whole numbers have a cell each: it reaches to the next one.
-    ends = np.array(axis.ends) if axis.ends is not None else np.array([*axis.values, axis.values[-1] + 1.0])  # type: ignore[misc, index]
+    steps = axis.ends or [axis.number(value) for value in axis.values or ()]
+    ends = np.array([*steps, *([] if axis.ends else [steps[-1] + 1.0])])
     below = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
     ranks = np.arange(1, bins - 2) / (bins - 2)
     middle = np.interp(ranks, below + 1e-9 * np.arange(len(below)), ends)

@@ -151,7 +151,7 @@ def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[n
 
 
 def read_domain(
-    data: Any, *, table: str | None = None, columns: Sequence[str] | None = None, bins: Any = 32
+    data: Any, *, table: str | None = None, columns: Sequence[str] | None = None, bins: Any = 32, rules: bool = True
 ) -> tuple[Domain, "Relation"]:
     """The domain of a dataset's table, and its rows as a relation. No row is looked at.
 
@@ -161,6 +161,7 @@ def read_domain(
         columns: of the synthetic table; all that can be used unless named.
         bins: into how many equal bins numbers and dates with more values are cut; or {column: bins or ends of bins}; or
             `PrivateCuts`, for which as many equal bins stand here until the cuts are bought.
+        rules: whether the schema's `never` and `determines` are kept. Without them, for counts of single columns.
 
     Raises:
         BadInput: `data` is no dataset.
@@ -189,8 +190,8 @@ def read_domain(
         raise BadInput(f"bins names {sorted(set(own) - set(chosen))[0]:.60}, which is no column of the table.")
     usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
     facts = data.schema.tables[name]
-    never = tuple(rule for rule in facts.never if set(rule) <= set(chosen))
-    determines = tuple((left, right) for left, right in facts.determines if {*left, right} <= set(chosen))
+    never = tuple(rule for rule in facts.never if rules and set(rule) <= set(chosen))
+    determines = tuple((left, right) for left, right in facts.determines if rules and {*left, right} <= set(chosen))
     terms = {one: _facts(data.relation(name, [one]).columns[one], seen[one]) for one in chosen}
     axes = tuple(read_axis(terms[one], _with_ends(terms[one], own.get(one, usual), never)) for one in chosen)
     domain = Domain(name, axes, never, determines)
@@ -199,7 +200,7 @@ def read_domain(
     for left, right in determines:
         if any(domain.axis(one).pseudonym for one in (*left, right)):
             raise BadSchema(f"{right} and what decides it need public bounds or categories.")
-    _check_size(domain)
+    _check_size(domain, _sizes(domain, bins))
     if not domain.possible():  # here, not after the charge
         raise BadSchema(f"what {name} says under never leaves no row that can be. Take a rule back.")
     needed = [axis.name for axis in domain.axes if not axis.pseudonym]
@@ -226,23 +227,35 @@ def check_rows(domain: Domain, rows: int | None) -> None:
         )
 
 
-def _check_size(domain: Domain) -> None:
+def _sizes(domain: Domain, bins: Any) -> dict[str, int]:
+    """How many cells each column has; with cuts that are still to be bought, how many it can have at most."""
+    if not isinstance(bins, PrivateCuts):
+        return {axis.name: axis.size for axis in domain.axes}
+    sizes = {axis.name: axis.size for axis in domain.axes}
+    for axis in domain.axes:
+        if axis.ends is not None:
+            most = bins.most_bins + len(_lines_of(axis, domain.never)) + axis.nullable
+            sizes[axis.name] = max(axis.size, most)
+    return sizes
+
+
+def _check_size(domain: Domain, sizes: Mapping[str, int]) -> None:
     """Refuse what would need more memory than there is, before anything is charged: from public facts alone."""
     for left, right in domain.determines:
-        cells = math.prod(domain.axis(one).size for one in (*left, right))
+        cells = math.prod(sizes[one] for one in (*left, right))
         if cells > _MOST_DECIDED:
             raise BadSchema(
                 f"what {', '.join(left)} decide of {right} is learnt from {cells:,} cells. At most {_MOST_DECIDED:,} "
                 "are allowed: give fewer bins or categories, or take the dependency back."
             )
     for axis in {name: domain.axis(name) for rule in domain.never for name in rule}.values():
-        if axis.size > MOST_CELLS:  # such a column is never made coarser, so that the rule holds
+        if sizes[axis.name] > MOST_CELLS:  # such a column is never made coarser, so that the rule holds
             raise BadSchema(
-                f"never speaks of {axis.name}, which has {axis.size:,} cells; {MOST_CELLS:,} are the most for that. "
-                "Give fewer categories or bins, or take the rule back."
+                f"never speaks of {axis.name}, which has {sizes[axis.name]:,} cells; {MOST_CELLS:,} are the most for "
+                "that. Give fewer categories or bins, or take the rule back."
             )
     for rule in domain.never:
-        cells = math.prod(domain.axis(name).size for name in rule)
+        cells = math.prod(sizes[name] for name in rule)
         if cells > _MOST_DECIDED:
             raise BadSchema(
                 f"a rule under never speaks of {cells:,} combinations of {', '.join(rule)}. At most {_MOST_DECIDED:,} "
@@ -257,6 +270,9 @@ def _facts(column: Column, term: Any) -> Column:
     first, last = date.fromordinal(int(term.low)), date.fromordinal(int(term.high))
     if column.type == "date":
         return replace(column, bounds=(first, last))
+    if term.moments is not None:
+        return replace(column, bounds=term.moments)
+    # Of a moment that a view computes only the days are known.
     start, end = (datetime(day.year, day.month, day.day) for day in (first, last))
     return replace(column, bounds=(start, end + timedelta(days=1) - timedelta(microseconds=1)))
 
@@ -269,11 +285,18 @@ def _with_ends(column: Column, bins: Any, never: Sequence[Mapping[str, Any]]) ->
     plain = read_axis(column, bins)
     if plain.ends is None:
         return bins
-    first, last = plain.ends[0], plain.ends[-1]
-    lines = {plain.value(line) for rule in rules for line in _lines(plain, rule) if first < line <= last}
+    lines = _lines_of(plain, never)
     extra = read_axis(column, sorted(lines, key=plain.number)).ends or ()
     # As values: two ends between the same whole numbers are one.
     return sorted({plain.value(end) for end in (*plain.ends[1:-1], *extra[1:-1])})
+
+
+def _lines_of(axis: Axis, never: Sequence[Mapping[str, Any]]) -> set[Any]:
+    """Where all rules draw a line in a column in bins, as its values."""
+    if axis.ends is None:
+        return set()
+    lines = (line for rule in never if axis.name in rule for line in _lines(axis, rule[axis.name]))
+    return {axis.value(line) for line in lines if axis.ends[0] < line <= axis.ends[-1]}
 
 
 def _lines(axis: Axis, wanted: Any) -> list[float]:

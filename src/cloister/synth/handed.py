@@ -162,7 +162,8 @@ class HandedTable:
         if "bins end at" not in told:
             met = np.asarray(meets(column.combine_chunks(), wanted).to_numpy(zero_copy_only=False), dtype=np.float64)
             return Condition(met, met, met)
-        axis = Axis(name, told["type"], ends=tuple(map(float, told["bins end at"])), nullable=bool(told["nullable"]))
+        ends, origin = tuple(map(float, told["bins end at"])), int(told.get("bins count from", 0))
+        axis = Axis(name, told["type"], ends=ends, nullable=bool(told["nullable"]), origin=origin)
         return Condition.of(axis, wanted).take(axis.place(column))
 
     @staticmethod

@@ -136,9 +136,10 @@ def _value_of(side: Side) -> Callable[[float], Any]:
     if isinstance(low, date) and isinstance(high, date):
         day, days = low, (high - low).days
         return lambda place: day + timedelta(days=round(days * place))
+    if isinstance(low, int) and isinstance(high, int) and side.column.type == "integer":
+        whole, steps = low, high - low
+        return lambda place: whole + round(steps * place)
     least, width = float(low), float(high) - float(low)  # type: ignore[arg-type]
-    if side.column.type == "integer":
-        return lambda place: round(least + width * place)
     return lambda place: least + width * place
 
 

@@ -18,7 +18,7 @@ from cloister.privacy.meter import Meter, measure_steps
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.purse import purse
 from cloister.privacy.release import Release
-from cloister.synth.cuts import PrivateCuts, with_cuts
+from cloister.synth.cuts import FINE, PrivateCuts, with_cuts
 from cloister.synth.dependencies import Decided, learn_decided
 from cloister.synth.domain import Domain, Places, check_rows, read_domain
 from cloister.synth.errors_expected import Query
@@ -105,6 +105,11 @@ def synthesise(
     if isinstance(bins, PrivateCuts):
         asked["cuts"] = f"bought with {bins.share}"
 
+    binned = [axis.name for axis in domain.axes if axis.ends is not None]
+    fine = domain
+    if isinstance(bins, PrivateCuts):  # before the charge: whatever can be refused here is
+        fine, _ = read_domain(data, table=table, columns=columns, bins=dict.fromkeys(binned, FINE), rules=False)
+
     def whole(meter: Meter) -> tuple[Made, tuple[Decided, ...], Domain]:
         tell(0.0, "counting")
         survey, words = Survey(domain, relation, meter, budget), []
@@ -115,8 +120,7 @@ def synthesise(
                     data, table=table, columns=columns, bins={**dict.fromkeys(binned, bins.bins), **own}
                 )[0]
 
-            binned = [axis.name for axis in domain.axes if axis.ends is not None]
-            survey, word = with_cuts(survey, bins, read)
+            survey, word = with_cuts(survey, bins, fine, read)
             words.append(word)
         inside, decided = learn_decided(survey)
         found = steps(inside, tell)

@@ -177,6 +177,7 @@ class SyntheticTable(Release):
             "columns": [
                 {"name": axis.name, "type": axis.type, "cells": axis.size, "pseudonym": axis.pseudonym}
                 | ({} if axis.ends is None else {"bins end at": list(axis.ends), "nullable": axis.nullable})
+                | ({"bins count from": axis.origin} if axis.origin else {})
                 for axis in self.domain.axes
             ],
             "never": [{name: _plain(wanted) for name, wanted in rule.items()} for rule in self.domain.never],

@@ -244,14 +244,33 @@ def test_rows_that_the_schema_allows_are_taken():
         "age": pa.array([100, 59, None], pa.int16()),
         "cost": [0, 10, None],
         "day": [date(2025, 1, 1), date(2025, 12, 31), None],
-        "at": [datetime(2025, 1, 1), datetime(2025, 12, 31, 23, 59, 59), None],
+        "at": [datetime(2025, 1, 1, 8), datetime(2025, 12, 31, 8), None],
         "name": ["0123456789abcdef"] * 3,
     }
     check_rows(pa.table(rows), FACTS)
     with pytest.raises(BadForm, match="day that is not within"):
         check_rows(pa.table({"day": [date(2026, 1, 1)]}), FACTS)
     with pytest.raises(BadForm, match="at that is not within"):
-        check_rows(pa.table({"at": [datetime(2026, 1, 1)]}), FACTS)
+        check_rows(pa.table({"at": [datetime(2025, 12, 31, 8, 0, 0, 1)]}), FACTS)
+
+
+def test_rules_and_bounds_of_large_whole_numbers_are_checked_to_the_single_one():
+    far = 2**53
+    facts = Schema.load(
+        {
+            "unit": "row",
+            "tables": {
+                "t": {
+                    "columns": {"a": {"type": "integer", "bounds": [far, far + 99]}},
+                    "never": [{"a": far + 5}, {"a": {"from": far + 90, "below": far + 92}}],
+                }
+            },
+        }
+    ).tables["t"]
+    check_rows(pa.table({"a": [far, far + 4, far + 6, far + 89, far + 92, far + 99]}), facts)
+    for wrong in (far - 1, far + 5, far + 90, far + 91, far + 100):
+        with pytest.raises(BadForm, match="1 row"):
+            check_rows(pa.table({"a": [wrong]}), facts)
 
 
 # In a hub

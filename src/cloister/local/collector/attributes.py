@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from cloister.local.collector.estimate import interval
 from cloister.local.collector.mean import mean_interval
 from cloister.local.number import NumberMechanism
 from cloister.privacy.number import Number
@@ -21,6 +20,8 @@ def widened(estimate: Any, share: float, confidence: Number) -> Any:
         noise, whole = np.square(estimate.standard_error), np.square(estimate.population_error)
         error = np.sqrt(noise + np.maximum(whole - noise, 0) * (1 - share))
         return replace(estimate, standard_error=error, interval=mean_interval(estimate.mean, error, confidence))
-    likely = np.clip(estimate.frequencies, 0.0, 1.0)
-    error = np.sqrt(estimate.standard_error**2 + likely * (1 - likely) * (1 - share) / estimate.n)
-    return replace(estimate, standard_error=error, interval=interval(estimate.frequencies, error, confidence))
+    spread = estimate.spread.asking(share)
+    shares = estimate.frequencies
+    return replace(
+        estimate, spread=spread, standard_error=spread.error(shares), interval=spread.interval(shares, confidence)
+    )

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cloister.local.collector.counts import frequencies, likelihood, tally
 from cloister.local.collector.projection import Likelihood
+from cloister.local.collector.spread import Spread, coins, spread_of
 from cloister.local.oracle import Floats, Oracle
 from cloister.local.oracles.direct import DirectEncoding
 from cloister.local.oracles.response import RandomisedResponse
@@ -58,3 +59,13 @@ def debiased(mechanism: Oracle, supports: NDArray[Any], people: int) -> Floats:
 def chosen(shares: Floats, values: NDArray[np.int64] | None) -> tuple[NDArray[np.int64] | None, Floats]:
     """All shares, or those of some values."""
     return values, shares if values is None else shares[values]
+
+
+@spread_of.register
+def _response_spread(
+    mechanism: RandomisedResponse, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
+) -> Spread:
+    """Of no and yes: who means no says no with probability 1 - q, and who means yes with 1 - p."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    named = slice(None) if values is None else values
+    return coins(np.array([1 - q, p])[named], np.array([1 - p, q])[named], len(shares), n)

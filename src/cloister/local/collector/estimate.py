@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cloister.local.collector.counts import Counts, frequencies, likelihood, register
 from cloister.local.collector.projection import Likelihood, capped, em, norm_sub, simplex
+from cloister.local.collector.spread import Spread, spread_of
 from cloister.local.oracle import Floats, Oracle
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
@@ -30,7 +31,8 @@ class Estimate:
         standard_error: of each raw share, due to the noise (and, where levels were combined, to who was in which). A
             projection moves all shares together no farther from the truth (it is one point of the simplex), so for
             projected shares it is an upper bound on average.
-        interval: lower and upper ends, each with `confidence` on its own; projected ones are cut to [0, 1].
+        interval: lower and upper ends, each with `confidence` on its own: all shares under which such reports are no
+            surprise (`Spread`). Projected ones are cut to [0, 1].
         confidence: of each interval.
         n: reports counted.
         refused: reports refused.
@@ -39,6 +41,7 @@ class Estimate:
         values: the values that the shares belong to; None for the whole domain in order.
         private: False if randomness was seeded.
         most: how many options each person may choose, if the shares are of sets: they need not add up to 1 then.
+        spread: how estimates lie around true shares, from which errors and intervals follow.
     """
 
     mechanism: Oracle | None
@@ -53,6 +56,7 @@ class Estimate:
     values: NDArray[np.int64] | None = None
     private: bool = True
     most: int | None = None
+    spread: Spread | None = field(default=None, repr=False)
     _likelihood: Callable[[], Likelihood | None] | None = field(default=None, repr=False)
 
     @property
@@ -119,35 +123,36 @@ def estimate(
         raise BadInput("no report was counted, so there is nothing to estimate.")
     wanted = None if values is None else _wanted(values, mechanism.domain)
     named, shares = frequencies(mechanism, counts.table, counts.n, wanted)
-    likely = np.clip(shares, 0.0, 1.0)
-    error = np.sqrt(mechanism.variance(likely, _asked(mechanism, counts)))
+    spread = _spread(mechanism, counts, shares, named)
     return Estimate(
         mechanism=mechanism,
         frequencies=shares,
-        standard_error=error,
-        interval=interval(shares, error, confidence),
+        standard_error=spread.error(shares),
+        interval=spread.interval(shares, confidence),
         confidence=float(1 - confidence_left(confidence)),
         n=counts.n,
         refused=counts.refused,
         values=named,
         private=counts.private,
         most=getattr(mechanism, "most", None),
+        spread=spread,
         _likelihood=lambda: likelihood(mechanism, counts.table, counts.n),
     )
 
 
 def interval(shares: Floats, error: Floats, confidence: Number) -> tuple[Floats, Floats]:
-    """Ends of normal intervals: each share is a mean of many independent reports."""
+    """Ends of normal intervals, for means of many independent reports."""
     reach = NormalDist().inv_cdf(1 - float(confidence_left(confidence)) / 2) * error
     return shares - reach, shares + reach
 
 
-def _asked(mechanism: Oracle, counts: Counts) -> int:
-    """How many reports speak about the shares: for heavy hitters those of the last level."""
+def _spread(mechanism: Oracle, counts: Counts, shares: Floats, values: NDArray[np.int64] | None) -> Spread:
+    """The law of these estimates; for heavy hitters that of those who were asked for the last level."""
     if not counts.kept:
-        return counts.n
+        return spread_of(mechanism, counts.table, counts.n, shares, values)
     levels = np.uint64(mechanism.levels)  # type: ignore[attr-defined]  # only heavy hitters keep reports
-    return max(1, int(np.count_nonzero(counts.table % levels == levels - np.uint64(1))))
+    asked = max(1, int(np.count_nonzero(counts.table % levels == levels - np.uint64(1))))
+    return spread_of(mechanism, counts.table, asked, shares, values).asking(asked / max(asked, counts.n))
 
 
 def _wanted(values: ArrayLike, domain: int) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from cloister.local.collector.counts import frequencies, likelihood, tally
 from cloister.local.collector.direct import chosen
 from cloister.local.collector.projection import Likelihood
+from cloister.local.collector.spread import Spread, coins, spread_of
 from cloister.local.oracle import Floats
 from cloister.local.oracles.hadamard import HadamardResponse
 
@@ -67,3 +68,24 @@ def transform(table: Floats) -> Floats:
         table = np.stack((pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]), axis=2)
         step *= 2
     return np.asarray(table.reshape(rows, order))
+
+
+@spread_of.register
+def _spread(
+    mechanism: HadamardResponse, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
+) -> Spread:
+    """With one block, counts of support are sums of coins. With more, how many share a value's block matters too.
+
+    A report counts +1, -1 or 0 for a value; its square is 1 if it fell into the value's block. What share of the people
+    lives there is not known: the largest that fits is taken.
+    """
+    half, inside, outside = mechanism.order // 2, float(mechanism.inside), float(mechanism.outside)
+    if mechanism.blocks == 1:
+        return coins(half * inside, 0.5, len(shares), n)
+    gain, here, elsewhere = half * (inside - outside), half * (inside + outside), 2 * half * outside
+    held = table.reshape(mechanism.blocks, mechanism.order).sum(axis=1)
+    block = coins(here, elsewhere, mechanism.blocks, n)
+    mass = np.clip(block.interval((held / n - elsewhere) / (here - elsewhere), "0.95")[1], 0.0, 1.0)
+    mine = mass[(np.arange(mechanism.domain) if values is None else values) % mechanism.blocks]
+    flat = (mine * here + (1 - mine) * elsewhere) / (n * gain**2)
+    return Spread(n, flat, np.full(len(shares), -1 / n), np.full(len(shares), 1 / (n * gain)))

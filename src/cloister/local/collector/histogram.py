@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cloister.local.collector.counts import frequencies, tally, valid
 from cloister.local.collector.direct import chosen
+from cloister.local.collector.spread import Spread, known_noise, spread_of
 from cloister.local.oracle import Floats
 from cloister.local.oracles.histogram import HistogramEncoding
 
@@ -30,3 +31,10 @@ def _shares(
     mechanism: HistogramEncoding, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64] | None, Floats]:
     return chosen(table / people, values)
+
+
+@spread_of.register
+def _noise(
+    mechanism: HistogramEncoding, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
+) -> Spread:
+    return known_noise(len(shares), n, float(mechanism.scale), 1.0)

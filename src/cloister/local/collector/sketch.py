@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.local.collector.counts import frequencies, tally, valid
+from cloister.local.collector.spread import Spread, spread_of
 from cloister.local.collector.unary import columns, no_spare_bits
 from cloister.local.oracle import Floats
 from cloister.local.oracles.sketch import ROW_BYTES, CountMeanSketch
@@ -54,3 +55,19 @@ def _shares(
 
 def _row(data: NDArray[Any]) -> NDArray[np.int64]:
     return np.ascontiguousarray(data[:, :ROW_BYTES]).view("<u2").ravel().astype(np.int64)
+
+
+@spread_of.register
+def _spread(
+    mechanism: CountMeanSketch, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
+) -> Spread:
+    """The variance is a straight line in a value's own share, but for those who meet it together: see `variance`.
+
+    In a row where all of a frequent value's people meet it, they move its estimate at once, by a step of their own.
+    """
+    likely = np.clip(shares, 0.0, 1.0)
+    first, last = (mechanism.variance(np.full(1, share), n)[0] for share in (0.0, 1.0))
+    together = mechanism.variance(likely, n) - (first + (last - first) * likely)
+    p, q, meet = float(mechanism.p), float(mechanism.q), 1 / mechanism.buckets
+    step = np.full(len(shares), 1 / (n * (p - q)) + likely.max() / mechanism.rows) / (1 - meet)
+    return Spread(n, first + np.maximum(together, 0.0), np.full(len(shares), last - first), step)

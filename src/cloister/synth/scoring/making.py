@@ -20,8 +20,7 @@ def told_making(synthetic: Any) -> dict[str, str]:
     side = getattr(synthetic, "side", None)
     if not isinstance(side, Mapping) or "method" not in side:
         return {}
-    method = str(side["method"])
-    relation = Loss.from_json(side["loss"]).relation
+    method, relation = str(side["method"]), Loss.from_json(side["loss"]).relation
     told = {
         "Method": f"{method}: {METHODS[method]}" if method in METHODS else method,
         "Protects": f"{side['unit']}; the promise compares tables with and without them ({relation}).",

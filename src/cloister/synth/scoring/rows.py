@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cloister.data.schema import Column, Schema, Table
@@ -206,10 +205,6 @@ def _coded(column: Any, side: Side) -> tuple[Integers, Floats]:
     gone = codes == len(side.labels)
     if not side.ordered:
         return codes, np.where(gone, np.nan, codes)
-    kind = {"date": pa.int32(), "timestamp": pa.int64()}.get(side.column.type)
-    if side.column.type == "timestamp":
-        column = column.cast(pa.timestamp("us"))
-    values = (column if kind is None else column.cast(kind)).cast(pa.float64(), safe=False)
-    numbers = np.asarray(pc.fill_null(values, np.nan).to_numpy(), dtype=np.float64)
+    numbers = side.axis.numbers(column)
     low, high = (side.axis.number(end) for end in side.column.bounds or (0, 1))
     return codes, np.where(gone, np.nan, (numbers - low) / (high - low))

@@ -1,6 +1,5 @@
 """Each column by itself: the shares of its values or bins, real and synthetic."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -69,9 +68,9 @@ def label(side: Side, code: int) -> str:
     if side.column.type == "date":
         return str(np.datetime64(int(np.ceil(value[0])), "D"))
     if side.column.type == "timestamp":
-        return _moment(int(value[0]), side.axis.ends or value)
+        return _moment(side.axis.origin + int(value[0]), side.axis.ends or value)
     if side.column.type == "integer":
-        return f"{math.ceil(value[0]):,}"
+        return f"{side.axis.value(value[0]):,}"
     return f"{value[0]:,.6g}"
 
 

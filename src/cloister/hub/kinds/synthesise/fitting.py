@@ -4,8 +4,8 @@ For rows that somebody made and wants to hand out. What a generator of ours make
 made with another schema, was changed, or is no synthetic table.
 """
 
-from collections.abc import Callable
-from datetime import datetime, time
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], Any]] = {
     "date": (pa.types.is_date, pa.date32()),
     "timestamp": (lambda kind: pa.types.is_timestamp(kind) and kind.tz in (None, "UTC"), pa.timestamp("us")),
 }
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _PSEUDONYM = "^[0-9a-f]{16}$"
 _AGAIN = "Make it anew with the schema of this dataset."
 
@@ -40,7 +41,8 @@ def check_rows(rows: pa.Table, table: Table) -> None:
         if set(rule) <= set(read):
             found: Any = pa.array([True] * rows.num_rows)
             for name, wanted in rule.items():
-                found = pc.and_(found, meets(_comparable(read[name], table.columns[name]), wanted))
+                integer = table.columns[name].type == "integer"
+                found = pc.and_(found, meets(read[name], _whole(wanted) if integer else wanted))
             _refuse(pc.sum(found).as_py(), f"are what never occurs: {rule}")
     for left, right in table.determines:
         if {*left, right} <= set(read):
@@ -69,7 +71,7 @@ def _column(values: Any, column: Column) -> Any:
         # Without public values every row gets a fresh name; any other text could be somebody's.
         allowed, words = pc.match_substring_regex(known, _PSEUDONYM), "is no fresh pseudonym: it has no categories"
     elif column.bounds is not None:
-        low, high = _ends(column)
+        low, high = column.bounds
         allowed = pc.and_(pc.greater_equal(known, pa.scalar(low, kind)), pc.less_equal(known, pa.scalar(high, kind)))
         words = f"is not within {column.bounds[0]} and {column.bounds[1]}"
     else:
@@ -78,17 +80,16 @@ def _column(values: Any, column: Column) -> Any:
     return read
 
 
-def _ends(column: Column) -> tuple[Any, Any]:
-    """The bounds; of moments the whole days that they lie in, which is how generators read them."""
-    low, high = column.bounds or (None, None)
-    if isinstance(low, datetime) and isinstance(high, datetime):
-        return datetime.combine(low, time.min), datetime.combine(high, time.max)
-    return low, high
-
-
-def _comparable(values: Any, column: Column) -> Any:
-    """Numbers as reals: a rule may draw its line between two whole ones."""
-    return values.cast(pa.float64(), safe=False) if column.type == "integer" else values
+def _whole(wanted: Any) -> Any:
+    """A condition on whole numbers in whole numbers: a rule may draw its line between two of them, and name none."""
+    if isinstance(wanted, Mapping):
+        return {word: min(max(math.ceil(end), _LEAST), _MOST) for word, end in wanted.items()}
+    listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+    return [
+        one if one is None else int(one)
+        for one in listed
+        if one is None or (one == int(one) and _LEAST <= one <= _MOST)
+    ]
 
 
 def _refuse(count: int | None, words: str) -> None:

@@ -150,7 +150,7 @@ def _labels(axis: Axis) -> list[str]:
     if axis.ends is None or axis.type in ("date", "timestamp"):
         return axis.labels()
     if axis.type == "integer":
-        ends = [math.ceil(one) for one in axis.ends[:-1]] + [math.floor(axis.ends[-1]) + 1]
+        ends = [axis.value(one) for one in axis.ends[:-1]] + [axis.value(math.floor(axis.ends[-1])) + 1]
         told = [f"{low:,} to {high - 1:,}" if high - low > 1 else f"{low:,}" for low, high in pairwise(ends)]
     else:
         told = [f"{low:,.4g} to {high:,.4g}" for low, high in pairwise(axis.ends)]
