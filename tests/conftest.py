@@ -11,7 +11,9 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 import shutil
+import signal
 import sys
+import threading
 import uuid
 import warnings
 
@@ -92,6 +94,27 @@ def pytest_runtest_protocol(item, nextitem):
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+_LONGEST_S = 600  # for one test; a test that hangs would hold the whole run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Fail a test that hangs."""
+
+    def stop(*_):
+        pytest.fail(f"took longer than {_LONGEST_S} s", pytrace=True)
+
+    if "soak" in item.config.option.markexpr or threading.current_thread() is not threading.main_thread():
+        return (yield)
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(_LONGEST_S)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")

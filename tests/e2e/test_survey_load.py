@@ -97,7 +97,7 @@ class Devices:
         reader = writer = None
         while self.left:
             raw = self.left.pop()
-            head = f"POST /s/sleep/answers HTTP/1.1\r\nHost: hub\r\nContent-Length: {len(raw)}\r\n\r\n"
+            head = f"POST /s/sleep/answers HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(raw)}\r\n\r\n"
             while True:
                 try:
                     if writer is None:
@@ -154,6 +154,7 @@ def test_twenty_thousand_people_answer_while_the_server_is_killed_and_none_is_lo
         process = start()
         running = asyncio.ensure_future(devices.run())
         while devices.acknowledged < PEOPLE // 3:
+            assert not running.done(), devices.answers
             await asyncio.sleep(0.05)
         kill_all(process)
         before = devices.acknowledged
@@ -210,7 +211,7 @@ def test_what_was_acknowledged_is_on_disk(served):
             if number == 150:
                 kill_all(process)
             try:
-                head = f"POST /s/sleep/answers HTTP/1.1\r\nHost: hub\r\nContent-Length: {len(raw)}\r\n\r\n"
+                head = f"POST /s/sleep/answers HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(raw)}\r\n\r\n"
                 writer.write(head.encode() + raw)
                 if await answer_code(reader) == 200:
                     acknowledged.append(raw)
