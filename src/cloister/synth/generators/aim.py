@@ -42,6 +42,7 @@ _ROUND_STEPS, _LAST_STEPS = 100, 500
 _ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
 _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
+_LEAST_WEIGHT, _MOST_WEIGHT = 1e-9, 1e9  # of a marginal in a workload
 _MOST_TRIPLES = 500_000  # that can be a workload by themselves; of more columns, all pairs are
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
 _CELLS, _MOST_LIGHT, _CLOSER = 66.0, 3.0, 0.4  # columns of few cells: more rounds and closer fits, as both are cheap
@@ -128,8 +129,9 @@ def _named(domain: Domain, workload: Any) -> dict[Places, float]:
     for name in (name for names in named for name in names if name not in domain.places):
         listed = ", ".join(axis.name for axis in domain.modelled)
         raise BadInput(f"a workload names modelled columns, and {name!r:.60} is none. There are: {listed}.")
-    if not all(weight > 0 for weight in named.values()):
-        raise BadInput("a workload's weights are above 0.")
+    # A part is worth a sum of weights, over the largest such sum: neither may leave what doubles hold.
+    if not all(_LEAST_WEIGHT <= weight <= _MOST_WEIGHT for weight in named.values()):
+        raise BadInput(f"a workload's weights are numbers above 0, from {_LEAST_WEIGHT:g} to {_MOST_WEIGHT:g}.")
     return {tuple(sorted(domain.places[name] for name in names)): float(worth) for names, worth in named.items()}
 
 
