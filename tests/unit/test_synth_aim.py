@@ -1,5 +1,6 @@
 """AIM: measures where the model is worst, within the spend, and keeps what the schema says of every row."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -182,3 +183,12 @@ def test_the_spend_is_used_up_by_steps_that_are_counted(tmp_path):
     chosen = sum(int(one["times"]) for one in steps if one["mechanism"] == "exponential")
     assert chosen == len(table.made.chosen)
     assert table.loss.amount == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("weight", [math.inf, math.nan, 1e300, 1e-300, 0.0, -1.0])
+def test_a_weight_that_makes_choices_meaningless_is_refused_before_the_charge(tmp_path, weight):
+    data = opened(tmp_path)
+    left = data.left
+    with pytest.raises(BadInput, match="weights"):
+        cl.synth.aim(data, spend=cl.rho(1), workload={("a", "b"): weight, ("a", "c"): 1.0})
+    assert data.left == left

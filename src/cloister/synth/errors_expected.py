@@ -131,7 +131,7 @@ def expected_error(made: "Made", places: Places, rows: int | None) -> Expected:
     cells = math.prod(len(made.model.grains[place].cells) for place in places)
     counts = asked.marginal(places) if cells <= _MOST_CELLS and asked.cells(places) <= _MOST_CELLS else None
     drawn = 0.0 if rows is None else _sampling(counts, cells, rows)
-    error, source = _of_model(made, places, counts)
+    error, source = _of_model(made, places, counts, told=True)
     if math.isnan(error):
         return Expected(math.nan, math.nan, "nothing")
     # More columns tell tables apart no worse than each of them alone.
@@ -260,8 +260,12 @@ def _asked(measured: Sequence[NoisyMarginal], places: Places, conditions: Sequen
     return Expected(mean, 1 / math.sqrt(sum(worth)))
 
 
-def _of_model(made: "Made", places: Places, counts: Floats | None) -> tuple[float, Source]:
-    """The expected distance of the model itself, whose counts are given unless there are too many, and its source."""
+def _of_model(made: "Made", places: Places, counts: Floats | None, told: bool = False) -> tuple[float, Source]:
+    """The expected distance of the model itself, whose counts are given unless there are too many, and its source.
+
+    Args:
+        told: whether it is told of one column: then what a review knows of all columns alone is not enough.
+    """
     by_noise = math.inf
     for one in made.measured:
         if set(places) <= set(one.places) and _keeps(one, places):
@@ -273,7 +277,7 @@ def _of_model(made: "Made", places: Places, counts: Floats | None) -> tuple[floa
             by_noise = min(by_noise, 0.5 * max(noise, apart) / made.model.total)
     if made.review is None:
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
-    reviewed = _reviewed(made.review, places)
+    reviewed = _single(made.review, places[0]) if told and len(places) == 1 else _reviewed(made.review, places)
     if math.isnan(reviewed):
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
     if math.isinf(by_noise):
@@ -290,6 +294,11 @@ def least_told(margin: float) -> float:
 def _keeps(one: Any, places: Sequence[int]) -> bool:
     """Whether a marginal was measured in the full cells of these columns."""
     return all(one.merge(place) is None for place in places)
+
+
+def _single(review: Any, place: int) -> float:
+    """At most how far off one column is: no further than with another beside it, nor than all columns together."""
+    return float(min(review.columns[place], len(review.columns) * review.ways[0] + review.margin))
 
 
 def _reviewed(review: Any, places: Places) -> float:

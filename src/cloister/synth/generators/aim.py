@@ -44,6 +44,7 @@ _ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
 _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
 _MOST_PLANNED = 1_000  # rounds
+_LEAST_WEIGHT, _MOST_WEIGHT = 1e-9, 1e9  # of a marginal in a workload
 _MOST_TRIPLES = 500_000  # that can be a workload by themselves; of more columns, all pairs are
 _MOST_PARTS = 4_000_000  # of all marginals of a workload: sets of their columns
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
@@ -139,8 +140,10 @@ def _named(domain: Domain, workload: Any) -> dict[Places, float]:
     for name in (name for names in named for name in names if name not in domain.places):
         listed = ", ".join(axis.name for axis in domain.modelled)
         raise BadInput(f"a workload names modelled columns, and {name!r:.60} is none. There are: {listed}.")
+    # A part is worth a sum of weights, over the largest such sum: neither may leave what doubles hold.
     for weight in named.values():
-        check_number("a workload's weight", weight, least=1e-100, most=1e100, what="how much a marginal matters")
+        least, most = _LEAST_WEIGHT, _MOST_WEIGHT
+        check_number("a workload's weight", weight, least=least, most=most, what="how much a marginal matters")
     return {tuple(sorted({domain.places[name] for name in names})): float(worth) for names, worth in named.items()}
 
 
