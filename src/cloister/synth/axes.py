@@ -417,9 +417,10 @@ def _exact(kind: str, value: Any) -> int | float:
             return (moment - _EPOCH) // timedelta(microseconds=1)
         if kind == "date":
             return int(value.toordinal() - _DAY)
-        if kind == "integer" and isinstance(value, str):
-            return int(value) if re.fullmatch(r"[+-]?[0-9]+", value) else float(value)
-        return int(value) if isinstance(value, int | np.integer) and kind == "integer" else float(value)
+        if kind == "integer" and isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value):
+            value = int(value)
+        number = float(value)  # a whole number that no double is near is no end of a bin
+        return int(value) if isinstance(value, int | np.integer) and kind == "integer" else number
     except (AttributeError, TypeError, ValueError, OverflowError):
         raise BadBounds(f"a {kind} was expected, got {value!r:.40}.") from None
 

@@ -176,10 +176,10 @@ def two_tables(
     if isinstance(bins, PrivateCuts):
         raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
     above, beside = read_two(ds, parent, child, {} if columns is None else columns, bins)
-    for _, relation in (above, beside):
-        check_noise(relation, budget.loss)
     check_rows(above[0], rows)
     _check_children(beside[0], child, rows or ds.schema.tables[parent].rows or 1, ds.relation(child, []).rows_each)
+    for _, relation in (above, beside):
+        check_noise(relation, budget.loss)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
     tell = progress or (lambda share, word: None)
     reader = getattr(ds, "reader", None)
