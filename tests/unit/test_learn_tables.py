@@ -493,9 +493,12 @@ def test_every_estimator_is_tried_with_hostile_values() -> None:
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_a_hostile_value_works_or_is_refused_before_the_charge(payers: Any, name: str) -> None:
+def test_a_hostile_value_works_or_is_refused_before_the_charge(
+    payers: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is wrong with a parameter depends on no row: noticed by a step, it would be paid for."""
     ds, account = payers
+    monkeypatch.chdir(tmp_path)  # without an account the usual ledger pays, in a folder where it is run
     kind = getattr(learn, name)
     known = kind().get_params()
     paid = {"spend": cl.rho("0.1"), "account": account}
