@@ -28,12 +28,12 @@ import pyarrow.parquet as pq
 from report import write
 
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.hub.hub import Hub
-from cloister.hub.models import Organisation, Person
-from cloister.hub.people import tokens
-from cloister.hub.policy.page import to_yaml
-from cloister.hub.settings import Settings
-from cloister.hub.store import datasets, ingest, upload
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Organisation, Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import datasets, ingest, upload
+from cloister.hub.policy.text.yaml_page import to_yaml
+from cloister.hub.users import tokens
 from cloister.privacy.ledger import verify
 
 PEOPLE, ROWS = 200, 20_000

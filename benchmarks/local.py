@@ -162,7 +162,7 @@ def column(place: int) -> list[str]:
 
 def shuffles() -> tuple[float, float]:
     """The largest gap between the bounds of the shuffled epsilon, and the most seconds for both."""
-    from cloister.local.shuffle import shuffled
+    from cloister.local.privacy.shuffle import shuffled
 
     gap, slowest = 0.0, 0.0
     for amount in AMOUNTS:

@@ -15,9 +15,9 @@ import numpy as np
 from bayes.tables import Table, continuous, discrete
 from report import write
 
-from cloister.local.directions import discriminant, principal, reach
-from cloister.local.experiment import ORACLES, Accuracies, evaluate
-from cloister.local.naive_bayes import LocalNaiveBayes
+from cloister.lessons.local_accuracy import ORACLES, Accuracies, evaluate
+from cloister.local.analysis.directions import discriminant, principal, reach
+from cloister.local.analysis.naive_bayes import LocalNaiveBayes
 
 PICTURE = Path(__file__).parents[1] / "build" / "local-bayes.svg"
 SPREAD = ("0.5", "1", "2", "3", "4", "5")

@@ -21,9 +21,9 @@ from synthesis.textbook import textbook
 
 import cloister as cl
 from cloister import synth
-from cloister.synth import worth
-from cloister.synth.experiment import Curve, compare, evaluate
-from cloister.synth.public_data import PublicData, bundled
+from cloister.lessons.public_data import PublicData, bundled
+from cloister.lessons.synth_utility import UtilityCurve, compare, evaluate
+from cloister.synth.generators import mggm as noise_tradeoff
 
 EPSILONS, FEWER, WIDE = (0.1, 0.2, 0.4, 0.7, 1.0), (0.1, 0.4, 1.0), (1.0, 10.0, 1000.0)
 SIZES, WIDE_SIZES = (25, 50, 75, 100), (25, 100, 1000, 4000)
@@ -40,7 +40,7 @@ class Bench:
         self.small = [bundled(name) for name in (("breast cancer",) if quick else ("breast cancer", "diabetes"))]
         self.large = [] if quick else [bent()]
         self.notes: list[str] = []
-        self.curves: dict[tuple[str, str, str, int, float, int], Curve] = {}
+        self.curves: dict[tuple[str, str, str, int, float, int], UtilityCurve] = {}
         self.groups: dict[tuple[str, float, int], list[int]] = {}
         self.shapes: dict[str, tuple[int, int]] = {}
         self.alike: dict[str, bool] = {}
@@ -69,7 +69,7 @@ class Bench:
         asked = {"delta": DELTA, "label": "label", "bins": BINS, "repeats": self.repeats, **asked}
         self._hold(data, evaluate(data, generator, open_dataset=cl.open, **asked), start)
 
-    def _hold(self, data: PublicData, found: Sequence[Curve], start: float) -> None:
+    def _hold(self, data: PublicData, found: Sequence[UtilityCurve], start: float) -> None:
         self.shapes[data.name] = data.rows.shape
         for one in found:
             self.curves[one.data, one.method, one.task, one.scenario, one.epsilon, one.size] = one
@@ -100,13 +100,13 @@ class Bench:
 
     def rules(self, data: PublicData) -> None:
         """What the rule changes by which groups are too small: a public constant, so the loss is the same."""
-        shipped = worth._CLEAR
+        shipped = noise_tradeoff._CLEAR
         try:
-            for worth._CLEAR in RULES:
+            for noise_tradeoff._CLEAR in RULES:
                 for epsilon in FEWER[1:]:
-                    self._grouped(data, f"rule {worth._CLEAR}", epsilon, 100)
+                    self._grouped(data, f"rule {noise_tradeoff._CLEAR}", epsilon, 100)
         finally:
-            worth._CLEAR = shipped
+            noise_tradeoff._CLEAR = shipped
 
     def _grouped(self, data: PublicData, name: str, epsilon: float, size: int) -> None:
         held = self.groups.setdefault((name, epsilon, size), [])
@@ -195,7 +195,7 @@ def by_group(bench: Bench) -> list[dict[str, Any]]:
         },
         {
             "caption": "The same at k 100, by the rule that keeps groups large: a group has so many times more rows "
-            "than the noise on a product (synth/worth.py; 150 is shipped).",
+            "than the noise on a product (synth/generators/mggm.py; 150 is shipped).",
             "columns": ["rule", *heads(FEWER[1:])],
             "rows": rules,
         },

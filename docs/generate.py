@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from cloister.cli import main as cloister
-from cloister.hub.operate.reference import settings_page
+from cloister.hub.ops.settings_page import settings_page
 from cloister.privacy.errors import CloisterError, catalogue
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +24,7 @@ MADE = "<!-- Made by docs/generate.py from {}. Edit that, then run `make docs`. 
 def pages() -> dict[str, str]:
     """Every generated page, by its path under docs/."""
     made = {"errors.md": errors(), "cli.md": command_line(), "benchmarks.md": benchmarks()}
-    made["hub-settings.md"] = MADE.format("src/cloister/hub/settings.py") + "\n" + settings_page()
+    made["hub-settings.md"] = MADE.format("src/cloister/hub/core/settings.py") + "\n" + settings_page()
     return made | {f"reference/{room.name}.md": reference(room) for room in rooms()}
 
 

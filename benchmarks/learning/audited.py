@@ -24,12 +24,12 @@ import cloister as cl
 from cloister import learn
 from cloister.attack import audit
 from cloister.learn.audited import FILE
-from cloister.learn.purse import purse
-from cloister.learn.shared import paying
-from cloister.learn.splits import Apart
+from cloister.learn.base.nested_budget import paying
+from cloister.learn.trees.splits import Apart
+from cloister.privacy.budget_split import budget_share
+from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.meter import Meter
 from cloister.privacy.noise import SeededSource
 
 CLAIM, SAMPLES, CONFIDENCE = cl.epsilon(8, delta="1e-5"), 400, 0.95
@@ -59,7 +59,7 @@ def sides() -> tuple[Any, Any]:
     return (few, label), (np.vstack([few, [[1.0, 1.0]]]), np.append(label, 1))
 
 
-class Recording(Meter):
+class Recording(PrivacyFilter):
     """Keeps what it releases. Noise and public chance come from different sources, so that the second can be had
     again."""
 
@@ -72,7 +72,7 @@ class Recording(Meter):
         return self.kept[-1]
 
 
-class Replaying(Meter):
+class Replaying(PrivacyFilter):
     """Releases what was kept, and adds up how likely that is."""
 
     __slots__ = ("kept", "likely")
@@ -97,9 +97,9 @@ def attack(name: str, samples: int = SAMPLES) -> dict[str, Any]:
     """Try to refute the claim of one estimator."""
     noise, tables, numbers = SeededSource(f"audit of {name}"), sides(), itertools.count()
     with tempfile.TemporaryDirectory() as folder, cl.Ledger.in_folder(folder) as book:
-        account, spend = book.open_account("audit", CLAIM), purse(CLAIM).loss
+        account, spend = book.open_account("audit", CLAIM), budget_share(CLAIM).loss
 
-        def fit(meter: Meter, table: Any) -> None:
+        def fit(meter: PrivacyFilter, table: Any) -> None:
             with paying(meter):
                 getattr(learn, name)(spend, **MODELS[name]).fit(*table)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from cloister.synth.public_data import PublicData
+from cloister.lessons.public_data import PublicData
 from synthesis.data import SHARED
 
 __all__ = ["bent", "german"]

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from peers.place import PLACES, python_of
 
+from cloister.privacy.budget_split import budget_share
 from cloister.privacy.loss import epsilon
-from cloister.privacy.purse import purse
 from synthesis.data import Real, encoded
 from synthesis.make import DELTA
 from synthesis.measure import error, learned
@@ -65,7 +65,7 @@ def theirs(real: Real, cells: Any, sizes: list[int], peer: str, amount: float, s
     data, out = _place() / "cells.npz", _place() / "made.npz"
     np.savez_compressed(data, cells=cells, sizes=sizes)
     spend = epsilon(f"{amount:g}", delta=DELTA)
-    loss = [str(float(purse(spend).loss.amount))] if place == "mbi" else [f"{amount:g}", DELTA]
+    loss = [str(float(budget_share(spend).loss.amount))] if place == "mbi" else [f"{amount:g}", DELTA]
     try:
         python = python_of(place)
     except (OSError, subprocess.SubprocessError) as failed:

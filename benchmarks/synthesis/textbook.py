@@ -16,9 +16,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.synth.attribute_sets import attribute_sets
-from cloister.synth.gaussian import nearest_covariance
-from cloister.synth.public_data import PublicData
+from cloister.lessons.public_data import PublicData
+from cloister.synth.measure.attribute_sets import attribute_sets
+from cloister.synth.model.gaussian import nearest_covariance
 
 __all__ = ["mdav", "textbook"]
 

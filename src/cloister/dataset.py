@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 from sqlglot import exp
 
-from cloister.data.literals import literal, verbatim
-from cloister.data.relation import Relation
+from cloister.data.dialect import literal, verbatim
+from cloister.data.private_table import PrivateTable
 from cloister.data.schema import UNIT, Column, Schema, internal
 from cloister.data.schema import Table as TableFacts
 from cloister.data.tables import Tables, open_tables
@@ -34,10 +34,11 @@ from cloister.privacy.number import Number, rational
 from cloister.privacy.release import Release
 from cloister.privacy.unit import Unit
 from cloister.query.accuracy import cheapest
+from cloister.query.analyst import Analyst
 from cloister.query.answer import Answer
-from cloister.query.arrange import check_arrangement
+from cloister.query.answer_cache import AnswerCache
 from cloister.query.builder import Builder
-from cloister.query.find import (
+from cloister.query.discovery import (
     Find,
     Found,
     found_range,
@@ -48,13 +49,12 @@ from cloister.query.find import (
     range_finder,
     to_find,
 )
+from cloister.query.expression import Decimals, Expression
+from cloister.query.from_clause import SourceRows
 from cloister.query.plan import Measurement, Plan, fitting, make_plan, most_found
+from cloister.query.postprocess import check_arrangement
 from cloister.query.question import Question, ask, relation
-from cloister.query.reader import Reader
-from cloister.query.record import Record
-from cloister.query.rows import Rows
 from cloister.query.run import nothing_found, rehearse, run_plan
-from cloister.query.term import Decimals, Term
 
 __all__ = ["Dataset", "open"]
 
@@ -116,21 +116,21 @@ class Dataset:
         tables: Tables,
         account: Account,
         version: str = "",
-        record: Record | str | os.PathLike[str] | None = None,
+        record: AnswerCache | str | os.PathLike[str] | None = None,
         *,
-        reader: Reader | None = None,
+        reader: Analyst | None = None,
     ) -> None:
         _check_loss(account.cap, "budget")
         self.tables = tables
         self.account = account
         self.version = version
         self.reader = reader
-        self._record = record if isinstance(record, Record) else Record(version, record)
+        self._record = record if isinstance(record, AnswerCache) else AnswerCache(version, record)
         self._through: Mapping[str, str] = {}
         self._token = object()  # the same for all who see this dataset, whoever asks
-        self._found: dict[tuple[str, str, str], Term] = {}  # by table, view and column
+        self._found: dict[tuple[str, str, str], Expression] = {}  # by table, view and column
         self._groups: dict[tuple[str, ...], Found] = {}
-        self._views: dict[tuple[str, tuple[str, ...]], Rows] = {}
+        self._views: dict[tuple[str, tuple[str, ...]], SourceRows] = {}
         # The same for this owner and account every time, and known to nobody else.
         self._secret = fingerprint(account.book.key.sign(f"cloister pairs {account.rules.key}".encode()))[:32]
 
@@ -149,7 +149,7 @@ class Dataset:
         """What can still be spent."""
         return self.account.left
 
-    def asked_by(self, reader: Reader | None) -> "Dataset":
+    def asked_by(self, reader: Analyst | None) -> "Dataset":
         """The same dataset for somebody whose account pays beside the dataset's."""
         return self._twin(reader, self._through)
 
@@ -166,7 +166,7 @@ class Dataset:
                 raise BadSchema(f"there is no table {name} to be seen through a view. Look at the schema.")
         return twin
 
-    def _twin(self, reader: Reader | None, through: Mapping[str, str]) -> "Dataset":
+    def _twin(self, reader: Analyst | None, through: Mapping[str, str]) -> "Dataset":
         twin = copy(self)
         twin.reader, twin._through = reader, through
         twin._found = dict(self._found)  # what one finds out is not told to the next
@@ -291,7 +291,7 @@ class Dataset:
         for statement in statements:
             self.tables.engine.prepare(statement)
 
-    def _search(self, rows: Rows, term: Term) -> str:
+    def _search(self, rows: SourceRows, term: Expression) -> str:
         """The statement that finds the values of a term, with a stand-in for the secret."""
         return keys_sql(rows, term, self.unit, "…", self.tables.engine.dialect)
 
@@ -363,14 +363,14 @@ class Dataset:
         )
         return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
 
-    def columns(self, table: str) -> dict[str, Term]:
+    def columns(self, table: str) -> dict[str, Expression]:
         """The columns of a table as it is seen here, through a view if there is one, with what is public of them."""
         rows = self._table(table)
         if rows is None:
             raise BadSchema(f"there is no table {table!r:.60}. Look at the schema.")
         return dict(rows.columns)
 
-    def relation(self, table: str | None, columns: Sequence[str]) -> Relation:
+    def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
         """The rows of a private table as they are seen here, through a view if there is one: what models learn from.
 
         Args:
@@ -396,7 +396,7 @@ class Dataset:
             rows = rows.select(exp.column(UNIT, quoted=True))
             most = min(self.unit.max_rows, found.most or self.unit.max_rows)
         kept = frozenset(one for one in columns if found.columns[one].clipped)
-        return Relation(self.tables.engine, rows, seen, most, found.copies, name, kept, self._secret)
+        return PrivateTable(self.tables.engine, rows, seen, most, found.copies, name, kept, self._secret)
 
     def where(self, condition: str) -> Builder:
         """The same questions, built in Python: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
@@ -473,7 +473,7 @@ class Dataset:
     def _known(self, one: Measurement) -> tuple[Mechanism, ...] | None:
         return self._record.mechanisms(one)
 
-    def _table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
+    def _table(self, name: str, used: frozenset[str] | None = None) -> SourceRows | None:
         view = self._through.get(name.lower())
         rows = self._whole_table(name, used) if view is None else relation(view, self._whole_table)
         if rows is None:
@@ -488,7 +488,7 @@ class Dataset:
         """A table and the view it is seen through, as what was found is kept by."""
         return table.lower(), self._through.get(table.lower(), "")
 
-    def _whole_table(self, name: str, used: frozenset[str] | None = None) -> Rows | None:
+    def _whole_table(self, name: str, used: frozenset[str] | None = None) -> SourceRows | None:
         found = next((one for one in self.schema.tables.values() if one.name.lower() == name.lower()), None)
         if found is None:
             return None
@@ -506,7 +506,7 @@ class Dataset:
             self._views[found.name, needed] = replace(rows, keys=frozenset(keys) if found.public else frozenset())
         return self._views[found.name, needed]
 
-    def _column(self, column: str) -> tuple[str, str, Rows, Term]:
+    def _column(self, column: str) -> tuple[str, str, SourceRows, Expression]:
         """A column's table, name, relation and term."""
         table, _, name = column.rpartition(".")
         table = table or self.table().table
@@ -522,7 +522,7 @@ class Dataset:
         return table, name, replace(rows, sql=inner), term
 
 
-def _with_digits(rows: Rows, digits: Mapping[str, int]) -> Rows:
+def _with_digits(rows: SourceRows, digits: Mapping[str, int]) -> SourceRows:
     """A table of which some columns are declared as decimals, kept within bounds."""
     columns = dict(rows.columns)
     for name, term in rows.columns.items():
@@ -531,7 +531,7 @@ def _with_digits(rows: Rows, digits: Mapping[str, int]) -> Rows:
     return replace(rows, columns=columns)
 
 
-def _held_to_lists(rows: Rows) -> Rows:
+def _held_to_lists(rows: SourceRows) -> SourceRows:
     """A private table in which a question compares a column of listed values with these values only."""
     known = {name: replace(term, listed=term.values is not None) for name, term in rows.columns.items()}
     return replace(rows, columns=known) if rows.private else rows
@@ -562,18 +562,20 @@ def _whole(plan: Plan) -> Loss:
     return sum((one.mechanism.loss for one in plan.finds), start=plan.spend)
 
 
-def base_rows(table: TableFacts, view: Any, needed: Collection[str] | None = None, unit_type: str = "text") -> Rows:
+def base_rows(
+    table: TableFacts, view: Any, needed: Collection[str] | None = None, unit_type: str = "text"
+) -> SourceRows:
     """A table of the schema as a relation: its canonical view, and what is public of its columns."""
     columns = {name: _term(column) for name, column in table.columns.items() if needed is None or name in needed}
     if table.unit is not None and not table.public:
-        person = Term(exp.column(table.unit, quoted=True), unit_type, nullable=False, unit=True)
+        person = Expression(exp.column(table.unit, quoted=True), unit_type, nullable=False, unit=True)
         columns = {table.unit: person, **columns}
     names = (*(() if table.unit is None else (table.unit,)), *table.columns)
     by_row = not table.public and table.unit is None
-    return Rows(view, columns, not table.public, by_row, names=names, most=table.max_rows, size=table.rows)
+    return SourceRows(view, columns, not table.public, by_row, names=names, most=table.max_rows, size=table.rows)
 
 
-def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
+def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRows:
     """A relation whose columns are read within what was found about them."""
     shown: list[exp.Expression] = []
     columns = dict(rows.columns)
@@ -604,7 +606,7 @@ def clipped_to(rows: Rows, learned: Mapping[str, Term]) -> Rows:
     return replace(rows, sql=exp.select(*shown).from_(view), columns=columns)
 
 
-def _seen(name: str, term: Term) -> Column:
+def _seen(name: str, term: Expression) -> Column:
     """What is public of a column as it is seen: after a view, and after what was found about it."""
     if term.type in ("text", "integer") and term.values is not None:
         return Column(name, term.type, categories=tuple(term.values), nullable=term.nullable)  # type: ignore[arg-type]
@@ -615,14 +617,14 @@ def _seen(name: str, term: Term) -> Column:
     return Column(name, term.type, bounds, nullable=term.nullable)  # type: ignore[arg-type]
 
 
-def _term(column: Any) -> Term:
+def _term(column: Any) -> Expression:
     low, high = column.bounds or (None, None)
     if column.type == "integer" and column.categories:
         low, high = min(column.categories), max(column.categories)
     if column.type in ("date", "timestamp") and low is not None and high is not None:
         low, high = low.toordinal(), high.toordinal()
     numeric = column.type in ("integer", "real", "date", "timestamp")
-    return Term(
+    return Expression(
         exp.column(column.name, quoted=True),
         column.type,
         low if numeric else None,

@@ -31,11 +31,11 @@ from playwright.sync_api import expect, sync_playwright
 
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.hub import Client
-from cloister.hub.hub import Hub
-from cloister.hub.models import Organisation, Person
-from cloister.hub.operate.demo import PASSWORD, make_demo
-from cloister.hub.people import accounts, desk, sessions
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Organisation, Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.ops.demo import PASSWORD, make_demo
+from cloister.hub.users import accounts, sessions, user_actions
 
 SCREENS = Path(__file__).parents[2] / "build" / "screens"
 WIDTHS = {"desktop": 1200, "phone": 390, "smallest": 320}
@@ -104,8 +104,10 @@ class Place:
         email = f"{name.split()[0].lower()}-{next(self.numbers)}@new.example"
         with self.hub.database.reading() as session:
             where = session.scalars(sa.select(Organisation).where(Organisation.name == organisation)).one().id
-        secret = desk.invite(self.hub, None, email=email, organisation=where, roles=roles)
-        desk.sign_up(self.hub, email=email, name=name, password=PASSWORD, address="127.0.0.1", invitation=secret)
+        secret = user_actions.invite(self.hub, None, email=email, organisation=where, roles=roles)
+        user_actions.sign_up(
+            self.hub, email=email, name=name, password=PASSWORD, address="127.0.0.1", invitation=secret
+        )
         with self.hub.database.reading() as session:
             return accounts.find(session, email)
 
@@ -186,7 +188,7 @@ def wait_for(web: subprocess.Popen, address: str) -> None:
 
 def share(place: Place, folder: Path) -> None:
     """The dataset `stays`, sent through the client."""
-    token = desk.make_token(place.hub, place.person("hanna"), "tests", ("read", "share"), 1)
+    token = user_actions.make_token(place.hub, place.person("hanna"), "tests", ("read", "share"), 1)
     table = folder / "visits.parquet"
     pq.write_table(pa.table(hospital(1_500)), table)
     with Client(place.address, token) as client:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from cloister.hub.models import Submission, Survey
+from cloister.hub.core.models import Submission, Survey
 from cloister.hub.surveys import ballots, survey
 
 KINDS = [

@@ -12,13 +12,13 @@ from playwright.sync_api import expect
 import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.hub.operate.begin import invitation_link
-from cloister.hub.people import desk, sessions, totp
+from cloister.hub.jobs.external_tables.submission import hand_in
+from cloister.hub.ops.setup import invitation_link
 from cloister.hub.surveys import survey as surveys
+from cloister.hub.users import sessions, totp, user_actions
 from cloister.hub.web import pages
 from cloister.hub.web.pages.subject import card_link
-from cloister.hub.work.handing import hand_in
-from cloister.synth.handed import side_path
+from cloister.synth.output.shared_table import side_path
 
 # Who looks at what; NAME and the like are filled in below. A page that is not here fails the last test of this file.
 PAGES = {
@@ -115,7 +115,7 @@ def handed_in(place, folder):
 @pytest.fixture(scope="module")
 def secrets(place, tmp_path_factory):
     """Addresses that somebody is handed once, and that of a table that was handed in."""
-    reset = desk.make_reset_link(place.hub, place.person("otto"), place.newcomer())
+    reset = user_actions.make_reset_link(place.hub, place.person("otto"), place.newcomer())
     facts = {"title": "Not yet open", "purpose": "To look at it.", "consent": "Freely."}
     asked = [{"id": "smoker", "type": "yes_no", "text": "Do you smoke?"}]
     with place.hub.database.writing() as session:

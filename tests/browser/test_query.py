@@ -6,7 +6,7 @@ import pyarrow.csv
 import pytest
 from playwright.sync_api import expect
 
-from cloister.hub.operate.demo import PASSWORD
+from cloister.hub.ops.demo import PASSWORD
 from cloister.privacy.errors import ReceiptRejected
 from cloister.privacy.receipt import Receipt
 

@@ -5,7 +5,7 @@ import time
 import pyotp
 from playwright.sync_api import expect
 
-from cloister.hub.operate.demo import PASSWORD
+from cloister.hub.ops.demo import PASSWORD
 
 
 def fill_in(page, email, password):

@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from cloister.hub.operate.demo_survey import NAME
+from cloister.hub.ops.demo_survey import NAME
 from cloister.hub.surveys import proof, survey
 from cloister.hub.surveys.device import submissions
 

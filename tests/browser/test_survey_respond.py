@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from cloister.hub.surveys import proof
-from cloister.hub.surveys.asked import PERIODS, period
+from cloister.hub.surveys.question import PERIODS, period
 
 from .respondent import (
     KINDS,

@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 from playwright.sync_api import expect
 
-from cloister.hub.models import Refusal
+from cloister.hub.core.models import Refusal
 
 from .respondent import (
     KINDS,

@@ -12,7 +12,7 @@ import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.privacy.errors import SealBroken
-from cloister.synth.handed import read_table, side_path
+from cloister.synth.output.shared_table import read_table, side_path
 
 OPEN_EVERYTHING = "for (const one of document.querySelectorAll('main details')) one.open = true"
 

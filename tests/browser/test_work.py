@@ -5,7 +5,7 @@ import re
 import sqlalchemy as sa
 from playwright.sync_api import expect
 
-from cloister.hub.models import Job
+from cloister.hub.core.models import Job
 
 
 def test_a_table_is_profiled_with_a_picture_of_every_column(place, visit, width, picture):

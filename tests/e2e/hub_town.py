@@ -20,24 +20,24 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from cloister.hub import models
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.models import Organisation, Person
-from cloister.hub.people import accounts, links, sessions, tokens
-from cloister.hub.people.passwords import seal
+from cloister.hub.approvals import ask_access
+from cloister.hub.core import models
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Organisation, Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import datasets, ingest, upload
+from cloister.hub.jobs import gateway, queue
+from cloister.hub.jobs.dataset_pool import DatasetPool
+from cloister.hub.jobs.external_tables.submission import hand_in
+from cloister.hub.jobs.runner import run_job
+from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.policy.conditions import Environment
-from cloister.hub.requests import ask_access
-from cloister.hub.settings import Settings
-from cloister.hub.store import datasets, ingest, upload
 from cloister.hub.surveys import survey as surveys
 from cloister.hub.surveys.device import submissions
+from cloister.hub.users import accounts, one_time_links, sessions, tokens
+from cloister.hub.users.passwords import seal
 from cloister.hub.web.app import create_app
-from cloister.hub.work import gateway, queue
-from cloister.hub.work.handing import hand_in
-from cloister.hub.work.job import run_job
-from cloister.hub.work.place import place_of
-from cloister.hub.work.shelf import Shelf
 
 PASSWORD = "eleven green bottles"
 PEOPLE = {
@@ -221,7 +221,9 @@ class Town:
     def work(self):
         """Be a worker until the queue is empty; how each job ended."""
         worker, ended = f"town-{random.random()}", []
-        shelf = Shelf(self.hub, lambda one, version, person: place_of(one.trust).open(self.hub, one, version, person))
+        shelf = DatasetPool(
+            self.hub, lambda one, version, person: trust_model_of(one.trust).open(self.hub, one, version, person)
+        )
         while (job := queue.claim(self.hub.database, worker)) is not None:
             ended.append(run_job(self.hub, job, worker, shelf))
         shelf.close()
@@ -427,8 +429,13 @@ def _things(town):
             invited = accounts.invite(
                 session, operator, email=f"new-{jobs[name]}@x.example", organisation=None, roles=["data user"]
             )
-            reset = links.make(
-                session, operator, links.RESET, person=people["friend"], days=1, detail={"second_factor": False}
+            reset = one_time_links.make(
+                session,
+                operator,
+                one_time_links.RESET,
+                person=people["friend"],
+                days=1,
+                detail={"second_factor": False},
             )
         begun = send(town, owner, dataset, "visits", rows_of_visits(3, 20))
         made[name] = Things(

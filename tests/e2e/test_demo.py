@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from cloister.tour import tour
+from cloister.lessons.tour import tour
 
 pytestmark = pytest.mark.e2e
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cloister.hub.hub import Hub
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
 from cloister.privacy.errors import RolledBack
 from cloister.privacy.loss import rho
 
@@ -81,8 +81,8 @@ class Served:
                 parent = int(path.with_name("stat").read_text().rpartition(")")[2].split()[1])
             except (OSError, ValueError):
                 continue
-            if parent == self.process.pid and "cloister.hub.operate.process" in words:
-                found[words[words.index("cloister.hub.operate.process") + 1]].append(int(path.parent.name))
+            if parent == self.process.pid and "cloister.hub.ops.process" in words:
+                found[words[words.index("cloister.hub.ops.process") + 1]].append(int(path.parent.name))
         return found
 
     def lines(self):

@@ -23,9 +23,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset, Decision, Job, Policy, Request, Upload, Version
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Decision, Job, Policy, Request, Upload, Version
+from cloister.hub.core.settings import Settings
 from cloister.privacy.loss import Loss
 
 pytestmark = pytest.mark.e2e
@@ -69,8 +69,8 @@ from pathlib import Path
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
-from cloister.hub.hub import Hub
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
 from cloister.hub.web.app import _routers, api, create_app, pages
 
 _routers(api), _routers(pages)  # loaded once, not in every child

@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub import kinds
-from cloister.hub.kinds.query import planned
-from cloister.hub.models import Job, Version
-from cloister.hub.operate import metrics
-from cloister.hub.operate.backup import backup, opened
-from cloister.hub.operate.logs import JsonLines
-from cloister.hub.requests import mail
-from cloister.hub.store import datasets, ingest, upload
-from cloister.hub.work.job import owner_detail
+from cloister.hub.approvals import mail
+from cloister.hub.core import metrics
+from cloister.hub.core.logs import JsonLines
+from cloister.hub.core.models import Job, Version
+from cloister.hub.datasets import datasets, ingest, upload
+from cloister.hub.jobs import job_types
+from cloister.hub.jobs.job_types.query import planned
+from cloister.hub.jobs.runner import owner_detail
+from cloister.hub.ops.backup import backup, opened
 from cloister.privacy.errors import EngineFailed
 from cloister.privacy.loss import rho
 
@@ -136,7 +136,7 @@ def town(tmp_path_factory, logs):
 def driven(town):
     """Everything that can be asked, asked by everybody but the owner; the answers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kinds, "KINDS", {**kinds.KINDS, "careless": Careless()})
+        patch.setattr(job_types, "KINDS", {**job_types.KINDS, "careless": Careless()})
         return _drive(town)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.database import Database
-from cloister.hub.models import Job, Spent
-from cloister.hub.people import totp
+from cloister.hub.core.database import Database
+from cloister.hub.core.models import Job, Spent
 from cloister.hub.surveys import survey as surveys
+from cloister.hub.users import totp
 from cloister.privacy.errors import BadForm
 
 pytestmark = pytest.mark.e2e

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from cloister.hub.operate.serve import environment_of
-from cloister.hub.settings import Settings
+from cloister.hub.core.settings import Settings
+from cloister.hub.ops.serve import environment_of
 
 _SPEC = importlib.util.spec_from_file_location("hub_town", Path(__file__).with_name("hub_town.py"))
 hub_town = sys.modules.setdefault("hub_town", importlib.util.module_from_spec(_SPEC))

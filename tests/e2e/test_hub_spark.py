@@ -12,10 +12,10 @@ import pytest
 
 from cloister import rho
 from cloister.dataset import Dataset as Data
-from cloister.hub.hub import Hub
-from cloister.hub.models import Organisation, Person, Version
-from cloister.hub.settings import Settings
-from cloister.hub.store import datasets, ingest
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Organisation, Person, Version
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import datasets, ingest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("spark")]
 

@@ -18,13 +18,13 @@ import pyotp
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.models import Dataset, Job, Person, Policy, Spent, Upload, Version
-from cloister.hub.people import sign_in, totp
-from cloister.hub.policy.published import publish
-from cloister.hub.store import datasets, ingest
+from cloister.hub.core.models import Dataset, Job, Person, Policy, Spent, Upload, Version
+from cloister.hub.datasets import datasets, ingest
+from cloister.hub.jobs import queue
+from cloister.hub.jobs.runner import run_job
+from cloister.hub.policy.versions import publish
+from cloister.hub.users import sign_in, totp
 from cloister.hub.web.security import CONTENT_SECURITY_POLICY
-from cloister.hub.work import queue
-from cloister.hub.work.job import run_job
 from cloister.privacy.errors import RolledBack
 from cloister.privacy.loss import rho
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.child import memory_of
-from cloister.hub.models import Job, Spent, Version
-from cloister.hub.settings import Settings
-from cloister.hub.store import bounded, datasets
-from cloister.hub.work import queue, worker
+from cloister.hub.core.child_process import memory_of
+from cloister.hub.core.models import Job, Spent, Version
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import bounded, datasets
+from cloister.hub.jobs import queue, worker
 from cloister.privacy.loss import Loss, rho
 
 pytestmark = pytest.mark.e2e
@@ -31,8 +31,8 @@ _spec = importlib.util.spec_from_file_location("hub_worlds", _place)
 worlds = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(worlds)
 
-WORKER = "import sys\nfrom pathlib import Path\nfrom cloister.hub.settings import Settings\n"
-WORKER += "from cloister.hub.work.worker import run_worker\n"
+WORKER = "import sys\nfrom pathlib import Path\nfrom cloister.hub.core.settings import Settings\n"
+WORKER += "from cloister.hub.jobs.worker import run_worker\n"
 WORKER += (
     "if __name__ == '__main__':\n    run_worker(Settings(folder=Path(sys.argv[1]), job_seconds=int(sys.argv[2])))\n"
 )
@@ -41,12 +41,12 @@ STEPS = ("running", "opened", "aside", "charged", "released", "done")
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from cloister.hub.hub import Hub
-from cloister.hub.settings import Settings
-from cloister.hub.store import bounded, datasets
-from cloister.hub.work import queue
-from cloister.hub.work.job import run_job
-from cloister.hub.work.shelf import Shelf
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import bounded, datasets
+from cloister.hub.jobs import queue
+from cloister.hub.jobs.runner import run_job
+from cloister.hub.jobs.dataset_pool import Shelf
 
 for word in sys.argv[2:]:
     child = os.fork()

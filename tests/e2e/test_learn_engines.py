@@ -13,21 +13,19 @@ import pytest
 import cloister as cl
 from cloister.data.schema import Schema
 from cloister.data.statistics import WEIGHT
-from cloister.learn.boosting import GradientBoostingClassifier
-from cloister.learn.categorical_naive_bayes import CategoricalNB
-from cloister.learn.class_counts import EngineClassCounts
-from cloister.learn.class_sums import EngineClassSums, Weights
-from cloister.learn.engine_moments import ONE, EngineDesign, class_design
-from cloister.learn.fetched import fetch
-from cloister.learn.kmeans import KMeans
-from cloister.learn.linear import LinearRegression
-from cloister.learn.mixed_naive_bayes import MixedNB
-from cloister.learn.naive_bayes import GaussianNB
-from cloister.learn.pca import PCA
-from cloister.learn.relation import read_relation
-from cloister.learn.ridge import Ridge
-from cloister.learn.svm import LinearSVC
-from cloister.learn.tree import DecisionTreeClassifier
+from cloister.learn.base.private_data import read_relation
+from cloister.learn.base.row_source import fetch
+from cloister.learn.cluster.kmeans import KMeans
+from cloister.learn.decomposition.pca import PCA
+from cloister.learn.linear_model.engine_moments import ONE, EngineDesign, class_design
+from cloister.learn.linear_model.regression import LinearRegression, Ridge
+from cloister.learn.linear_model.svm import LinearSVC
+from cloister.learn.naive_bayes.class_counts import EngineClassCounts
+from cloister.learn.naive_bayes.class_sums import EngineClassSums, Weights
+from cloister.learn.naive_bayes.gaussian import GaussianNB
+from cloister.learn.naive_bayes.mixed import CategoricalNB, MixedNB
+from cloister.learn.trees.boosting import GradientBoostingClassifier
+from cloister.learn.trees.tree import DecisionTreeClassifier
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.noise import SeededSource
 
@@ -133,7 +131,7 @@ def test_sums_and_scores_by_class_are_what_numpy_says(opened: Callable[[Schema],
 @SCHEMAS
 def test_counts_by_class_are_what_numpy_says(opened: Callable[[Schema], Any], schema: Schema) -> None:
     with opened(schema) as ds:
-        from cloister.learn.count_features import features_of_schema
+        from cloister.learn.naive_bayes.count_features import features_of_schema
 
         names, weight = ("age", "ward", "cost"), weights(schema)
         relation = read_relation(ds, None, [*names, "back"])

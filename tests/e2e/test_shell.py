@@ -24,8 +24,8 @@ from rich.console import Console
 
 import cloister as cl
 from cloister.data.hospital import WARDS, hospital
-from cloister.query.console import COMMANDS, Shell
-from cloister.query.reading import Lines, Terminal, complete, suggestions
+from cloister.query.prompt import Lines, Terminal, complete, suggestions
+from cloister.query.shell import COMMANDS, Shell
 
 pytestmark = pytest.mark.e2e
 

@@ -14,9 +14,9 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import Organisation, Person, Submission
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Organisation, Person, Submission
+from cloister.hub.core.settings import Settings
 from cloister.hub.surveys import results
 from cloister.hub.surveys import survey as surveys
 from cloister.hub.surveys.device import submissions

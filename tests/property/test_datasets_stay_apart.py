@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import cloister as cl
-from cloister.data.literals import verbatim
+from cloister.data.dialect import verbatim
 from cloister.privacy.ledger import Ledger
 
 LETTERS = pa.table({"p": [f"u{i}" for i in range(115)], "g": ["a"] * 15 + ["A"] * 100, "x": [1.0] * 15 + [9.0] * 100})

@@ -9,13 +9,13 @@ from ipaddress import ip_network
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cloister.hub.models import ROLES
+from cloister.hub.core.models import ROLES
 from cloister.hub.policy import cost
 from cloister.hub.policy.conditions import Environment, Grant, Hours, Subject, Who
 from cloister.hub.policy.decide import decide
 from cloister.hub.policy.policy import Approval, Budget, Period, Policy, Role
 from cloister.hub.policy.purposes import PURPOSES, covered_by
-from cloister.hub.policy.reader import read, write
+from cloister.hub.policy.text.reader import read, write
 from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadPolicy, CloisterError
 from cloister.privacy.loss import Loss, epsilon, rho

@@ -9,9 +9,9 @@ import pytest
 
 import cloister as cl
 from cloister import learn
-from cloister.learn.cells import Categories, numbers_in
-from cloister.learn.inputs import codes, read_goal, read_table
-from cloister.learn.shared import Rehearsal, paying
+from cloister.learn.base.cells import Categories, numbers_in
+from cloister.learn.base.inputs import codes, read_goal, read_table
+from cloister.learn.base.nested_budget import DryRun, paying
 from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.noise import SeededSource
@@ -60,7 +60,7 @@ ODD = {
 }
 
 
-class Meter(Rehearsal):
+class Meter(DryRun):
     """Keep what every step saw and released; or release again what another fit released."""
 
     def __init__(self, released=None):

@@ -11,7 +11,7 @@ from sqlglot import exp, parse_one
 
 import cloister as cl
 from cloister.privacy.errors import QueryRefused
-from cloister.query.term import Term, compile_term
+from cloister.query.expression import Expression, compile_term
 
 ROWS = {
     "age": [0, 1, 40, 41, 99, 100, None],
@@ -19,9 +19,9 @@ ROWS = {
     "rate": [0.0, 1e-300, 1e-13, 0.1, 0.3, 1.0, None],
 }
 TERMS = {
-    "age": Term(exp.column("age", quoted=True), "integer", 0, 100, clipped=True),
-    "big": Term(exp.column("big", quoted=True), "integer", -(2**53) - 1, 2**53 + 1),
-    "rate": Term(exp.column("rate", quoted=True), "real", 0.0, 1.0, clipped=True),
+    "age": Expression(exp.column("age", quoted=True), "integer", 0, 100, clipped=True),
+    "big": Expression(exp.column("big", quoted=True), "integer", -(2**53) - 1, 2**53 + 1),
+    "rate": Expression(exp.column("rate", quoted=True), "real", 0.0, 1.0, clipped=True),
 }
 ENGINE = duckdb.connect()
 ENGINE.register("rows", pa.table(ROWS))

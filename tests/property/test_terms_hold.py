@@ -21,9 +21,9 @@ from sqlglot import exp
 import cloister as cl
 from cloister.dataset import Dataset
 from cloister.privacy.errors import QueryRefused
+from cloister.query.expression import Expression, compile_term
+from cloister.query.from_clause import from_clause
 from cloister.query.question import _parse
-from cloister.query.rows import from_clause
-from cloister.query.term import Term, compile_term
 
 from ..soak import few, randoms, soak, soaked
 
@@ -217,7 +217,7 @@ def holds(data: Dataset, text: str, source: str) -> None:
     _compare(text, term, _values(data, select, term, text), TYPES[data.tables.engine.dialect])
 
 
-def _values(data: Dataset, select: exp.Select, term: Term, text: str) -> list[dict[str, Any]]:
+def _values(data: Dataset, select: exp.Select, term: Expression, text: str) -> list[dict[str, Any]]:
     engine = data.tables.engine
     inner = select.select(exp.alias_(term.sql.copy(), "v", quoted=True)).sql(engine.dialect, identify=True)
     kind = "typeof" if engine.dialect == "duckdb" else "pg_typeof"
@@ -228,7 +228,7 @@ def _values(data: Dataset, select: exp.Select, term: Term, text: str) -> list[di
         raise AssertionError(f"{text}: {getattr(error, 'owner_detail', '') or error}") from error
 
 
-def _compare(text: str, term: Term, found: list[dict[str, Any]], types: Mapping[str, str]) -> None:
+def _compare(text: str, term: Expression, found: list[dict[str, Any]], types: Mapping[str, str]) -> None:
     if term.type in types:
         assert {row["k"] for row in found} <= {types[term.type]}, (text, found[:1])
     values = [row["v"] for row in found]

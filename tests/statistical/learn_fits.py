@@ -6,23 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloister.learn.estimator import PrivateEstimator
-from cloister.learn.purse import Purse, purse
-from cloister.learn.shared import paying_now
-from cloister.learn.splits import Apart
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.nested_budget import paying_now
+from cloister.learn.trees.splits import Apart
+from cloister.privacy.budget_split import BudgetShare, budget_share
+from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
-from cloister.privacy.meter import Meter
 from cloister.privacy.noise import SeededSource, Source
 from cloister.privacy.release import Release
 from cloister.privacy.unit import ROW
 
 Table = Any
-Fit = Callable[[Any, Purse, Any], None]
+Fit = Callable[[Any, BudgetShare, Any], None]
 
 
-class Keeping(Meter):
+class Keeping(PrivacyFilter):
     """A meter that keeps every number it released."""
 
     __slots__ = ("kept",)
@@ -50,7 +50,7 @@ def without_a_ledger(monkeypatch: pytest.MonkeyPatch, account: Account, source: 
     meters: list[Keeping] = []
 
     def train(self: Any, steps: Any, data: Any = None) -> Any:
-        outer, budget = paying_now(), purse(self.spend)
+        outer, budget = paying_now(), budget_share(self.spend)
         if outer is not None:
             return self._train_within(outer, steps, budget, data)
         meter = Keeping(account, most, source, Loss.nothing(most.measure))
@@ -72,7 +72,7 @@ class Recording:
     def __init__(self, payer: Account, loss: Loss, noise: Source, public: str) -> None:
         self.source = SeededSource(public)
         self.kept: list[Any] = []
-        self._meter = Meter(payer, loss, noise, Loss.nothing(loss.measure))
+        self._meter = PrivacyFilter(payer, loss, noise, Loss.nothing(loss.measure))
 
     def release(self, look: Callable[[], Any], mechanism: Any) -> Any:
         self.kept.append(self._meter.release(look, mechanism))
@@ -118,10 +118,10 @@ def evidence(
         for i in range(n):
             public = f"public {side} {i}"
             record = Recording(payer, most or loss, noise, public)
-            fit(record, Purse(loss), tables[side])
+            fit(record, BudgetShare(loss), tables[side])
             replays = [Replaying(record.kept, public) for _ in tables]
             for replay, table in zip(replays, tables, strict=True):
-                fit(replay, Purse(loss), table)
+                fit(replay, BudgetShare(loss), table)
             ratios.append(replays[1].log_likelihood - replays[0].log_likelihood)
         found.append(ratios)
     return found

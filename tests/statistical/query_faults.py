@@ -12,14 +12,14 @@ import numpy as np
 from sqlglot import exp
 
 from cloister.data import statistics, views
+from cloister.data.dialect import Dialect
 from cloister.data.schema import internal
 from cloister.data.statistics import DistinctUnits, Sums
-from cloister.data.tongue import Tongue
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
+from cloister.query import from_clause as relations
 from cloister.query import plan as planning
 from cloister.query import question as asking
-from cloister.query import rows as relations
-from cloister.query.record import Record
+from cloister.query.answer_cache import AnswerCache
 
 from .query_shapes import SHAPES, Pair
 
@@ -49,7 +49,7 @@ def weights_round_up(patch: Patch, _: Pair) -> None:
     """Ten rows of 308/1024 are more than three."""
     honest = Sums._weight
 
-    def weight(self: Sums, say: Tongue) -> Any:
+    def weight(self: Sums, say: Dialect) -> Any:
         share, source = honest(self, say)
         assert share is not None
         return share.replace("FLOOR(", "CEIL("), source
@@ -61,7 +61,7 @@ def weights_round_up(patch: Patch, _: Pair) -> None:
 class _Whole(Sums):
     """Everybody counts once in every group."""
 
-    def _weight(self, say: Tongue) -> tuple[str | None, str]:
+    def _weight(self, say: Dialect) -> tuple[str | None, str]:
         return str(statistics.WEIGHT), say.name(internal("rows"))
 
 
@@ -117,7 +117,7 @@ def values_are_not_clipped(patch: Patch, _: Pair) -> None:
 def the_top_is_not_clipped(patch: Patch, _: Pair) -> None:
     """Only the lower bound holds."""
 
-    def clip(column: Any, say: Tongue) -> str:
+    def clip(column: Any, say: Dialect) -> str:
         name = say.name(column.name)
         return name if column.bounds is None else f"GREATEST({name}, {say.constant(column.bounds[0])})"
 
@@ -169,11 +169,11 @@ def groups_are_read_from_rows(patch: Patch, made: Pair) -> None:
 def the_record_draws_again(patch: Patch, made: Pair) -> None:
     """A question that was answered gets fresh noise each time, and pays nothing."""
 
-    def values(self: Record, one: Any) -> list[Any]:
+    def values(self: AnswerCache, one: Any) -> list[Any]:
         exact = one.sums.run(made.reading.tables.engine)[0 if one.index is None else one.index + 1]
         return [mechanism.release(exact) for mechanism in one.mechanisms]
 
-    patch(Record, "values", values)
+    patch(AnswerCache, "values", values)
 
 
 FAULTS = [

@@ -33,14 +33,14 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from cloister.learn.splits import Apart
+from cloister.learn.trees.splits import Apart
 from cloister.privacy import measure
 from cloister.privacy.errors import CloisterError
+from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, NoisyMax, PermuteAndFlip
-from cloister.privacy.meter import Meter
 from cloister.privacy.noise import SeededSource, SystemSource, uniform
-from cloister.query.find import Thresholded
+from cloister.query.discovery import Thresholded
 from cloister.query.plan import EachGroup
 
 __all__ = ["NORMS", "Run", "Step", "differences", "face", "reach", "record", "replay", "used"]
@@ -282,10 +282,10 @@ class _SameChance:
 
 @contextlib.contextmanager
 def _in_place(run: Run, by: "_Recording | _Replaying") -> Iterator[None]:
-    meter, perform, reserve = Meter.release, measure._perform, Ledger.reserve
+    meter, perform, reserve = PrivacyFilter.release, measure._perform, Ledger.reserve
     chance = _SameChance(run.seed)
 
-    def one_step(self: Meter, look: Any, mechanism: Any) -> Any:
+    def one_step(self: PrivacyFilter, look: Any, mechanism: Any) -> Any:
         return meter(self, look, _Watched(mechanism, run, by))  # type: ignore[arg-type]
 
     def one_look(charge: Any, look: Any, mechanisms: Any, source: Any) -> Any:
@@ -300,7 +300,7 @@ def _in_place(run: Run, by: "_Recording | _Replaying") -> Iterator[None]:
         for module in throwing:
             if getattr(module, "uniform", None) is uniform:
                 stack.enter_context(patch.object(module, "uniform", chance.throws))
-        stack.enter_context(patch.object(Meter, "release", one_step))
+        stack.enter_context(patch.object(PrivacyFilter, "release", one_step))
         stack.enter_context(patch.object(measure, "_perform", one_look))
         stack.enter_context(patch.object(Ledger, "reserve", charged))
         stack.enter_context(patch.object(SystemSource, "bytes", lambda system, count: chance.bytes(system, count)))

@@ -16,12 +16,12 @@ import pyarrow as pa
 import cloister as cl
 from cloister.attack import Audit, Batched, audit
 from cloister.data.schema import Schema
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.noise import SeededSource, Source
-from cloister.privacy.purse import Purse
-from cloister.synth.domain import read_domain
-from cloister.synth.marginals import Survey
+from cloister.synth.domain.domain import read_domain
+from cloister.synth.measure.marginals import Measurer
 
 MOST = 2
 COLUMNS = {
@@ -129,7 +129,7 @@ class Generator:
         exact: dict[Any, Any] = {}
 
         def carried(meter: Any, loss: Loss) -> Any:
-            return kept["steps"](Survey(domain, relation, meter, Purse(loss), exact), lambda share, word: None)
+            return kept["steps"](Measurer(domain, relation, meter, BudgetShare(loss), exact), lambda share, word: None)
 
         return carried
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cloister.attack import Audit, Batched, Feature, audit
+from cloister.attack import Audit, Batched, OutputFeature, audit
 from cloister.attack.events import choose, learn
 from cloister.attack.intervals import curve
 from cloister.attack.outputs import as_outputs
@@ -120,6 +120,6 @@ def test_a_feature_of_the_callers_own_finds_what_ours_cannot() -> None:
         bits[:, -1] = (bits[:, :-1].sum(axis=1) + data) % 2
         return bits
 
-    parity = Feature("parity", lambda rows: rows.sum(axis=1) % 2)
+    parity = OutputFeature("parity", lambda rows: rows.sum(axis=1) % 2)
     assert not audit(Batched(parity_leak), 0, 1, epsilon(1), n=2_000, confidence=SURE).broken
     assert audit(Batched(parity_leak), 0, 1, epsilon(1), n=2_000, confidence=SURE, features=[parity]).broken

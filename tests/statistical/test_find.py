@@ -10,7 +10,7 @@ from cloister.attack import Batched, audit
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise import SeededSource
 from cloister.privacy.unit import Unit
-from cloister.query.find import Thresholded, found_range, key_finder
+from cloister.query.discovery import Thresholded, found_range, key_finder
 
 pytestmark = pytest.mark.statistical
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cloister.attack import Batched, Feature, audit
+from cloister.attack import Batched, OutputFeature, audit
 from cloister.attack.floating import orders_that_differ, reachable, try_to_tell_apart
 from cloister.privacy.loss import epsilon
 from cloister.privacy.noise import Grid, SeededSource, discrete_laplace
@@ -50,7 +50,7 @@ def test_the_attack_is_at_chance_against_noise_on_a_grid(left: float, right: flo
 
 
 def test_reachability_refutes_numpys_laplace_in_an_audit_and_not_ours() -> None:
-    holes = Feature("reachable from 10", lambda rows: reachable(rows[:, 0], 10.0, SCALE))
+    holes = OutputFeature("reachable from 10", lambda rows: reachable(rows[:, 0], 10.0, SCALE))
     generator = np.random.default_rng(3)
     textbook = Batched(lambda answer, n: generator.laplace(answer, SCALE, n))
     claim = epsilon("1/64")

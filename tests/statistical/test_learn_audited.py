@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister.hub.kinds.train.offers import OFFERS
+from cloister.hub.jobs.job_types.train.estimators import OFFERS
 from cloister.learn.audited import audited
 
 pytestmark = pytest.mark.statistical
@@ -41,8 +41,8 @@ def test_an_attack_can_be_repeated_to_the_last_digit(attacks):
 
 def test_an_attack_sees_much_more_of_an_estimator_that_takes_a_tenth_of_the_noise(attacks, monkeypatch):
     """So many samples cannot prove more than an epsilon of about four; that much they do prove."""
-    from cloister.learn import mixed_naive_bayes
+    from cloister.learn.naive_bayes.gaussian import mixed
 
-    law = mixed_naive_bayes.law
-    monkeypatch.setattr(mixed_naive_bayes, "law", lambda l2, l1, loss: law(Fraction(l2) / 10, l1, loss))
+    law = mixed.law
+    monkeypatch.setattr(mixed, "law", lambda l2, l1, loss: law(Fraction(l2) / 10, l1, loss))
     assert attacks.attack("CategoricalNB", 300)["lower_bound"] > 2 * audited("CategoricalNB")["lower_bound"]

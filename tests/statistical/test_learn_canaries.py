@@ -146,8 +146,8 @@ def attacked(name: str, spend: Loss, account: Any, monkeypatch: pytest.MonkeyPat
     case, source = CASES[name], SeededSource(f"{name} {spend}")
     meters = without_a_ledger(monkeypatch, account, source, spend)
     quick_noise(monkeypatch, 7)
-    monkeypatch.setattr("cloister.learn.selection.rehearse", lambda *_: None)
-    monkeypatch.setattr("cloister.learn.validation.rehearse", lambda *_: None)
+    monkeypatch.setattr("cloister.learn.model_selection.search.rehearse", lambda *_: None)
+    monkeypatch.setattr("cloister.learn.model_selection.cross_val.rehearse", lambda *_: None)
     steps: list[list[Any]] = []
     outside = []
     for table in case.tables():

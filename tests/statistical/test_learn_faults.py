@@ -11,13 +11,16 @@ from sklearn.preprocessing import MinMaxScaler as PlainScaler
 import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
-from cloister.learn import class_counts, linear, mixed_naive_bayes, naive_bayes, pca, selection, validation
-from cloister.learn.count_features import read_features
-from cloister.learn.exact import noisy_counts
-from cloister.learn.frame import Frame
-from cloister.learn.inputs import Box
-from cloister.learn.linear_classifier import LinearClassifier
-from cloister.learn.purse import Purse
+from cloister.learn.base.frame import Frame
+from cloister.learn.base.inputs import Box
+from cloister.learn.base.integer_rows import noisy_counts
+from cloister.learn.decomposition import pca
+from cloister.learn.linear_model import regression as linear
+from cloister.learn.linear_model.classifier import LinearClassifier
+from cloister.learn.model_selection import cross_val, search
+from cloister.learn.naive_bayes.count_features import read_features
+from cloister.learn.naive_bayes.gaussian import class_counts, gaussian, mixed
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import LookFailed
 from cloister.privacy.noise import SeededSource
 from cloister.privacy.release import Release
@@ -109,7 +112,7 @@ def sizes(rows: Any, labels: Any) -> Any:
 
 
 def observed_classes(patch: Patch) -> None:
-    patch.setattr(mixed_naive_bayes, "read_labels", lambda y, classes, length: np.asarray(y))
+    patch.setattr(mixed, "read_labels", lambda y, classes, length: np.asarray(y))
     fit = learn.MixedNB.fit
 
     def observing(self: Any, rows: Any, y: Any) -> Any:
@@ -128,7 +131,7 @@ def middle(rows: Any, _: Any) -> Any:
 
 
 def counted_rows(patch: Patch) -> None:
-    survey = pca.survey
+    survey = pca.probe_scale
 
     def counting(meter: Any, budget: Any, frame: Any, look: Any, rows: Any) -> Any:
         return replace(survey(meter, budget, frame, look, rows), rows=float(len(look())))
@@ -144,7 +147,7 @@ def laws(rows: Any, labels: Any) -> Any:
 
 
 def free_bounds(patch: Patch) -> None:
-    patch.setattr(naive_bayes, "find_box", lambda _meter, look, *_: Box(look().min(axis=0), look().max(axis=0)))
+    patch.setattr(gaussian, "find_box", lambda _meter, look, *_: Box(look().min(axis=0), look().max(axis=0)))
 
 
 # 7. Scores without noise
@@ -183,7 +186,7 @@ def bare_scores(patch: Patch) -> None:
         def release(self, value: Any, source: Any) -> Any:
             return value
 
-    patch.setattr(validation, "law", lambda *_: Bare())
+    patch.setattr(cross_val, "law", lambda *_: Bare())
 
 
 # 8. A choice by raw scores
@@ -198,7 +201,7 @@ def raw_choice(patch: Patch) -> None:
     def best(_meter: Any, score: Any, models: Any, look: Any, _loss: Any) -> int:
         return int(np.argmax([score.points(model, *look()) for model in models]))
 
-    patch.setattr(selection, "choose", best)
+    patch.setattr(search, "choose", best)
 
 
 FAULTS = {
@@ -219,8 +222,8 @@ def found_of(name: str, account: Any, patch: Patch) -> Any:
     fault, source = FAULTS[name], SeededSource(name)
     without_a_ledger(patch, account, source, ANY)
     quick_noise(patch, 5)
-    patch.setattr(selection, "rehearse", lambda *_: None)
-    patch.setattr(validation, "rehearse", lambda *_: None)
+    patch.setattr(search, "rehearse", lambda *_: None)
+    patch.setattr(cross_val, "rehearse", lambda *_: None)
     rows = FEW if fault.rows is None else fault.rows
     labels = LABELS[: len(rows)]
     tables = (rows, labels), (np.vstack([rows, [fault.canary]]), np.append(labels, fault.label))
@@ -249,7 +252,7 @@ def test_the_broken_twin_is_caught(name: str, account: Any, monkeypatch: Patch) 
 NOBODY, SOMEBODY = np.zeros((5, 30)), np.vstack([np.zeros((5, 30)), np.ones((1, 30))])
 
 
-def counts_of(meter: Any, budget: Purse, rows: Any) -> None:
+def counts_of(meter: Any, budget: BudgetShare, rows: Any) -> None:
     places = range(rows.shape[1])
     parts = read_features(list(places), None, (0, 1), 2)
     labels = np.array([0] * 5 + [1] * (len(rows) - 5))
@@ -257,17 +260,17 @@ def counts_of(meter: Any, budget: Purse, rows: Any) -> None:
     learn.MixedNB(calibrate=False)._learn(meter, budget, table)
 
 
-def parts_of(meter: Any, budget: Purse, rows: Any) -> None:
+def parts_of(meter: Any, budget: BudgetShare, rows: Any) -> None:
     for _ in range(32):
         noisy_counts(meter, lambda: np.array([len(rows)]), budget.part("1/32"))
 
 
 def whole_each_time(patch: Patch) -> None:
-    patch.setattr(Purse, "part", lambda self, _: self.loss)
+    patch.setattr(BudgetShare, "part", lambda self, _: self.loss)
 
 
 SHARED = {
-    "features forgotten": (counts_of, lambda patch: patch.setattr(mixed_naive_bayes, "root_above", lambda _: 1)),
+    "features forgotten": (counts_of, lambda patch: patch.setattr(mixed, "root_above", lambda _: 1)),
     "halves of the budget forgotten": (parts_of, whole_each_time),
 }
 
@@ -285,7 +288,7 @@ def test_shares_that_are_forgotten_are_caught_and_others_are_not(name: str, acco
 
 def test_a_meter_stops_what_goes_beyond_the_spend(tmp_path: Any, monkeypatch: Patch) -> None:
     """Shares forgotten in a real fit: the second step finds nothing left, and nothing is released."""
-    monkeypatch.setattr(Purse, "part", lambda self, _: self.loss)
+    monkeypatch.setattr(BudgetShare, "part", lambda self, _: self.loss)
     model = learn.GaussianNB(CLAIM, **TWO, ledger=tmp_path)
     with pytest.raises(LookFailed) as caught:
         model.fit(FEW, LABELS)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from cloister.attack import Audit, Batched, audit
-from cloister.learn import clipped, survey
-from cloister.learn.descent import descend
-from cloister.learn.frame import Frame, read_frame
-from cloister.learn.inputs import read_table
-from cloister.learn.linear_classifier import PrivateRows
-from cloister.learn.logistic import LogisticRegression
-from cloister.learn.purse import purse
-from cloister.learn.residuals import Hinge
+from cloister.learn.base.frame import Frame, read_frame
+from cloister.learn.base.inputs import read_table
+from cloister.learn.linear_model import clipped_gradients, scale_probe
+from cloister.learn.linear_model.classifier import PrivateRows
+from cloister.learn.linear_model.gradient_descent import descend
+from cloister.learn.linear_model.logistic import LogisticRegression
+from cloister.learn.linear_model.loss_gradients import Hinge
+from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import LookFailed
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.noise import SeededSource
@@ -45,12 +45,14 @@ class Free:
 
 def logistic(method: str, spend: Loss, data: tuple[Any, Any], meter: Any) -> Any:
     rows = PrivateRows(read_table(data[0]), data[1], np.array([0, 1]), FRAME)
-    model = LogisticRegression(spend, bounds=(0, 1), classes=[0, 1], method=method)._learn(meter, purse(spend), rows)
+    model = LogisticRegression(spend, bounds=(0, 1), classes=[0, 1], method=method)._learn(
+        meter, budget_share(spend), rows
+    )
     return np.append(model.coefficients, model.intercepts)
 
 
 def machine(spend: Loss, data: tuple[Any, Any], meter: Any) -> Any:
-    fitted = descend(meter, purse(spend), FRAME, Hinge(1), lambda: (FRAME.rows(data[0]), data[1]))
+    fitted = descend(meter, budget_share(spend), FRAME, Hinge(1), lambda: (FRAME.rows(data[0]), data[1]))
     return np.append(*fitted.model(FRAME))
 
 
@@ -66,7 +68,7 @@ def attacked(fit: Callable[..., Any], spend: Loss, *, all_steps: bool, n: int = 
             outputs.append(np.concatenate(meter.released) if all_steps else model)
         return np.array(outputs)
 
-    return audit(Batched(draw), WITHOUT, WITH, purse(spend).loss, n=n, confidence=SURE)
+    return audit(Batched(draw), WITHOUT, WITH, budget_share(spend).loss, n=n, confidence=SURE)
 
 
 FITS = {
@@ -98,14 +100,14 @@ def test_the_audit_sees_the_canary(name: str, share: float) -> None:
 
 
 def test_gradients_that_are_not_clipped_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clipped.ClippedRows, "_limit", lambda self, *_, **__: np.full(len(self.rows), 2**40))
-    monkeypatch.setattr(clipped.ClippedRows, "bound", lambda self, clip: int(clip / self.worth / 4))
+    monkeypatch.setattr(clipped_gradients.ClippedRows, "_limit", lambda self, *_, **__: np.full(len(self.rows), 2**40))
+    monkeypatch.setattr(clipped_gradients.ClippedRows, "bound", lambda self, clip: int(clip / self.worth / 4))
     assert attacked(FITS["gradient"], rho("0.5"), all_steps=True).broken
 
 
 def test_a_row_that_is_not_clipped_to_the_bounds_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     far = np.vstack([OTHERS, 12 * CANARY]), WITH[1]
-    monkeypatch.setattr("cloister.learn.frame.shorten", lambda cells, longest: cells)
+    monkeypatch.setattr("cloister.learn.base.frame.shorten", lambda cells, longest: cells)
     monkeypatch.setattr(Frame, "rows", lambda self, table: (table - self.centre) * self.scale)
     monkeypatch.setitem(globals(), "WITH", far)
     assert attacked(FITS["quadratic"], rho("0.5"), all_steps=True).broken
@@ -118,7 +120,7 @@ def test_a_first_look_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyP
         def release(self, value: Any, source: Any) -> Any:
             return value
 
-    monkeypatch.setattr(survey, "DiscreteGaussian", type("Free", (), {"for_loss": lambda *_: Bare()}))
+    monkeypatch.setattr(scale_probe, "DiscreteGaussian", type("Free", (), {"for_loss": lambda *_: Bare()}))
     assert attacked(FITS["gradient"], rho("0.5"), all_steps=True).broken
 
 
@@ -135,7 +137,7 @@ def test_a_spend_that_every_step_takes_whole_is_stopped_by_the_meter(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Shares forgotten: the second step finds nothing left, and nothing is released."""
-    monkeypatch.setattr("cloister.learn.purse.Purse.part", lambda self, share: self.loss)
+    monkeypatch.setattr("cloister.privacy.budget_split.BudgetShare.part", lambda self, share: self.loss)
     model = LogisticRegression(rho("0.5"), bounds=(0, 1), classes=[0, 1], ledger=tmp_path)
     with pytest.raises(LookFailed) as caught:
         model.fit(*WITH)

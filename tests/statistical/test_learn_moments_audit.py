@@ -13,17 +13,16 @@ import pytest
 
 import cloister as cl
 from cloister.attack import audit
-from cloister.learn.categorical_naive_bayes import CategoricalNB
-from cloister.learn.estimator import PrivateEstimator
-from cloister.learn.linear import LinearRegression
-from cloister.learn.mixed_naive_bayes import MixedNB
-from cloister.learn.naive_bayes import GaussianNB
-from cloister.learn.pca import PCA
-from cloister.learn.purse import purse
-from cloister.learn.quantiles import QuantileTransformer
-from cloister.learn.scaling import StandardScaler
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.decomposition.pca import PCA
+from cloister.learn.linear_model.regression import LinearRegression
+from cloister.learn.naive_bayes.gaussian import GaussianNB
+from cloister.learn.naive_bayes.mixed import CategoricalNB, MixedNB
+from cloister.learn.preprocessing.quantiles import QuantileTransformer
+from cloister.learn.preprocessing.scalers import StandardScaler
+from cloister.privacy.budget_split import budget_share
+from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.loss import Loss
-from cloister.privacy.meter import Meter
 from cloister.privacy.noise import SeededSource
 
 from .replay import face
@@ -54,7 +53,7 @@ MODELS: dict[str, Callable[[Loss], Any]] = {
 MANY = {"gaussian bayes, both variances": (500, 4)}
 
 
-class Replay(Meter):
+class Replay(PrivacyFilter):
     """Keeps what each step looked at; on the neighbour it answers what was answered before."""
 
     __slots__ = ("answers", "looks")
@@ -78,9 +77,11 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {name: book.open_account(name, loss) for name, loss in LOSSES.items()}
 
 
-def under(monkeypatch: pytest.MonkeyPatch, make: Callable[[Any], Meter]) -> None:
+def under(monkeypatch: pytest.MonkeyPatch, make: Callable[[Any], PrivacyFilter]) -> None:
     """Fits without a ledger: thousands of them."""
-    monkeypatch.setattr(PrivateEstimator, "_train", lambda self, steps, data=None: steps(make(self), purse(self.spend)))
+    monkeypatch.setattr(
+        PrivateEstimator, "_train", lambda self, steps, data=None: steps(make(self), budget_share(self.spend))
+    )
 
 
 def meter(kind: type, account: Any, source: Any) -> Any:
@@ -149,7 +150,7 @@ def test_samples_of_models_do_not_refute_the_claim(
     name: str, law: str, accounts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = SeededSource(f"{name} {law}")
-    under(monkeypatch, lambda _: meter(Meter, accounts[law], source))
+    under(monkeypatch, lambda _: meter(PrivacyFilter, accounts[law], source))
     few = np.random.default_rng(0).random((6, 2)) * 0.2
     label = np.array([0, 1, 0, 0, 1, 0])
     left = few, label
@@ -168,8 +169,8 @@ def test_a_fit_with_a_twentieth_of_the_noise_is_caught(
     loud = Loss(spend.measure, spend.amount * (400 if law == "gaussian" else 20))
     source = SeededSource(f"fault {law}")
 
-    def make(_: Any) -> Meter:
-        return Meter(accounts[law], loud, source, Loss.nothing(loud.measure))
+    def make(_: Any) -> PrivacyFilter:
+        return PrivacyFilter(accounts[law], loud, source, Loss.nothing(loud.measure))
 
     under(monkeypatch, make)
     label = np.array([0, 1, 0, 0, 1, 0])

@@ -19,11 +19,11 @@ from cloister import learn
 from cloister.data.schema import Schema
 from cloister.data.tables import open_tables
 from cloister.dataset import Dataset
-from cloister.learn.calibration import BINS
-from cloister.learn.splits import Apart
+from cloister.learn.naive_bayes.calibration import BINS
+from cloister.learn.trees.splits import Apart
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, PermuteAndFlip
-from cloister.query.find import Thresholded
+from cloister.query.discovery import Thresholded
 from cloister.query.plan import EachGroup
 
 from ..soak import few, randoms, soak, soaked

@@ -15,7 +15,7 @@ import pytest
 import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
-from cloister.learn.purse import Purse
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.release import Release
 
@@ -61,7 +61,7 @@ def _kept(run: Callable[[str], Any]) -> Callable[[str], Any]:
 def fit_of(kind: Any, told: dict[str, Any], asked: dict[str, Any], payer: Any) -> Fit:
     """A fit of an estimator, whole, but for the charge."""
 
-    def fit(meter: Any, budget: Purse, data: Any) -> None:
+    def fit(meter: Any, budget: BudgetShare, data: Any) -> None:
         meter.account = payer
         model = kind(budget.loss, **told)
 
@@ -107,11 +107,11 @@ def test_a_fit_tells_no_more_about_a_person_than_it_says(
 def test_a_fault_is_caught(tables: Any, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     kind, told, asked, loss, _ = CASES[2]
     if fault == "rows cost nothing more":
-        monkeypatch.setattr(Purse, "of_a_row", lambda self, _rows: self)
+        monkeypatch.setattr(BudgetShare, "of_a_row", lambda self, _rows: self)
     else:
-        from cloister.data.relation import ChosenRows, Relation
+        from cloister.data.private_table import ChosenRows, PrivateTable
 
-        monkeypatch.setattr(Relation, "chosen", lambda self, names: ChosenRows(self.rows, tuple(names), 99, ""))
+        monkeypatch.setattr(PrivateTable, "chosen", lambda self, names: ChosenRows(self.rows, tuple(names), 99, ""))
     payer = tables[0].account
     amount, chance = seen(evidence(fit_of(kind, told, asked, payer), payer, loss, tables, N), loss)
     assert amount > float(loss.amount) + chance

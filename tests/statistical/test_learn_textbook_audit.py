@@ -9,8 +9,7 @@ import pytest
 import cloister as cl
 from cloister import learn, privacy
 from cloister.attack import Audit, Batched, audit
-from cloister.learn import textbook_bayes
-from cloister.learn.textbook import Lesson
+from cloister.learn.textbook.method import TextbookFit, naive_bayes
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical
@@ -63,7 +62,7 @@ def attacked(name: str, method: str, claim: cl.Loss, n: int, patch: pytest.Monke
     """Samples of a lesson on a table, and with a canary added; for noisy rows, in another row's place."""
     _, make, shown = MODELS[name]
     source = SeededSource(f"{name} {method}")
-    patch.setattr("cloister.learn.textbook.SeededSource", lambda _: source)  # one stream for all fits
+    patch.setattr("cloister.learn.textbook.method.SeededSource", lambda _: source)  # one stream for all fits
     if method == "input":
         far, labels = np.vstack([FEW[:-1], [[1.0, 1.0]]]), np.append(LABELS[:-1], 1)
     else:
@@ -85,8 +84,8 @@ def test_on_paper_a_lesson_keeps_its_claim(name: str, method: str, monkeypatch: 
 
 def less_noise(times: float) -> Callable[[pytest.MonkeyPatch], None]:
     def patched(patch: pytest.MonkeyPatch) -> None:
-        laplace = Lesson.laplace
-        patch.setattr(Lesson, "laplace", lambda self, shape, scale: laplace(self, shape, scale / times))
+        laplace = TextbookFit.laplace
+        patch.setattr(TextbookFit, "laplace", lambda self, shape, scale: laplace(self, shape, scale / times))
 
     return patched
 
@@ -107,7 +106,7 @@ PRINTED = [
     ("normal laws", "output", "all of epsilon for each of 2d + 1 numbers", less_noise(41)),
     ("counts", "output", "all of epsilon for each feature", less_noise(21)),
     ("centres", "lloyd", "all of epsilon for each number in each of five rounds", less_noise(55)),
-    ("normal laws", "input", "labels without noise", bare_labels(textbook_bayes)),
+    ("normal laws", "input", "labels without noise", bare_labels(naive_bayes)),
     ("logistic", "output", "a twentieth of the sensitivity", unit_noise),
 ]
 

@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 
 from cloister.attack import Batched, audit
-from cloister.learn import additive, growth, lloyd, random_trees
-from cloister.learn.additive import boost
-from cloister.learn.ball import read_ground
-from cloister.learn.binned import BinnedRows
-from cloister.learn.bins import read_axes, read_columns
-from cloister.learn.boosting import _classes_task
-from cloister.learn.boosting_regressor import _number_task, _survey, _Target
-from cloister.learn.forest import RandomForestClassifier, _added, _calibrated
-from cloister.learn.growth import grow
-from cloister.learn.lloyd import cluster
-from cloister.learn.purse import Purse
-from cloister.learn.random_trees import grow_at_random
-from cloister.learn.splits import SENSITIVITY, Apart
+from cloister.learn.base.binned_estimator import BinnedRows
+from cloister.learn.base.bins import read_axes, read_columns
+from cloister.learn.cluster import lloyd
+from cloister.learn.cluster.enclosing_ball import read_ground
+from cloister.learn.cluster.lloyd import cluster
+from cloister.learn.trees import additive, forest, tree_growth
+from cloister.learn.trees.additive import boost
+from cloister.learn.trees.boosting import _classes_task
+from cloister.learn.trees.boosting_regressor import _number_task, _survey, _Target
+from cloister.learn.trees.forest import RandomForestClassifier, _added, _calibrated, grow_at_random
+from cloister.learn.trees.splits import SENSITIVITY, Apart
+from cloister.learn.trees.tree_growth import grow
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.mechanisms import PermuteAndFlip
@@ -51,48 +51,48 @@ def account(tmp_path: Path) -> Callable[[Loss], Account]:
     return lambda loss: book.open_account(f"audit-{loss.measure}", loss)
 
 
-def tree_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def tree_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     grow(meter, budget, data, 2, Fraction(1))
 
 
-def forest_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def forest_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     for _ in range(2):
         grow(meter, budget, data, 1, Fraction(1, 2), 1)
 
 
-def counted_forest_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def counted_forest_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     RandomForestClassifier(method="greedy", n_estimators=2, max_depth=1)._grow(meter, budget, data)
 
 
-def sized_forest_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def sized_forest_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     """Its noisy count says whether splits are chosen or drawn, and how many trees there are."""
     RandomForestClassifier(method="auto", n_estimators=2, max_depth=1, max_features=1.0)._grow(meter, budget, data)
 
 
-def calibrated_forest_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def calibrated_forest_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     trees = [grow(meter, budget, data, 1, Fraction(1, 4)) for _ in range(2)]
     _calibrated(_added(trees, np.array([3.0, 3.0])), meter, budget.part("1/2"), data)
 
 
-def random_tree_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def random_tree_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     grow_at_random(meter, budget, data, 2, 1)
 
 
-def shapes_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def shapes_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     boost(meter, budget, data, _classes_task(2), 3, Fraction(1))
 
 
-def three_shapes_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def three_shapes_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     boost(meter, budget, data, _classes_task(3), 3, Fraction(1))
 
 
-def regression_of(meter: Any, budget: Purse, data: BinnedRows) -> None:
+def regression_of(meter: Any, budget: BudgetShare, data: BinnedRows) -> None:
     target = _Target(-1.0, 1.0)
     mean, deviation = _survey(meter, budget.part("1/25"), data, target)
     boost(meter, budget, data, _number_task(target, mean, deviation), 3, 1 - Fraction(1, 25))
 
 
-def centres_of(meter: Any, budget: Purse, rows: Any) -> None:
+def centres_of(meter: Any, budget: BudgetShare, rows: Any) -> None:
     cluster(meter, budget, read_ground((-1, 1), None, 2), lambda: rows, 2, 3)
 
 
@@ -172,9 +172,9 @@ FAULTS = [
         random_tree_of,
         (FEW, MORE),
         PURE,
-        (random_trees, "PermuteAndFlip", Half),
+        (forest, "PermuteAndFlip", Half),
     ),
-    ("half the sensitivity", tree_of, (FEW, MORE), PURE, (growth, "chooser", half_as_sensitive)),
+    ("half the sensitivity", tree_of, (FEW, MORE), PURE, (tree_growth, "chooser", half_as_sensitive)),
 ]
 
 

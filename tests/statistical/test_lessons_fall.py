@@ -13,12 +13,17 @@ import pytest
 
 from cloister.attack.differencing import Mean, the_missing_one
 from cloister.attack.reconstruction import Published, fill_in, reconstruct, solve_totals
-from cloister.attack.tracker import EVERYBODY, Condition, general_tracker, individual_tracker, narrowed, refusal, where
+from cloister.attack.tracker import (
+    EVERYBODY,
+    TrackerCondition,
+    general_tracker,
+    individual_tracker,
+    narrowed,
+    refusal,
+    where,
+)
 from cloister.dataset import open as open_dataset
-from cloister.privacy.loss import epsilon
-from cloister.privacy.mechanisms import DiscreteLaplace
-from cloister.privacy.noise import SeededSource
-from cloister.query.lessons import (
+from cloister.lessons.sql import (
     AbsentValue,
     Exact,
     MaxAudit,
@@ -33,6 +38,9 @@ from cloister.query.lessons import (
     SumAudit,
     SuppressedTable,
 )
+from cloister.privacy.loss import epsilon
+from cloister.privacy.mechanisms import DiscreteLaplace
+from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical
 
@@ -64,9 +72,9 @@ class Private(Exact):
         return float(self.noise.release(int(self._exact(column, condition)), self.source))
 
 
-def someone(*names: int) -> Condition:
+def someone(*names: int) -> TrackerCondition:
     wanted = {f"n{i}" for i in names}
-    return Condition(f"name IN {sorted(wanted)}", lambda row: row["name"] in wanted)
+    return TrackerCondition(f"name IN {sorted(wanted)}", lambda row: row["name"] in wanted)
 
 
 def share_far_off(found, truth, distance) -> float:

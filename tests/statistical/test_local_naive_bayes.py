@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from cloister import local
-from cloister.local.columns import Choices, Cut
-from cloister.local.experiment import without_privacy
-from cloister.local.form import form_of
-from cloister.local.naive_bayes import LocalNaiveBayes
-from cloister.local.oracles.labelled import STEPS, LabelledNumber
+from cloister.lessons.local_accuracy import without_privacy
+from cloister.local.analysis.naive_bayes import LocalNaiveBayes
+from cloister.local.base.columns import Choices, Cut
+from cloister.local.mechanisms.labelled import STEPS, LabelledNumber
+from cloister.local.survey.form import form_of
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical

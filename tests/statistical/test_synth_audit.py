@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cloister.privacy.budget_split import noise_for
 from cloister.privacy.loss import Loss, epsilon, rho
-from cloister.privacy.purse import law
-from cloister.synth import latent, marginals
 from cloister.synth.generators import aim, independent, m_way, mixture, mst
+from cloister.synth.measure import marginals
+from cloister.synth.model import latent
 
 from .synth_runs import Generator, Tables, certified, evidence
 
@@ -76,7 +77,7 @@ def test_a_table_tells_no_more_about_a_person_than_it_says(
 
 def half_the_noise(l2: Any, l1: int, loss: Loss) -> Any:
     """Of what the loss needs: four times a rho, or twice an epsilon."""
-    return law(l2, l1, Loss(loss.measure, loss.amount * (4 if loss.measure == "rho" else 2)))
+    return noise_for(l2, l1, Loss(loss.measure, loss.amount * (4 if loss.measure == "rho" else 2)))
 
 
 TWINS = [(one, loss) for one in (MST, AIM, MIXTURE) for loss in (LOUD, PURE)]

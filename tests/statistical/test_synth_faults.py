@@ -11,17 +11,20 @@ import pytest
 
 import cloister as cl
 from cloister import synth
-from cloister.data.relation import Relation
+from cloister.data.private_table import PrivateTable
+from cloister.privacy.budget_split import budget_share, noise_for
+from cloister.privacy.filter import release_steps
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Exponential
-from cloister.privacy.meter import measure_steps
-from cloister.privacy.purse import law, purse
-from cloister.synth import domain, marginals, run, whole
+from cloister.synth import run
+from cloister.synth.domain.domain import domain
+from cloister.synth.domain.resolution import Resolution
 from cloister.synth.generators import aim, mggm, mst
-from cloister.synth.resolution import Resolution
+from cloister.synth.measure import marginals
+from cloister.synth.model import full_joint
+from cloister.synth.output.table import SyntheticTable
 from cloister.synth.scoring import publishable
-from cloister.synth.scoring.figure import Figure
-from cloister.synth.table import SyntheticTable
+from cloister.synth.scoring.report.interval import Interval
 
 from ..unit.synth_transcripts import Transcript, moved, recorded, replayed
 from .synth_runs import Generator, Tables, evidence
@@ -105,7 +108,7 @@ def observed_domain(patch: Patch) -> None:
         return replace(found, axes=(replace(found.axes[0], values=kept), *found.axes[1:])), relation
 
     patch.setattr(run, "read_domain", observing)
-    patch.setattr(whole, "read_domain", observing)
+    patch.setattr(full_joint, "read_domain", observing)
 
 
 # 3. Clustering on raw data
@@ -161,7 +164,7 @@ def true_candidates(patch: Patch) -> None:
 def true_rows(patch: Patch) -> None:
     def looking(survey: Any, _loss: Any, _marginals: int) -> Any:
         rows = int(survey.exact((0,)).sum())
-        return rows, Figure(rows, rows, rows)
+        return rows, Interval(rows, rows, rows)
 
     patch.setattr(publishable, "buy_rows", looking)
 
@@ -177,7 +180,7 @@ def one_marginal(patch: Patch) -> None:
 
 
 def one_row(patch: Patch) -> None:
-    patch.setattr(Relation, "most", property(lambda self: self.whole))
+    patch.setattr(PrivateTable, "most", property(lambda self: self.whole))
 
 
 # 10. Scores that weigh more than their choice was made for
@@ -235,7 +238,7 @@ def noticed(fault: Fault, tables: Tables, patch: Patch) -> set[str]:
                     return found | {"another plan"}
             if unpaid:
                 found.add("a look that nobody paid")
-            if steps.spent != {"rho": purse(SPEND).loss.amount}:
+            if steps.spent != {"rho": budget_share(SPEND).loss.amount}:
                 found.add("another price")
             runs.append(steps)
             results.append(told_by(made))
@@ -293,7 +296,7 @@ def test_the_right_one_passes_and_the_broken_twin_is_caught(name: str, tables: T
 
 
 def weak_noise(l2: Any, l1: int, loss: Loss) -> Any:
-    return law(l2, l1, Loss(loss.measure, loss.amount * 2))
+    return noise_for(l2, l1, Loss(loss.measure, loss.amount * 2))
 
 
 def test_noise_of_the_wrong_scale_is_caught(tmp_path: Any, monkeypatch: Patch) -> None:
@@ -329,7 +332,7 @@ def test_a_charge_after_the_look_is_caught(tables: Tables, monkeypatch: Patch) -
                 return mechanism.release(look())
 
         found = steps(Free())
-        return found, measure_steps(lambda meter: None, **more)[1]
+        return found, release_steps(lambda meter: None, **more)[1]
 
     monkeypatch.setattr(run, "measure_steps", late)
     before = data.account.spent

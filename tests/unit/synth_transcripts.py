@@ -20,7 +20,7 @@ from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.noise import SeededSource, Source
 from cloister.synth import run
 from cloister.synth.generators import two_tables
-from cloister.synth.scoring import workload
+from cloister.synth.scoring.utility import workload
 
 
 @dataclass

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from cloister import local
 from cloister.cli import main
-from cloister.local.question import read_questions
+from cloister.local.survey.question import read_questions
 
 CHOICES = ["clerk", "nurse", "teacher"]
 

@@ -24,8 +24,8 @@ from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.unit import Unit
 from cloister.query.answer import Answer
-from cloister.query.console import parse_loss
 from cloister.query.display import answer_table, show_answer
+from cloister.query.shell import parse_loss
 
 SCHEMA = f"""
 unit: {{name: patient, max_rows: 4}}

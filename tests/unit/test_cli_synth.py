@@ -16,14 +16,14 @@ from cloister.cli import main
 from cloister.cli.synth import _bar
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
-from cloister.hub.kinds.synthesise.given import read_given
+from cloister.hub.jobs.external_tables.check import read_given
 from cloister.privacy.errors import BadInput, BadSource, EngineFailed, ReceiptRejected
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, rho
 from cloister.privacy.noise import SeededSource
 from cloister.synth import run as synthesis_run
-from cloister.synth.handed import read_table
-from cloister.synth.table import SyntheticTable
+from cloister.synth.output.shared_table import read_table
+from cloister.synth.output.table import SyntheticTable
 
 COLUMNS = "ward,age,stay_days,readmitted"
 

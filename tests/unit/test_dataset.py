@@ -603,7 +603,7 @@ def test_what_an_answer_cannot_be_arranged_with_is_refused_before_the_charge(vis
 
     sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n"
     plan = visits.plan(sql, spend=cl.rho("0.1"))
-    monkeypatch.setattr("cloister.query.arrange._Arithmetic.run", fails)
+    monkeypatch.setattr("cloister.query.postprocess._Arithmetic.run", fails)
     for ask in (lambda: visits.plan(sql, spend=cl.rho("0.1")), lambda: visits.run(plan)):
         with pytest.raises(QueryRefused, match="could not be arranged") as refused:
             ask()

@@ -6,7 +6,7 @@ import pytest
 from cloister.dataset import open as open_dataset
 from cloister.privacy.errors import OverBudget, QueryRefused, WrongMeasure
 from cloister.privacy.loss import epsilon, rho
-from cloister.query.reader import Reader
+from cloister.query.analyst import Analyst
 
 SCHEMA = {
     "unit": {"name": "person", "max_rows": 2},
@@ -208,7 +208,7 @@ def test_groups_that_one_reader_paid_for_are_not_told_to_another_by_a_plan(trips
         has = set.__contains__
         add = set.update
 
-    one, two = (Reader(trips.account.book.open_account(who, epsilon(20, delta="1e-4")), Told()) for who in "ab")
+    one, two = (Analyst(trips.account.book.open_account(who, epsilon(20, delta="1e-4")), Told()) for who in "ab")
     trips.asked_by(one).sql(BY_CITY, spend=SPEND)
     plan = trips.asked_by(one).plan(BY_CITY, spend=SPEND)
     assert not plan.finds

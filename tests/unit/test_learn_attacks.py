@@ -9,11 +9,11 @@ import pytest
 
 import cloister as cl
 from cloister import learn
-from cloister.data.relation import Relation
+from cloister.data.private_table import PrivateTable
 from cloister.data.schema import Schema
-from cloister.learn.cells import numbers_in
-from cloister.learn.engine_moments import EngineDesign
-from cloister.learn.evaluation import Trial, evaluate
+from cloister.learn.base.cells import numbers_in
+from cloister.learn.linear_model.engine_moments import EngineDesign
+from cloister.learn.model_selection.evaluation import Trial, evaluate
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.noise import SeededSource
 
@@ -90,7 +90,7 @@ def test_a_missing_value_moves_only_its_own_row_in_an_evaluation(tmp_path: Path,
 def test_a_column_that_is_called_like_a_row_number_lifts_no_cap(tmp_path: Path, called: str) -> None:
     columns = {called: {"type": "integer", "bounds": [0, 1], "nullable": False}}
     with opened(tmp_path, columns, {"person": [1] * 50, called: [0] * 50}, most=2) as ds:
-        relation: Relation = ds.relation("visits", [called])
+        relation: PrivateTable = ds.relation("visits", [called])
         assert relation.chosen([called]).run(relation.engine).num_rows == 2
 
 

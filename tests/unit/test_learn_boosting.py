@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from cloister.learn.boosting import GradientBoostingClassifier
-from cloister.learn.boosting_regressor import GradientBoostingRegressor
+from cloister.learn.trees.boosting import GradientBoostingClassifier
+from cloister.learn.trees.boosting_regressor import GradientBoostingRegressor
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, epsilon, rho

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import cloister as cl
 from cloister import learn
-from cloister.learn.bins import Axis, read_columns
-from cloister.learn.cells import Categories, category, number, numbers_in
-from cloister.learn.count_features import CountFeature
-from cloister.learn.inputs import codes, complete, read_classes, read_goal, read_labels, read_table
+from cloister.learn.base.bins import BinnedFeature, read_columns
+from cloister.learn.base.cells import Categories, category, number, numbers_in
+from cloister.learn.base.inputs import codes, complete, read_classes, read_goal, read_labels, read_table
+from cloister.learn.naive_bayes.count_features import CountFeature
 from cloister.privacy.errors import BadInput, BadSchema
 
 LONG = 10**16 + 2  # a float, but beyond 2^53
@@ -145,9 +145,9 @@ def test_rows_are_placed_one_by_one_as_all_together(cells):
     column[:] = cells
     one_by_one = [column[i : i + 1] for i in range(len(cells))]
     readers = [
-        Axis("x", np.array([-1.0, 0.5, 2.0])).place,
-        Axis("x", np.zeros(0), ("a", "1", "01")).place,
-        Axis("x", np.zeros(0), (1, 2, LONG)).place,
+        BinnedFeature("x", np.array([-1.0, 0.5, 2.0])).place,
+        BinnedFeature("x", np.zeros(0), ("a", "1", "01")).place,
+        BinnedFeature("x", np.zeros(0), (1, 2, LONG)).place,
         CountFeature("x", ("a", 1, None)).codes,
         CountFeature("x", None, -2.0, 2.0, 4).codes,
         lambda some: codes(some, ["a", "b"]),
@@ -164,11 +164,11 @@ def test_rows_are_placed_one_by_one_as_all_together(cells):
 def test_a_frame_is_read_row_by_row(rows):
     frame = pd.DataFrame([*rows, [None, "secret"]], columns=["a", "b"], dtype=object)
     whole = read_columns(frame, {"b": ["a", "1"]}, None).cells(
-        [Axis("a", np.zeros(1)), Axis("b", np.zeros(0), ("a", "1"))]
+        [BinnedFeature("a", np.zeros(1)), BinnedFeature("b", np.zeros(0), ("a", "1"))]
     )
     for i in range(len(rows)):
         alone = read_columns(frame[i : i + 1], {"b": ["a", "1"]}, None)
-        cells, known = alone.cells([Axis("a", np.zeros(1)), Axis("b", np.zeros(0), ("a", "1"))])
+        cells, known = alone.cells([BinnedFeature("a", np.zeros(1)), BinnedFeature("b", np.zeros(0), ("a", "1"))])
         assert cells[0].tolist() == whole[0][i].tolist()
         assert known[0] == whole[1][i]
 

@@ -10,13 +10,12 @@ from pyarrow import csv
 from sklearn.metrics import roc_auc_score
 
 import cloister as cl
-from cloister import learn
 from cloister.cli import main
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.learn.exercise.comparison import BOTH, DATA, MODEL, PLAIN
-from cloister.learn.exercise.run import _composed
-from cloister.learn.exercise.scores import measures, per_group
-from cloister.learn.exercise.table import read_lesson
+from cloister.lessons.compare.comparison import BOTH, DATA, MODEL, PLAIN
+from cloister.lessons.compare.run import _composed, compare
+from cloister.lessons.compare.scores import measures, per_group
+from cloister.lessons.compare.table import read_lesson
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema, BadSource, MissingExtra
 from cloister.privacy.noise import SeededSource
 
@@ -32,7 +31,7 @@ def table(n=1_200, seed=0):
 
 @pytest.fixture(scope="module")
 def found():
-    return learn.compare(
+    return compare(
         table(), "ill", **FACTS, group="town", epsilons=["0.1", "20"], repetitions=30, fits=2, seed=1,
         estimators=["LogisticRegression", "LinearSVC"],
     )  # fmt: skip
@@ -72,14 +71,14 @@ def test_means_gather_around_the_true_value_as_epsilon_grows(found):
 
 def test_the_same_seed_gives_the_same_report():
     told = {"epsilons": ["1"], "repetitions": 2, "fits": 1, "estimators": ["GaussianNB"]}
-    first, second, third = (learn.compare(table(300), "ill", **FACTS, **told, seed=seed) for seed in (3, 3, 4))
+    first, second, third = (compare(table(300), "ill", **FACTS, **told, seed=seed) for seed in (3, 3, 4))
     assert first.markdown() == second.markdown() != third.markdown()
 
 
 def test_trees_bayes_and_boosting_take_part():
     names = ["RandomForestClassifier", "DecisionTreeClassifier", "GradientBoostingClassifier", "MixedNB"]
     told = {"epsilons": ["5"], "repetitions": 1, "fits": 1, "estimators": names}
-    found = learn.compare(table(600), "ill", **FACTS, **told)
+    found = compare(table(600), "ill", **FACTS, **told)
     for name in names:
         assert found.mean("accuracy", name, MODEL, "5")[0] > 0.6
     assert "membership" in found.markdown()
@@ -139,7 +138,7 @@ def test_missing_and_unlisted_values_need_no_look_at_the_data():
     lesson = read_lesson({name: np.array(values, dtype=object) for name, values in rows.items()}, "ill", **facts)
     assert lesson.matrix().tolist() == [[0.5, 1.0, 0.0], [1.0, 0.0, 0.0]]
     assert lesson.labels.tolist() == [1, 0]
-    found = learn.compare(
+    found = compare(
         {name: np.array(values * 20, dtype=object) for name, values in rows.items()},
         "ill", **facts, epsilons=["1"], repetitions=1, fits=1, estimators=["GaussianNB"],
     )  # fmt: skip
@@ -176,7 +175,7 @@ def test_noise_reaches_every_cell_and_stays_within_public_facts():
 )
 def test_what_must_be_public_must_be_said(target, change, error):
     with pytest.raises(error):
-        learn.compare(table(20), target, **{**FACTS, "estimators": ["GaussianNB"], "fits": 1, **change})
+        compare(table(20), target, **{**FACTS, "estimators": ["GaussianNB"], "fits": 1, **change})
 
 
 # The measures.
@@ -259,7 +258,7 @@ def test_the_demo_needs_no_file():
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path):
-    from cloister.learn.exercise.files import read_file
+    from cloister.lessons.compare.table import read_file
 
     (tmp_path / "t.parquet").write_text("hello")
     with pytest.raises(BadSource):

@@ -9,7 +9,7 @@ import pytest
 
 import cloister as cl
 from cloister import learn
-from cloister.learn.estimator import PrivateEstimator
+from cloister.learn.base.estimator import PrivateEstimator
 from cloister.privacy.errors import MissingExtra
 
 FREE = {"MinMaxScaler", "OneHotEncoder"}

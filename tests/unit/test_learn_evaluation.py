@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import cloister as cl
-from cloister.learn.evaluation import evaluate
-from cloister.learn.figures import Evaluation, Figure
+from cloister.learn.model_selection.evaluation import evaluate
+from cloister.learn.model_selection.intervals import Evaluation, Interval
 from cloister.privacy.noise import SeededSource
 
 RUNS = 100
@@ -81,7 +81,7 @@ def medians(seed: int, spend: cl.Loss, people: int, scales: list[float], each: i
     return evaluate(Noisy(f"{seed} {spend}"), spend, Constant(0), trial)  # type: ignore[arg-type]
 
 
-def hold(figures: list[Figure | None], truth: float) -> bool:
+def hold(figures: list[Interval | None], truth: float) -> bool:
     """Whether no more of the intervals that were given miss the truth than one in twenty and two deviations of that."""
     told = [one for one in figures if one is not None and one.value is not None]
     for one in told:

@@ -13,12 +13,12 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from cloister.learn.bins import Axis, read_axes
-from cloister.learn.forest import RandomForestClassifier, _size
-from cloister.learn.leaves import Level, shares
-from cloister.learn.purse import Purse
-from cloister.learn.splits import SENSITIVITY, Apart, balanced, chooser, gini, weights_of
-from cloister.learn.tree import DecisionTreeClassifier
+from cloister.learn.base.bins import BinnedFeature, read_axes
+from cloister.learn.trees.forest import RandomForestClassifier, _size
+from cloister.learn.trees.splits import SENSITIVITY, Apart, balanced, chooser, gini, weights_of
+from cloister.learn.trees.tree import DecisionTreeClassifier
+from cloister.learn.trees.tree_growth import TreeLevel, shares
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
@@ -80,10 +80,10 @@ def test_a_forest_that_ranks_well_does_not_name_the_majority_everywhere(tmp_path
 
 @pytest.mark.parametrize("rows", [0, 3, 100, 1_000, 30_000])
 def test_size_grows_with_what_rows_and_spend_can_teach(rows):
-    sizes = [_size(Purse(one), rows) or (0, 0) for one in (epsilon("0.1"), epsilon(1), epsilon(10), epsilon(100))]
+    sizes = [_size(BudgetShare(one), rows) or (0, 0) for one in (epsilon("0.1"), epsilon(1), epsilon(10), epsilon(100))]
     assert sizes == sorted(sizes)
-    assert _size(Purse(epsilon(1)), 50) is None
-    assert _size(Purse(epsilon(1)), 10**7) > (10, 6)
+    assert _size(BudgetShare(epsilon(1)), 50) is None
+    assert _size(BudgetShare(epsilon(1)), 10**7) > (10, 6)
 
 
 def test_log_odds_of_three_classes_add_up_to_probabilities(tmp_path):
@@ -284,11 +284,11 @@ def test_choices_apart_cost_what_one_costs() -> None:
 
 
 def test_shares_follow_counts_and_lean_on_the_parent_where_counts_are_few() -> None:
-    levels = [Level(np.array([[600.0, 400.0]]), 1.0), Level(np.array([[500.0, 100.0], [100.0, 300.0]]), 1.0)]
+    levels = [TreeLevel(np.array([[600.0, 400.0]]), 1.0), TreeLevel(np.array([[500.0, 100.0], [100.0, 300.0]]), 1.0)]
     found, rows = shares(levels)
     assert found[:, 1] == pytest.approx([1 / 6, 3 / 4], abs=0.03)
     assert rows == pytest.approx([600, 400], abs=3)
-    noise = [Level(np.array([[600.0, 400.0]]), 1.0), Level(np.array([[650.0, 390.0], [-50.0, 10.0]]), 1e5)]
+    noise = [TreeLevel(np.array([[600.0, 400.0]]), 1.0), TreeLevel(np.array([[650.0, 390.0], [-50.0, 10.0]]), 1e5)]
     assert shares(noise)[0][1, 1] == pytest.approx(0.4, abs=0.1)
 
 
@@ -298,4 +298,4 @@ def test_cells_are_told_in_words() -> None:
     assert age.place(np.array([-5.0, 30.0, 59.9, 60.0, 1e9])).tolist() == [0, 1, 1, 2, 2]
     assert ward.labels() == ["a", "b", "other"]
     assert ward.place(np.array(["b", "c", None, "a"], dtype=object)).tolist() == [1, 2, 2, 0]
-    assert Axis("n", np.zeros(0), (1, 2)).place(np.array([2.0, 1.0, np.nan])).tolist() == [1, 0, 2]
+    assert BinnedFeature("n", np.zeros(0), (1, 2)).place(np.array([2.0, 1.0, np.nan])).tolist() == [1, 0, 2]

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 import cloister as cl
 from cloister import learn
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.learn import keeping
+from cloister.learn import persistence
 from cloister.privacy.errors import BadInput, BadName, BadSource, CloisterError, SealBroken, StoreFailed
 
 SPEND = cl.epsilon(1, delta="1e-6")
@@ -135,8 +135,8 @@ def test_any_changed_byte_is_noticed_before_anything_is_parsed(model, book, tmp_
     def parsed(*_):
         raise AssertionError("parsed before it was verified")
 
-    monkeypatch.setattr(keeping.json, "loads", parsed)
-    monkeypatch.setattr(keeping.np, "load", parsed)
+    monkeypatch.setattr(persistence.json, "loads", parsed)
+    monkeypatch.setattr(persistence.np, "load", parsed)
     places = [*range(0, len(whole), max(len(whole) // 60, 1)), len(whole) - 1]
     for place in places:
         changed = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
@@ -159,7 +159,7 @@ def test_a_receipt_of_another_owner_is_not_smuggled_in(model, book, tmp_path):
     path = learn.save(model, tmp_path / "model")
     thief = cl.SigningKey.create()
     rest = path.read_bytes().split(b"\n", 2)[2]
-    path.write_bytes(keeping._FORM + thief.sign(keeping._PURPOSE + rest).encode() + b"\n" + rest)
+    path.write_bytes(persistence._FORM + thief.sign(persistence._PURPOSE + rest).encode() + b"\n" + rest)
     with pytest.raises(CloisterError, match="CLO-302"):
         learn.load(path, thief.public)
 

@@ -10,15 +10,15 @@ from sklearn.datasets import make_blobs
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from cloister.learn.ball import radius_within, read_ground
-from cloister.learn.frame import squares
-from cloister.learn.kmeans import KMeans
-from cloister.learn.lloyd import _nearest
-from cloister.learn.purse import Purse
+from cloister.learn.base.frame import squares
+from cloister.learn.cluster.enclosing_ball import radius_within, read_ground
+from cloister.learn.cluster.kmeans import KMeans
+from cloister.learn.cluster.lloyd import _nearest
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds, BadInput, NotPrivate
+from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
-from cloister.privacy.meter import Meter
 from cloister.privacy.noise import SeededSource
 
 SPEND = epsilon(1, delta="1e-6")
@@ -155,8 +155,8 @@ def test_a_row_is_assigned_the_same_wherever_it_stands() -> None:
 def test_the_radius_holds_the_share_asked_for(tmp_path: Path) -> None:
     account = Ledger.in_folder(tmp_path).open_account("rows", rho(10))
     source = SeededSource("radius")
-    meter = Meter(account, rho(1), source, Loss.nothing("rho"))
+    meter = PrivacyFilter(account, rho(1), source, Loss.nothing("rho"))
     rows = np.rint(np.random.default_rng(0).normal(size=(20_000, 1)) * 1000)
-    radius, known = radius_within(meter, Purse(rho(1)).part("1/2"), lambda: rows, 2**20, 0.9)
+    radius, known = radius_within(meter, BudgetShare(rho(1)).part("1/2"), lambda: rows, 2**20, 0.9)
     assert 1.6 * 1000 <= radius <= 1.65 * 1000 * 1.15
     assert abs(known - 20_000) < 100

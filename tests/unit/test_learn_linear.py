@@ -11,11 +11,10 @@ from sklearn.linear_model import Ridge as PlainRidge
 from sklearn.pipeline import make_pipeline
 
 import cloister as cl
-from cloister.learn.least_squares import solve
-from cloister.learn.linear import LinearRegression
-from cloister.learn.moments import Moments, Reach, exact_product, symmetric
-from cloister.learn.ridge import Ridge
-from cloister.learn.scaling import MinMaxScaler
+from cloister.learn.linear_model.least_squares import solve
+from cloister.learn.linear_model.moments import Moments, Reach, exact_product, symmetric
+from cloister.learn.linear_model.regression import LinearRegression, Ridge
+from cloister.learn.preprocessing.scalers import MinMaxScaler
 from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadProbability
 
 GENEROUS = cl.rho(10**6)

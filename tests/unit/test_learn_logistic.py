@@ -12,14 +12,14 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import cloister as cl
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.learn.clipped import ClippedRows
-from cloister.learn.frame import read_frame, shorten
-from cloister.learn.logistic import LogisticRegression
-from cloister.learn.newton import hessian, second_moments, stretched
-from cloister.learn.purse import Purse
-from cloister.learn.quadratic import Moments, discriminant, taylor
-from cloister.learn.residuals import Hinge, Logistic, Softmax
-from cloister.learn.survey import Survey, _totals
+from cloister.learn.base.frame import read_frame, shorten
+from cloister.learn.linear_model.clipped_gradients import ClippedRows
+from cloister.learn.linear_model.discriminant import ClassMoments, discriminant, taylor
+from cloister.learn.linear_model.logistic import LogisticRegression
+from cloister.learn.linear_model.loss_gradients import Hinge, Logistic, Softmax
+from cloister.learn.linear_model.newton import hessian, second_moments, stretched
+from cloister.learn.linear_model.scale_probe import ScaleProbe, _totals
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema, LookFailed, OverBudget
 from cloister.privacy.ledger import Ledger
 
@@ -158,7 +158,7 @@ def test_a_row_moves_variances_and_second_moments_by_no_more_than_they_claim(ste
     """Rows of any length and direction, added to others under the same public sizes, in L1."""
     random = np.random.default_rng(8)
     frame = read_frame((0, 1), None, 5)
-    found = Survey(50.0, np.full(5, 0.1), 0.4, np.ones(5))
+    found = ScaleProbe(50.0, np.full(5, 0.1), 0.4, np.ones(5))
     seen = []
 
     class Watching:
@@ -171,9 +171,9 @@ def test_a_row_moves_variances_and_second_moments_by_no_more_than_they_claim(ste
         stretch = np.array([1.0, 3.0, 0.5, 1.0, 8.0])
         data.centre(found.middle, stretch, 0.2, frame.farthest(found.middle, stretch))
         if step is stretched:
-            stretched(Watching(), Purse(cl.epsilon(1)), frame, data, found)
+            stretched(Watching(), BudgetShare(cl.epsilon(1)), frame, data, found)
         elif step is second_moments:
-            second_moments(Watching(), Purse(cl.epsilon(1)), data, 0.5, 4.0)
+            second_moments(Watching(), BudgetShare(cl.epsilon(1)), data, 0.5, 4.0)
         else:
             hessian(Watching(), cl.epsilon(1), data, np.full((6, 1), 0.3), 0.8)
 
@@ -505,7 +505,7 @@ def test_shapes_that_do_not_fit_are_refused(tmp_path):
 
 def exact_moments(rows, labels):
     sums = np.array([rows[labels == k].sum(axis=0) for k in (0, 1)])
-    return Moments(np.bincount(labels).astype(float), sums, rows.T @ rows, 0.0, 0.0)
+    return ClassMoments(np.bincount(labels).astype(float), sums, rows.T @ rows, 0.0, 0.0)
 
 
 def test_without_noise_the_quadratic_method_is_fishers_discriminant():
@@ -588,7 +588,7 @@ def test_a_pure_spend_works_in_an_engine(tmp_path):
 
 @pytest.mark.parametrize("spend", [cl.rho(1), cl.epsilon(1)], ids=str)
 def test_a_patient_moves_the_statistics_of_a_dataset_by_no_more_than_stated(tmp_path, monkeypatch, spend):
-    from cloister.learn import engine_moments as design
+    from cloister.learn.linear_model import engine_moments as design
 
     seen = []
 
@@ -637,7 +637,7 @@ def test_a_step_that_fails_says_nothing_about_rows(tmp_path, monkeypatch):
     def fails(*_):
         raise ValueError("row 17 is Ada Lovelace")
 
-    monkeypatch.setattr("cloister.learn.survey._totals", fails)
+    monkeypatch.setattr("cloister.learn.linear_model.scale_probe._totals", fails)
     with pytest.raises(LookFailed) as caught:
         model(tmp_path).fit(rows, labels)
     assert "Ada" not in str(caught.value)

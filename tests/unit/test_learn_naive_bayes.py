@@ -14,12 +14,11 @@ from sklearn.naive_bayes import GaussianNB as PlainGaussian
 from sklearn.pipeline import make_pipeline
 
 import cloister as cl
-from cloister.learn.calibration import BINS, HALF, Curve, _fit, histogram
-from cloister.learn.categorical_naive_bayes import CategoricalNB
-from cloister.learn.count_features import CountFeature
-from cloister.learn.mixed_naive_bayes import MixedNB
-from cloister.learn.naive_bayes import GaussianNB
-from cloister.learn.scaling import MinMaxScaler
+from cloister.learn.naive_bayes.calibration import BINS, HALF, CalibrationCurve, _fit, histogram
+from cloister.learn.naive_bayes.count_features import CountFeature
+from cloister.learn.naive_bayes.gaussian import GaussianNB
+from cloister.learn.naive_bayes.mixed import CategoricalNB, MixedNB
+from cloister.learn.preprocessing.scalers import MinMaxScaler
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 
 GENEROUS = cl.rho(10**6)
@@ -149,7 +148,7 @@ def test_a_curve_is_read_off_counts() -> None:
     share = 1 / (1 + np.exp(-(0.6 * scores - 0.4)))
     found = _fit(np.array([1 - share, share]) * 1e6, 1.0)
     assert (found.slope, found.shift) == pytest.approx((0.6, -0.4), abs=0.02)
-    assert Curve()(np.array([2.0])) == pytest.approx([2.0])
+    assert CalibrationCurve()(np.array([2.0])) == pytest.approx([2.0])
 
 
 def test_every_row_of_a_listed_class_is_in_one_bin() -> None:

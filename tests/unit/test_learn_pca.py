@@ -9,9 +9,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import cloister as cl
-from cloister.learn.components import main_directions
-from cloister.learn.pca import PCA
-from cloister.learn.subspace import _bingham, sample_subspace
+from cloister.learn.decomposition.pca import PCA, main_directions
+from cloister.learn.textbook.subspace import _bingham, sample_subspace
 from cloister.privacy.errors import BadBounds, BadInput, TextbookOnly
 from cloister.privacy.noise import SeededSource
 

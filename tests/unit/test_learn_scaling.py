@@ -12,11 +12,11 @@ from sklearn.preprocessing import OneHotEncoder as PlainEncoder
 
 import cloister as cl
 from cloister import learn
-from cloister.learn.found import _counts, find_box
-from cloister.learn.quantiles import QuantileTransformer
-from cloister.learn.scaling import MinMaxScaler, OneHotEncoder, StandardScaler
+from cloister.learn.base.bounds_search import _counts, find_box
+from cloister.learn.preprocessing.quantiles import QuantileTransformer
+from cloister.learn.preprocessing.scalers import MinMaxScaler, OneHotEncoder, StandardScaler
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
-from cloister.privacy.meter import measure_steps
+from cloister.privacy.filter import release_steps
 from cloister.privacy.noise import SeededSource
 
 GENEROUS = cl.rho(10**6)
@@ -119,7 +119,7 @@ def test_ranks_cost_something(tmp_path: Path) -> None:
 
 def found(tmp_path: Path, rows: np.ndarray, spend: object) -> tuple[list[float], list[float]]:
     account = cl.Ledger.in_folder(tmp_path / "book").open_account("rows", spend)
-    box, _ = measure_steps(
+    box, _ = release_steps(
         lambda meter: find_box(meter, lambda: rows, rows.shape[1], spend),
         accounts=[account],
         spend=spend,

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 import cloister as cl
 from cloister import learn
-from cloister.learn.purse import purse
+from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, BadLoss, BadSchema, NotPrivate, OverBudget
 from cloister.privacy.release import Release
 
@@ -130,4 +130,4 @@ def test_what_is_wrong_is_told_before_anything_is_charged(tmp_path):
     with pytest.raises(BadSchema):
         learn.cross_val_score(learn.LogisticRegression(SPEND, bounds=(0, 1)), rows, labels, ledger=tmp_path / "unused")
     assert not (tmp_path / "unused").exists()
-    assert purse(SPEND).loss.measure == "rho"
+    assert budget_share(SPEND).loss.measure == "rho"

@@ -20,13 +20,13 @@ from sklearn.utils import all_estimators
 import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
-from cloister.learn.candidates import settled
-from cloister.learn.cells import category
-from cloister.learn.purse import purse
-from cloister.learn.scoring import read_scoring
-from cloister.learn.selection import choose
-from cloister.learn.shared import Part, Rehearsal, paying
-from cloister.learn.stateless import EachRow
+from cloister.learn.base.cells import category
+from cloister.learn.base.nested_budget import BudgetPart, DryRun, paying
+from cloister.learn.model_selection.candidates import settled
+from cloister.learn.model_selection.scoring import read_scoring
+from cloister.learn.model_selection.search import choose
+from cloister.learn.preprocessing.stateless import EachRow
+from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import (
     BadBounds,
     BadCandidates,
@@ -37,8 +37,8 @@ from cloister.privacy.errors import (
     NotPrivate,
     OverBudget,
 )
+from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.meter import Meter
 from cloister.privacy.noise import SeededSource
 
 SPEND = cl.epsilon(1, delta="1e-6")
@@ -126,7 +126,7 @@ def test_the_total_is_the_spend_in_one_charge_with_one_receipt(tmp_path, refit):
         learn.LogisticRegression(**PUBLIC), rows, labels, spend=SPEND, grid={"method": ["gradient", "newton"]},
         refit=refit, ledger=book,
     )  # fmt: skip
-    assert found.loss == purse(SPEND).loss
+    assert found.loss == budget_share(SPEND).loss
     assert sum(found.parts.values()) == found.loss
     assert len(book.accounts()) == 1
     assert book.accounts()[0].left.amount == 0
@@ -388,8 +388,8 @@ def test_a_row_adds_at_most_the_stated_points_to_every_score(tmp_path):
 
 def test_a_fit_cannot_go_beyond_its_share(tmp_path):
     account = cl.Ledger.in_folder(tmp_path).open_account("rows", cl.rho(1))
-    outer = Meter(account, cl.rho(1), SeededSource(0), cl.Loss.nothing("rho"))
-    part = Part.of(outer, cl.rho("0.1"))
+    outer = PrivacyFilter(account, cl.rho(1), SeededSource(0), cl.Loss.nothing("rho"))
+    part = BudgetPart.of(outer, cl.rho("0.1"))
     noise = DiscreteGaussian.for_loss(1, cl.rho("0.1"))
     part.release(lambda: 3, noise)
     assert outer.spent == cl.rho("0.1")
@@ -413,7 +413,7 @@ def test_a_dataset_cannot_be_selected_on():
     class Data:
         tables = account = None
 
-    with paying(Rehearsal()), pytest.raises(BadInput, match="arrays or frames"):
+    with paying(DryRun()), pytest.raises(BadInput, match="arrays or frames"):
         learn.LogisticRegression(SPEND, **PUBLIC)._train(lambda meter, budget: None, Data())
 
 

@@ -6,8 +6,8 @@ from sklearn.base import clone
 from sklearn.svm import LinearSVC as Plain
 
 import cloister as cl
-from cloister.learn.residuals import Hinge
-from cloister.learn.svm import LinearSVC
+from cloister.learn.linear_model.loss_gradients import Hinge
+from cloister.learn.linear_model.svm import LinearSVC
 
 SPEND = cl.epsilon(1, delta="1e-6")
 

@@ -15,10 +15,10 @@ import cloister as cl
 from cloister import learn
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
-from cloister.learn.engine_moments import class_design
-from cloister.learn.fetched import Fetched, fetch
-from cloister.learn.purse import Purse
-from cloister.learn.relation import read_relation, scaled_cell
+from cloister.learn.base.private_data import read_relation, scaled_cell
+from cloister.learn.base.row_source import FetchedTable, fetch
+from cloister.learn.linear_model.engine_moments import class_design
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput, BadSchema, CloisterError, LookFailed
 from cloister.privacy.noise import SeededSource
 
@@ -200,9 +200,9 @@ def test_a_row_costs_what_the_rows_of_a_person_can_pay_for_together(tmp_path: Pa
 
 
 def test_the_purse_of_a_row_is_group_privacy() -> None:
-    assert Purse(cl.rho(9)).of_a_row(3).loss == cl.rho(1)
-    assert Purse(cl.epsilon(9)).of_a_row(3).loss == cl.epsilon(3)
-    assert Purse(cl.rho(9)).of_a_row(1).loss == cl.rho(9)
+    assert BudgetShare(cl.rho(9)).of_a_row(3).loss == cl.rho(1)
+    assert BudgetShare(cl.epsilon(9)).of_a_row(3).loss == cl.epsilon(3)
+    assert BudgetShare(cl.rho(9)).of_a_row(1).loss == cl.rho(9)
 
 
 # Through views.
@@ -226,8 +226,8 @@ def test_rows_outside_a_view_never_move_an_exact_statistic(tmp_path: Path, view:
 
 def exact(data: Any) -> dict[str, Any]:
     """What models read before noise: second moments, moments by class, sums by class, rows."""
-    from cloister.learn.class_sums import EngineClassSums
-    from cloister.learn.engine_moments import EngineDesign
+    from cloister.learn.linear_model.engine_moments import EngineDesign
+    from cloister.learn.naive_bayes.class_sums import EngineClassSums
 
     relation = read_relation(data, None, [*FEATURES, "back"])
     matrix = EngineDesign(relation, ("age", "ward"), "cost").matrix()
@@ -571,7 +571,7 @@ def test_what_a_fit_read_does_not_stay_in_the_model(tmp_path: Path) -> None:
         for name in ("LinearSVC", "DecisionTreeClassifier", "KMeans", "gradient"):
             model = fitted(name, ds)
             held = [type(one) for one in vars(model).values()]
-            assert Fetched not in held
+            assert FetchedTable not in held
             learn.save(model, tmp_path / name, key=ds.account.book.key)
 
 

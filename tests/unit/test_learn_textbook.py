@@ -9,11 +9,11 @@ from sklearn.linear_model import LogisticRegression as Plain
 
 import cloister as cl
 from cloister import learn
-from cloister.learn import textbook_risk as risks
-from cloister.learn.ball import read_ground
-from cloister.learn.frame import read_frame
-from cloister.learn.textbook import Lesson
-from cloister.learn.textbook_rows import noisy_cells, noisy_codes, undone
+from cloister.learn.base.frame import read_frame
+from cloister.learn.cluster.enclosing_ball import read_ground
+from cloister.learn.textbook.input_perturbation import noisy_cells, noisy_codes, undone
+from cloister.learn.textbook.method import TextbookFit
+from cloister.learn.textbook.method import perturbation as risks
 from cloister.privacy.errors import BadInput, NotPrivate, TextbookOnly
 from cloister.privacy.noise import SeededSource
 
@@ -231,7 +231,7 @@ def test_two_rows_of_a_frame_lie_as_far_apart_as_their_noise_is_made_for() -> No
 
 
 def test_randomised_answers_have_the_promised_odds_and_can_be_undone_on_average() -> None:
-    lesson = Lesson(cl.epsilon(1), SeededSource("answers"))
+    lesson = TextbookFit(cl.epsilon(1), SeededSource("answers"))
     true = np.repeat([0, 1, -1], [60_000, 30_000, 10_000])
     told, honest = noisy_codes(true, 2, 1.0, lesson)
     assert honest / ((1 - honest) / 2) == pytest.approx(np.e)
@@ -246,9 +246,9 @@ def test_randomised_answers_have_the_promised_odds_and_can_be_undone_on_average(
 
 def test_centres_begin_without_the_rows() -> None:
     """DPLloyd with no epsilon to speak of ends wherever noise takes it: inside the bounds, rows or none."""
-    from cloister.learn.textbook_lloyd import lloyd
+    from cloister.learn.textbook.kmeans import lloyd
 
-    lesson = Lesson(cl.epsilon("1e-9"), SeededSource("lloyd"))
+    lesson = TextbookFit(cl.epsilon("1e-9"), SeededSource("lloyd"))
     centres, sizes, rounds = lloyd(np.zeros((0, 2)), read_ground((0, 4), None, 2), 3, None, lesson)
     assert rounds == 5
     assert ((centres >= 0) & (centres <= 4)).all()

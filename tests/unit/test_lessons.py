@@ -11,17 +11,15 @@ from cloister.attack.differencing import Mean, the_missing_one
 from cloister.attack.reconstruction import Published, fill_in, reconstruct, solve_totals
 from cloister.attack.tracker import (
     EVERYBODY,
-    Condition,
+    TrackerCondition,
     general_tracker,
     individual_tracker,
     narrowed,
     refusal,
     where,
 )
-from cloister.privacy.errors import BadName, BadNumber, BadSchema
-from cloister.privacy.noise import SeededSource
-from cloister.query import lessons
-from cloister.query.lessons import (
+from cloister.lessons import sql
+from cloister.lessons.sql import (
     AbsentValue,
     Exact,
     MaxAudit,
@@ -36,6 +34,8 @@ from cloister.query.lessons import (
     SumAudit,
     SuppressedTable,
 )
+from cloister.privacy.errors import BadName, BadNumber, BadSchema
+from cloister.privacy.noise import SeededSource
 
 # Ann is the only woman in law. Everybody knows that; nobody is to know her pay.
 STAFF = [
@@ -50,13 +50,13 @@ STAFF = [
 ]
 STAFF.append({"name": "ann", "dept": "law", "sex": "f", "pay": 173, "ill": True})
 LAW, WOMEN, ANN = where("dept", "=", "law"), where("sex", "=", "f"), where("name", "=", "ann")
-ILL = Condition("ill", lambda row: row["ill"])
+ILL = TrackerCondition("ill", lambda row: row["ill"])
 
 
-def someone(*names: int) -> Condition:
+def someone(*names: int) -> TrackerCondition:
     """Those people, by number."""
     wanted = {f"n{i}" for i in names}
-    return Condition(f"name IN {sorted(wanted)}", lambda row: row["name"] in wanted)
+    return TrackerCondition(f"name IN {sorted(wanted)}", lambda row: row["name"] in wanted)
 
 
 # Size
@@ -331,8 +331,8 @@ def test_bad_attacks_are_refused_with_a_sentence():
 
 
 def test_no_lesson_takes_a_ledger_or_names_a_loss():
-    for name in lessons.__all__:
-        kind = getattr(lessons, name)
+    for name in sql.__all__:
+        kind = getattr(sql, name)
         words = {*inspect.signature(kind).parameters, *vars(kind)}
         assert not words & {"ledger", "account", "loss", "spend", "epsilon", "rho", "receipt", "budget"}, name
 
@@ -341,7 +341,7 @@ def test_lessons_do_not_know_losses_ledgers_or_releases():
     import grimp
 
     graph = grimp.build_graph("cloister", cache_dir=None)
-    for module in graph.find_descendants("cloister.query.lessons"):
+    for module in graph.find_descendants("cloister.lessons.sql"):
         reached = graph.find_modules_directly_imported_by(module)
         assert not {one for one in reached if one.startswith("cloister.privacy") and "noise" not in one}, module
 

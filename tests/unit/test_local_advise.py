@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.mixed import combine, selection
+from cloister.local.analysis.combine import combine, selection
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise import SeededSource
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from cloister import local
+from cloister.local.analysis.combine import combine
 from cloister.local.client import laplace
-from cloister.local.mixed import combine
-from cloister.local.shuffle import _cover
+from cloister.local.privacy.shuffle import _cover
 from cloister.privacy.errors import BadInput, BadLoss, CloisterError, LedgerBroken, OverBudget
 from cloister.privacy.mechanisms.rounding import log_above
 from cloister.privacy.noise import SeededSource

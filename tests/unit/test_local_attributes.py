@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.attributes import Attributes, Choice
-from cloister.local.certificate import verify
+from cloister.local.privacy.certificate import verify
+from cloister.local.survey.attributes import Attributes, Choice
 from cloister.privacy.errors import BadCandidates, BadInput, RelationMismatch
 from cloister.privacy.loss import epsilon as any_epsilon
 from cloister.privacy.noise import SeededSource

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.by_group import GroupMeans
+from cloister.local.analysis.linked.cross_table import CrossTable, cross, cross_joint
+from cloister.local.analysis.linked.group_means import GroupMeans
+from cloister.local.analysis.linked.pairs import matches
+from cloister.local.analysis.ratio import ratio
+from cloister.local.analysis.scale import scale_mean
 from cloister.local.collector import file
-from cloister.local.collector.collection import Checked, Collection
-from cloister.local.cross_table import CrossTable, cross, cross_joint
-from cloister.local.matched import matches
-from cloister.local.oracles.sets import OneOfSet, SetBits
-from cloister.local.ratio import ratio
-from cloister.local.scale import scale_mean
+from cloister.local.collector.collection import CheckedEnvelope, Collection
+from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise import SeededSource
 
@@ -340,12 +340,14 @@ def test_an_envelope_is_checked_without_being_counted_and_written_again_to_the_b
         envelope = local.seal(question.id, question.at(2).perturb(value))[0]
         for _ in range(2):  # nothing is remembered, so nothing is replayed
             found = collection.check(envelope)
-            assert isinstance(found, Checked)
+            assert isinstance(found, CheckedEnvelope)
             assert (found.question, found.level, found.private) == (question.id, "2", True)
             assert collection.text_of(found.question, found.level, found.report, found.id) == envelope
         anew = collection.text_of(found.question, found.level, found.report)
         assert anew != envelope
-        assert collection.check(anew) == Checked(found.question, "2", found.report, collection.check(anew).id, True)  # type: ignore[union-attr]
+        assert collection.check(anew) == CheckedEnvelope(
+            found.question, "2", found.report, collection.check(anew).id, True
+        )  # type: ignore[union-attr]
     assert collection.check(envelope.replace(b'"version":1', b'"version":2')) == "wrong version"
     seeded = local.seal("smoker", SMOKER.at(2).perturb([1], SeededSource(1)))[0]
     assert not collection.check(seeded).private  # type: ignore[union-attr]
@@ -364,7 +366,7 @@ def test_stored_reports_count_as_the_envelopes_did(tmp_path: Any) -> None:
         one for level in SMOKER.offered for one in local.seal("smoker", SMOKER.at(level).perturb([1, 0, 1] * 50))
     ]
     whole = Collection([SMOKER]).collect(envelopes)
-    kept = [one for one in (whole.check(envelope) for envelope in envelopes) if isinstance(one, Checked)]
+    kept = [one for one in (whole.check(envelope) for envelope in envelopes) if isinstance(one, CheckedEnvelope)]
     stored = Collection([SMOKER]).count_stored({one.question: (one.level, one.report)} for one in kept)
     assert (stored.n, stored.refused.total()) == (450, 0)
     for level, counts in whole.counts("smoker").items():

@@ -16,8 +16,8 @@ def test_each_half_is_importable_alone_and_works(half: str, other: str) -> None:
     code = (
         "import sys\n"
         f"from cloister.local import {half}\n"
-        "from cloister.local.oracle import epsilon\n"
-        "from cloister.local.oracles.direct import DirectEncoding\n"
+        "from cloister.local.base.oracle import epsilon\n"
+        "from cloister.local.mechanisms.direct import DirectEncoding\n"
         "m = DirectEncoding.for_loss(14, epsilon(1))\n"
         f"{work}\n"
         f"assert not [name for name in sys.modules if name.startswith('cloister.local.{other}')]\n"

@@ -17,9 +17,9 @@ import pytest
 from cloister import local
 from cloister.local.client.memoised import again
 from cloister.local.collector.collection import Collection
-from cloister.local.envelope import canonical
-from cloister.local.oracles.padded import PaddedSample
-from cloister.local.oracles.sets import OneOfSet, SetBits
+from cloister.local.mechanisms.padded import PaddedSample
+from cloister.local.mechanisms.sets import OneOfSet, SetBits
+from cloister.local.survey.envelope import canonical
 from cloister.privacy.errors import CloisterError
 from cloister.privacy.noise import SeededSource
 

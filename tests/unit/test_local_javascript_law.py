@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cloister import local
-from cloister.local.oracles.unary import bits_law
+from cloister.local.mechanisms.unary import bits_law
 
 FOLDER = Path(__file__).parents[2] / "tests" / "vectors"
 WORD = 1 << 64

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.matched_bayes import MatchedNaiveBayes, bayes_from_matched
+from cloister.local.analysis.linked.naive_bayes import MatchedNaiveBayes, bayes_from_matched
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
 from cloister.privacy.noise import SeededSource
 

@@ -13,8 +13,8 @@ import pytest
 
 from cloister import local
 from cloister.attack.averaging import guess
-from cloister.local.certificate import verify
 from cloister.local.client.memoised import again
+from cloister.local.privacy.certificate import verify
 from cloister.privacy.errors import (
     AccountMismatch,
     BadCandidates,

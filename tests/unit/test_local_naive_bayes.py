@@ -12,13 +12,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from cloister import local
+from cloister.lessons.local_accuracy import evaluate, without_privacy
+from cloister.local.analysis.directions import discriminant, principal
+from cloister.local.analysis.naive_bayes import LocalNaiveBayes
+from cloister.local.base.columns import Choices, Cut, Span, equal_frequency, equal_width
 from cloister.local.collector.bayes import Beliefs, conditional
-from cloister.local.columns import Choices, Cut, Span, equal_frequency, equal_width
-from cloister.local.directions import discriminant, principal
-from cloister.local.experiment import evaluate, without_privacy
-from cloister.local.form import Answer, form_of
-from cloister.local.naive_bayes import LocalNaiveBayes
-from cloister.local.oracles.labelled import STEPS, LabelledNumber
+from cloister.local.mechanisms.labelled import STEPS, LabelledNumber
+from cloister.local.survey.form import FormAnswer, form_of
 from cloister.privacy.errors import BadBounds, BadCandidates, BadInput, BadLoss, NotPrivate
 from cloister.privacy.noise import SeededSource
 
@@ -211,11 +211,17 @@ def test_bytes_that_arrive_in_parts_make_the_same_model_and_garbage_is_counted()
     whole = clone(model).fit_reports(answers)
     questions = model.form().questions
     bytes_ = [
-        Answer(one.question, questions[one.question].oracle.encode(one.reports)[start : start + 50])
+        FormAnswer(one.question, questions[one.question].oracle.encode(one.reports)[start : start + 50])
         for one in reversed(answers)
         for start in range(0, len(one.reports), 50)
     ]
-    junk: list[Any] = [Answer(1, None), Answer(99, b""), Answer("x", b""), None, Answer(0, [b"far too long"])]  # type: ignore[arg-type]
+    junk: list[Any] = [
+        FormAnswer(1, None),
+        FormAnswer(99, b""),
+        FormAnswer("x", b""),
+        None,
+        FormAnswer(0, [b"far too long"]),
+    ]  # type: ignore[arg-type]
     parts = clone(model).fit_reports([*bytes_, *junk])
     assert parts.refused_ == 5
     assert whole.refused_ == 0
@@ -351,9 +357,9 @@ def test_a_device_answers_a_form_without_a_collector() -> None:
     code = (
         "import sys\n"
         "from cloister.local.client.form import answer\n"
-        "from cloister.local.form import form_of\n"
-        "from cloister.local.columns import Choices, Span\n"
-        "from cloister.local.oracle import epsilon\n"
+        "from cloister.local.survey.form import form_of\n"
+        "from cloister.local.base.columns import Choices, Span\n"
+        "from cloister.local.base.oracle import epsilon\n"
         "form = form_of(Choices((0, 1)), [Choices(('a', 'b')), Span(0.0, 1.0)], epsilon(1))\n"
         "assert len(answer(form, [['a', 0.3]], [1])) == 1\n"
         "assert not [name for name in sys.modules if name.startswith(('cloister.local.collector', 'sklearn'))]\n"

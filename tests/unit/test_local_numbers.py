@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.certificate import verify
-from cloister.local.dyadic import WORD
-from cloister.local.mixed import combine, selection
+from cloister.local.analysis.combine import combine, selection
+from cloister.local.base.dyadic import WORD
+from cloister.local.privacy.certificate import verify
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability, NotPrivate
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise import SeededSource

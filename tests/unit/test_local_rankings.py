@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.certificate import verify
+from cloister.local.privacy.certificate import verify
 from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, BadProbability, NotPrivate
 from cloister.privacy.noise import SeededSource
 

@@ -8,8 +8,8 @@ import pytest
 from cloister import local
 from cloister.local.collector.mean import estimate as estimate_mean
 from cloister.local.collector.scores import scores
-from cloister.local.oracles.padded import PaddedSample
-from cloister.local.oracles.sets import OneOfSet, SetBits
+from cloister.local.mechanisms.padded import PaddedSample
+from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise import SeededSource
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.certificate import verify
-from cloister.local.oracles.sets import sets_of
+from cloister.local.mechanisms.sets import sets_of
+from cloister.local.privacy.certificate import verify
 from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, BadProbability, NotPrivate
 from cloister.privacy.noise import SeededSource
 

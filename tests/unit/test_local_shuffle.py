@@ -12,7 +12,7 @@ import pytest
 from scipy.special import betainc
 
 from cloister import local
-from cloister.local.divergence import (
+from cloister.local.privacy.divergence import (
     Pair,
     alike,
     covered_divergence,
@@ -21,7 +21,7 @@ from cloister.local.divergence import (
     weights,
     yes_counts,
 )
-from cloister.local.shuffle import _cover
+from cloister.local.privacy.shuffle import _cover
 from cloister.privacy.errors import BadInput, BadLoss, RelationMismatch
 from cloister.privacy.loss import Relation
 from cloister.privacy.loss import epsilon as any_epsilon

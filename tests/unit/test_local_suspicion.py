@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.chances import at_least, at_most, bernstein, chernoff, copies, copies_of_bits, laplace_mgf
-from cloister.local.oracles.padded import PaddedSample
-from cloister.local.oracles.sets import OneOfSet, SetBits
-from cloister.local.suspicion import suspicions
+from cloister.local.fraud.bounds import at_least, at_most, bernstein, chernoff, copies, copies_of_bits, laplace_mgf
+from cloister.local.fraud.report import suspicions
+from cloister.local.mechanisms.padded import PaddedSample
+from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.privacy.errors import BadInput, BadProbability
 from cloister.privacy.noise import SeededSource
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from cloister import local
-from cloister.local.certificate import verify
+from cloister.local.privacy.certificate import verify
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import exp_up, rational
 
@@ -127,7 +127,7 @@ class Bits:
     q: Fraction
 
     def law(self, value: int) -> tuple[Fraction, ...]:
-        from cloister.local.oracles.unary import bits_law
+        from cloister.local.mechanisms.unary import bits_law
 
         return bits_law(value, self.domain, self.p, self.q)
 

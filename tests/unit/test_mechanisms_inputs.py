@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from cloister.privacy.budget_split import noise_for
 from cloister.privacy.errors import (
     BadBounds,
     BadCandidates,
@@ -42,7 +43,6 @@ from cloister.privacy.mechanisms import (
     wishart,
 )
 from cloister.privacy.noise import SeededSource
-from cloister.privacy.purse import law
 
 MORE = {AboveThreshold: {"threshold": 3}, Vector: {"dimension": 2}}
 PURE = [DiscreteLaplace, Laplace, Exponential, PermuteAndFlip, NoisyMax, TopK, AboveThreshold, Vector, Staircase]
@@ -316,6 +316,6 @@ def test_a_sensitivity_that_knows_its_neighbours_takes_no_loss_for_others(kind):
 
 
 def test_the_noise_that_rooms_share_takes_no_loss_for_other_neighbours():
-    assert law(1, 1, rho(1)) == DiscreteGaussian.for_loss(1, rho(1))
+    assert noise_for(1, 1, rho(1)) == DiscreteGaussian.for_loss(1, rho(1))
     with pytest.raises(RelationMismatch, match="add/remove"):
-        law(1, 1, rho(1, relation="replace-one"))
+        noise_for(1, 1, rho(1, relation="replace-one"))

@@ -5,10 +5,10 @@ from fractions import Fraction
 import pytest
 
 from cloister.privacy.errors import LookFailed, OverBudget
+from cloister.privacy.filter import release_steps
 from cloister.privacy.ledger import Ledger, verify
 from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.mechanisms import DiscreteGaussian
-from cloister.privacy.meter import measure_steps
 from cloister.privacy.noise import SeededSource
 
 STEP = DiscreteGaussian.for_loss(1, rho("0.1"))
@@ -26,7 +26,7 @@ def account(ledger):
 
 
 def run(steps, account, spend="0.3", **more):
-    return measure_steps(steps, accounts=[account], spend=rho(spend), request="train", **more)
+    return release_steps(steps, accounts=[account], spend=rho(spend), request="train", **more)
 
 
 def test_the_whole_spend_is_charged_before_the_first_look(account):
@@ -93,7 +93,7 @@ def test_a_spend_over_budget_reads_nothing(account):
 
 def test_several_accounts_pay_in_one_entry_and_the_chain_holds(ledger, account, tmp_path):
     mine = ledger.open_account("visits", rho(1), "ada")
-    _, receipt = measure_steps(
+    _, receipt = release_steps(
         lambda meter: meter.release(lambda: 3, STEP), accounts=[account, mine], spend=rho("0.2"), request="train"
     )
     assert [one["account"] for one in receipt.body["accounts"]] == ["visits", "visits@ada"]
@@ -106,7 +106,7 @@ def test_a_pure_account_prices_pure_steps(ledger):
     from cloister.privacy.mechanisms import DiscreteLaplace
 
     step = DiscreteLaplace.for_loss(1, epsilon("0.25"))
-    value, _ = measure_steps(
+    value, _ = release_steps(
         lambda meter: [meter.release(lambda: 0, step) for _ in range(4)],
         accounts=[pure],
         spend=epsilon(1),

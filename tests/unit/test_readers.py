@@ -11,8 +11,8 @@ from cloister.privacy.errors import BadSchema, OverBudget, QueryRefused
 from cloister.privacy.ledger import Ledger, verify
 from cloister.privacy.loss import Loss, rho
 from cloister.privacy.noise import SeededSource
-from cloister.query.reader import Reader
-from cloister.query.record import Record
+from cloister.query.analyst import Analyst
+from cloister.query.answer_cache import AnswerCache
 
 WARDS = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
 
@@ -40,8 +40,8 @@ def visits(ledger):
         yield visits
 
 
-def reader(visits: Dataset, name: str, budget: Loss | None = None, label: str = "") -> Reader:
-    return Reader(visits.account.book.open_account(visits.account.name, budget or rho(1), name), Memory(), label)
+def reader(visits: Dataset, name: str, budget: Loss | None = None, label: str = "") -> Analyst:
+    return Analyst(visits.account.book.open_account(visits.account.name, budget or rho(1), name), Memory(), label)
 
 
 def test_a_question_debits_the_dataset_and_the_reader_in_one_entry(visits, ledger):
@@ -126,7 +126,7 @@ def test_finding_bounds_debits_both(visits):
 def test_the_record_is_shared_between_processes(visits, tmp_path):
     path = tmp_path / "visits.record"
     first = Dataset(visits.tables, visits.account, record=path)
-    second = Dataset(visits.tables, visits.account, record=Record("", path))
+    second = Dataset(visits.tables, visits.account, record=AnswerCache("", path))
     first.sql(WARDS, spend=rho("0.1"))
     assert second.sql(WARDS, spend=rho("0.1")).loss.amount == 0
 

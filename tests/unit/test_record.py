@@ -5,8 +5,8 @@ import pytest
 
 import cloister as cl
 from cloister.privacy.errors import BadSchema, QueryRefused
-from cloister.query.find import key_finder
-from cloister.query.record import Record
+from cloister.query.answer_cache import AnswerCache
+from cloister.query.discovery import key_finder
 
 SCHEMA = {
     "unit": {"name": "person", "max_rows": 2},
@@ -70,10 +70,10 @@ def test_a_column_that_may_not_be_null_makes_another_statistic(people):
 def test_noise_beyond_64_bits_does_not_spoil_the_record(people, tmp_path):
     people.sql("SELECT SUM(pay) AS n FROM t", spend=cl.rho("1e-40"))
     path = next(tmp_path.glob("*.record"))
-    again = Record("", path)
+    again = AnswerCache("", path)
     assert len(again) == 1
     path.write_text(path.read_text() + '["x", [["discrete-gaussian", "1", {}]], [[1]]]\n["half a li')
-    assert len(Record("", path)) == 1
+    assert len(AnswerCache("", path)) == 1
     assert people.sql("SELECT COUNT(*) AS n FROM t", spend=cl.rho(5)).item() == pytest.approx(4000, abs=50)
 
 

@@ -207,11 +207,11 @@ def test_a_schema_in_one_line_is_text_and_never_a_path(tmp_path, monkeypatch):
 
 
 def test_the_same_text_is_read_once_and_what_one_caller_changes_reaches_no_other(monkeypatch):
-    from cloister.data import reader
+    from cloister.data import schema_file
 
     text, calls = ONE.replace("[0, 9]", "[0, 4711]"), []
-    parse = reader._parsed
-    monkeypatch.setattr(reader, "_parsed", lambda *given: calls.append(given) or parse(*given))
+    parse = schema_file._parsed
+    monkeypatch.setattr(schema_file, "_parsed", lambda *given: calls.append(given) or parse(*given))
     first = Schema.parse(text)
     first.tables["t"].columns.clear()
     first.tables.clear()

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from cloister.cli import main
-from cloister.data.fit import fit_of
 from cloister.data.schema import Schema
+from cloister.data.schema_fit import fit_of
 
 FACTS = {
     "unit": {"name": "patient", "max_rows": 8},

@@ -10,8 +10,8 @@ import pytest
 import cloister as cl
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput
-from cloister.synth.levels import ladder_of, smoothed
-from cloister.synth.resolution import Resolution
+from cloister.synth.domain.coarsening import ladder_of, smoothed
+from cloister.synth.domain.resolution import Resolution
 
 ROWS = 4000
 _g = np.random.default_rng(21)

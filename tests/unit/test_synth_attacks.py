@@ -13,9 +13,9 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
 from cloister.data.statistics import WEIGHT
-from cloister.privacy.purse import purse
-from cloister.synth.domain import read_domain
-from cloister.synth.marginals import Survey
+from cloister.privacy.budget_split import budget_share
+from cloister.synth.domain.domain import read_domain
+from cloister.synth.measure.marginals import Measurer
 
 from .synth_attacked import BESIDE, GENERATORS, LOUD, MANY, PURE, ROWS, SOME, Book, make, tables_of
 from .synth_people import BY_PERSON, BY_ROW, COLUMNS, opened
@@ -50,7 +50,7 @@ def test_one_unit_moves_what_steps_see_and_nothing_else(
     apart = [moved(one, two) for one, two in zip(run.steps, other.steps, strict=True)]
     assert all(part <= 1 for part in apart), [float(part) for part in apart]
     assert tables_of(name, made) == tables_of(name, again), "what follows from the same release differs"
-    whole = purse(spend).loss
+    whole = budget_share(spend).loss
     assert run.spent == {whole.measure: whole.amount}, "the losses of all steps are not the spend"
     # Or this attack would miss half the noise. Rows of no known value are not counted at all.
     assert max(apart) > 0.5 or canary not in ("alone", "many"), "the canary is not seen"
@@ -64,7 +64,7 @@ def test_marginals_are_counts_of_rows_and_missing_values_are_a_cell_of_their_own
     rows = pa.concat_tables([ROWS, MANY])
     with opened(tmp_path, rows, schema) as ds:
         domain, relation = read_domain(ds, bins=5)
-        survey = Survey(domain, relation, None, None)  # type: ignore[arg-type]
+        survey = Measurer(domain, relation, None, None)  # type: ignore[arg-type]
         places = range(len(domain.shape))
         sets = [(a,) for a in places] + [(a, b) for a in places for b in range(a)]
         sets = [tuple(sorted(one)) for one in sets]

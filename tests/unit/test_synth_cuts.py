@@ -10,8 +10,8 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
-from cloister.synth.axes import Axis
-from cloister.synth.cuts import quantile_cuts
+from cloister.synth.domain.axis import Axis
+from cloister.synth.domain.cuts import quantile_cuts
 
 from .synth_people import opened, people
 from .synth_transcripts import moved, recorded, replayed

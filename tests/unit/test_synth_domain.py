@@ -11,9 +11,9 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Column, Schema
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
-from cloister.synth.axes import read_axis
-from cloister.synth.domain import read_domain
-from cloister.synth.marginals import Survey
+from cloister.synth.domain.axis import read_axis
+from cloister.synth.domain.domain import read_domain
+from cloister.synth.measure.marginals import Measurer
 
 COLUMNS = {
     "ward": {"type": "text", "categories": ["a", "b", "c"]},
@@ -63,7 +63,7 @@ def check_counts(data, bins):
 def check_open_counts(data, bins):
     domain, relation = read_domain(data, bins=bins)
     cells = domain.encode(TABLE)
-    survey = Survey(domain, relation, None, None)  # type: ignore[arg-type]
+    survey = Measurer(domain, relation, None, None)  # type: ignore[arg-type]
     sets = [(0,), (1,), (3,), (5,), (6,), (0, 3), (1, 2, 4)]
     survey.count(sets)
     for places in sets:

@@ -11,12 +11,12 @@ from cloister import epsilon, rho, synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput, BadSchema
-from cloister.synth import negatives
-from cloister.synth.axes import read_axis
-from cloister.synth.scoring.figure import Figure, share
-from cloister.synth.scoring.membership import Membership, beaten
-from cloister.synth.scoring.numbers import SHARES, number_distances
+from cloister.synth.domain.axis import read_axis
+from cloister.synth.scoring import negatives
+from cloister.synth.scoring.report.interval import Interval, share
+from cloister.synth.scoring.risk.membership import Membership, beaten
 from cloister.synth.scoring.rows import read_rows, sides_of
+from cloister.synth.scoring.utility.numbers import SHARES, number_distances
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 
@@ -180,15 +180,15 @@ def test_few_attacked_rows_do_not_accuse_fresh_rows(larger):
 
 def test_where_work_is_short_fewer_people_are_attacked_and_no_synthetic_row_is_left_out(larger, monkeypatch):
     copied = negatives.copying(larger["real"])
-    monkeypatch.setattr("cloister.synth.scoring.attacking._MOST_WORK", 200 * len(copied) * 119)
+    monkeypatch.setattr("cloister.synth.scoring.risk.attack_sample._MOST_WORK", 200 * len(copied) * 119)
     verdict = gated(larger, copied)
     assert 190 <= verdict.score.attacked <= 210
     assert {"closest rows", "membership"} <= failed(verdict)
 
 
 def test_a_table_that_is_too_large_to_be_attacked_is_not_decided(tables, monkeypatch):
-    monkeypatch.setattr("cloister.synth.scoring.attacking._MOST_WORK", 10**6)
-    monkeypatch.setattr("cloister.synth.scoring.attacking._MOST_FITS", 10**4)
+    monkeypatch.setattr("cloister.synth.scoring.risk.attack_sample._MOST_WORK", 10**6)
+    monkeypatch.setattr("cloister.synth.scoring.risk.attack_sample._MOST_FITS", 10**4)
     verdict = gated(tables, tables["fresh"])
     words = {one.name: one.passed for one in verdict.checks}
     assert [words[name] for name in ("closest rows", "membership", "singling out")] == [None] * 3
@@ -209,10 +209,10 @@ def test_a_few_attacked_rows_settle_nothing(tables):
 @pytest.mark.parametrize(
     ("nearer", "passed", "words"),
     [
-        (Figure(0.530, 0.516, 0.545), True, "limit: 55\u00a0%)."),
-        (Figure(0.555, 0.541, 0.570), True, "above the limit, but not surely; chance may explain it."),
-        (Figure(0.565, 0.551, 0.580), False, "surely above the limit."),
-        (Figure(0.540, 0.450, 0.630), None, "too few rows were attacked to tell."),
+        (Interval(0.530, 0.516, 0.545), True, "limit: 55\u00a0%)."),
+        (Interval(0.555, 0.541, 0.570), True, "above the limit, but not surely; chance may explain it."),
+        (Interval(0.565, 0.551, 0.580), False, "surely above the limit."),
+        (Interval(0.540, 0.450, 0.630), None, "too few rows were attacked to tell."),
     ],
 )
 def test_a_reader_sees_on_which_side_of_its_limit_a_number_is(tables, nearer, passed, words):

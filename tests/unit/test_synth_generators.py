@@ -8,12 +8,12 @@ import pytest
 
 import cloister as cl
 from cloister import synth
+from cloister.lessons.public_data import bundled, generated
+from cloister.lessons.synth_utility import UtilityCurve, evaluate
 from cloister.privacy.errors import BadInput
-from cloister.synth.attribute_sets import attribute_sets
-from cloister.synth.experiment import Curve, evaluate
 from cloister.synth.generators.ron_gauss import directions
-from cloister.synth.partition import Leaf
-from cloister.synth.public_data import bundled, generated
+from cloister.synth.measure.attribute_sets import attribute_sets
+from cloister.synth.measure.partition import Leaf
 
 from .synth_people import BY_PERSON, BY_ROW, opened, people
 from .synth_transcripts import moved, recorded, replayed
@@ -165,7 +165,7 @@ def test_the_case_study_runs_in_both_scenarios():
     )
     found = {(one.task, one.scenario): one for one in curves}
     assert set(found) == {(task, k) for task in ("svm", "logistic", "linear", "kmeans") for k in (1, 2)}
-    assert all(isinstance(one, Curve) and one.to_json()["epsilon"] == 1.0 for one in curves)
+    assert all(isinstance(one, UtilityCurve) and one.to_json()["epsilon"] == 1.0 for one in curves)
     assert found["logistic", 2].real > 0.85
     # Real rows to test with, synthetic ones to learn from: well above the larger class, and below what real rows give.
     assert 0.6 < found["logistic", 2].value <= 1

@@ -12,8 +12,8 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadSource, ReceiptRejected
-from cloister.synth.handed import parse_table
-from cloister.synth.scoring.making import told_making
+from cloister.synth.output.shared_table import parse_table
+from cloister.synth.scoring.report.provenance import told_making
 
 ROWS = 400
 _g = np.random.default_rng(5)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from cloister.privacy.errors import BadInput
-from cloister.synth.asking import Asked
-from cloister.synth.domain import Zero
-from cloister.synth.inference import Grain, Model, clique_weights, fit, propagate, total_of
-from cloister.synth.junction import junction_tree, tree_cells, tree_cliques
-from cloister.synth.levels import grain_marginal, nonnegative
-from cloister.synth.marginals import NoisyMarginal, merged_counts
-from cloister.synth.sampling import draw
+from cloister.synth.domain.coarsening import grain_marginal, nonnegative
+from cloister.synth.domain.domain import Zero
+from cloister.synth.measure.marginals import NoisyMarginal, merged_counts
+from cloister.synth.model.inference import Grain, Model, clique_weights, fit, propagate, total_of
+from cloister.synth.model.junction_tree import junction_tree, tree_cells, tree_cliques
+from cloister.synth.model.marginal_oracle import MarginalOracle
+from cloister.synth.model.sampling import draw
 
 SHAPE = (3, 2, 4, 2, 3)
 SETS = [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)]
@@ -56,7 +56,7 @@ def test_every_set_lies_in_a_clique_and_cliques_run_together():
 @pytest.mark.parametrize("zeros", [(), (Zero((1, 3), np.array([[True, False], [True, True]])),)])
 def test_marginals_of_any_columns_agree_with_brute_force(zeros):
     model = fit(SHAPE, exact(SETS), zeros=zeros, steps=40, enough=0)
-    joint, asked = brute(model), Asked(model)
+    joint, asked = brute(model), MarginalOracle(model)
     for size in range(1, len(SHAPE) + 1):
         for places in combinations(range(len(SHAPE)), size):
             assert np.allclose(asked.marginal(places), over(joint, places), atol=1e-6), places
@@ -170,18 +170,18 @@ def test_weights_of_cliques_are_the_sum_of_what_they_hold():
 
 
 def test_the_size_of_a_question_is_that_of_the_largest_table_it_needs(monkeypatch):
-    from cloister.synth import asking
+    from cloister.synth.model import marginal_oracle
 
     model = fit(SHAPE, exact(SETS), steps=20)
     for places in [*combinations(range(5), 2), *combinations(range(5), 3), (0, 1, 2, 4)]:
-        asked, sizes = Asked(model), []
+        asked, sizes = MarginalOracle(model), []
 
-        def watched(*given, real=asking.einsum, kept=sizes, **how):
+        def watched(*given, real=marginal_oracle.einsum, kept=sizes, **how):
             table = real(*given, **how)
             kept.append(table.size)
             return table
 
-        monkeypatch.setattr(asking, "einsum", watched)
+        monkeypatch.setattr(marginal_oracle, "einsum", watched)
         told = asked.cells(places)
         answer = asked.joint(places)
         monkeypatch.undo()

@@ -12,7 +12,7 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.privacy.errors import CloisterError, LookFailed
-from cloister.synth.marginals import Survey
+from cloister.synth.measure.marginals import Measurer
 from cloister.synth.planning import plan
 
 from .synth_attacked import BESIDE, FRESH, GENERATORS, LOUD, MANY, NOBODY, ROWS, SOME, TABLES, Book, make
@@ -200,7 +200,7 @@ def test_nothing_of_the_rows_hangs_on_a_table(book: Any, monkeypatch: Any, name:
     """Whoever gets the object, and not only the file, finds no survey, no engine and no exact count in it."""
     ds = book(ROWS, BY_ROW)
     made, run = recorded(monkeypatch, lambda: make(name, ds, cl.rho("0.01")))
-    secret = (Survey, Transcript, type(ds.tables.engine), type(ds.relation("visits", [])), type(ds))
+    secret = (Measurer, Transcript, type(ds.tables.engine), type(ds.relation("visits", [])), type(ds))
     held = hanging(made)
     assert not [one for one in held if isinstance(one, secret)]
     tables = [np.sort(step.seen.astype(float).ravel()) for step in run.steps if step.seen.size > 3]

@@ -8,15 +8,15 @@ import pytest
 
 import cloister as cl
 from cloister.data.schema import Schema
+from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, BadLoss, BadSchema, LookFailed, OverBudget
-from cloister.privacy.meter import measure_steps
+from cloister.privacy.filter import release_steps
 from cloister.privacy.noise import SeededSource
-from cloister.privacy.purse import purse
-from cloister.synth.domain import read_domain
-from cloister.synth.inference import fit
-from cloister.synth.marginals import Survey, merged_counts
-from cloister.synth.review import review
-from cloister.synth.run import Made, synthesise
+from cloister.synth.domain.domain import read_domain
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import Measurer, merged_counts
+from cloister.synth.model.inference import fit
+from cloister.synth.run import GeneratorResult, synthesise
 
 COLUMNS = {
     "ward": {"type": "text", "categories": ["a", "b", "c"], "nullable": False},
@@ -41,9 +41,9 @@ def opened(folder, schema=BY_ROW, rows=TABLE, budget="1"):
 
 def surveyed(data, steps, spend="0.5", **more):
     domain, relation = read_domain(data)
-    budget = purse(cl.rho(spend))
-    return measure_steps(
-        lambda meter: steps(Survey(domain, relation, meter, budget)),
+    budget = budget_share(cl.rho(spend))
+    return release_steps(
+        lambda meter: steps(Measurer(domain, relation, meter, budget)),
         accounts=[data.account],
         spend=budget.loss,
         request="test",
@@ -165,7 +165,7 @@ def test_neighbours_have_the_same_domain_and_ask_the_same(tmp_path):
 def test_the_review_tells_how_far_a_model_is_off(tmp_path):
     def steps(survey):
         model = fit(survey.domain.shape, survey.measure([(0,), (1,)], survey.purse.part(Fraction(1, 2))), enough=0)
-        return review(survey, model, survey.purse.part(Fraction(1, 2))), model, survey.exact((0, 1))
+        return estimate_error(survey, model, survey.purse.part(Fraction(1, 2))), model, survey.exact((0, 1))
 
     told, model, true = surveyed(opened(tmp_path, budget="1000000"), steps, spend="400000")
     assert told.ways[0] == pytest.approx(0, abs=0.02)
@@ -180,7 +180,7 @@ def test_a_generator_is_a_function_of_a_survey(tmp_path):
     def steps(survey, tell):
         measured = survey.measure([(0, 1)], survey.purse.loss)
         tell(0.5, "measured")
-        return Made(fit(survey.domain.shape, measured), measured)
+        return GeneratorResult(fit(survey.domain.shape, measured), measured)
 
     table = synthesise(
         opened(tmp_path),

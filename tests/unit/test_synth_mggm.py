@@ -8,13 +8,13 @@ import pytest
 
 import cloister as cl
 from cloister import synth
-from cloister.synth.attribute_sets import cleared
-from cloister.synth.domain import read_domain
-from cloister.synth.experiment import compare
-from cloister.synth.features import ONE, Features
-from cloister.synth.matching import raked, ranked
-from cloister.synth.public_data import PublicData, bundled
-from cloister.synth.shrinking import kept, selected, shrunk
+from cloister.lessons.public_data import PublicData, bundled
+from cloister.lessons.synth_utility import compare
+from cloister.synth.domain.domain import read_domain
+from cloister.synth.domain.features import ONE, Features
+from cloister.synth.measure.attribute_sets import cleared
+from cloister.synth.measure.shrinkage import kept, selected, shrunk
+from cloister.synth.model.gaussian import raked, ranked
 
 from .synth_people import BY_PERSON, BY_ROW, opened, people
 from .synth_transcripts import moved, recorded, replayed

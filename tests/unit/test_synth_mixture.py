@@ -9,9 +9,9 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.privacy.errors import BadInput
-from cloister.synth import latent
-from cloister.synth.domain import Zero
-from cloister.synth.latent import Block, LatentClasses
+from cloister.synth.domain.domain import Zero
+from cloister.synth.model import latent
+from cloister.synth.model.latent import Block, LatentClasses
 
 RULE = Zero((0, 2), np.array([[True, True], [True, False], [True, True]]))
 

@@ -11,8 +11,8 @@ from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise import SeededSource
-from cloister.synth import negatives
-from cloister.synth.deniability import deniable, loss_of_a_row, seeded_rows
+from cloister.synth.scoring import negatives
+from cloister.synth.scoring.risk.deniability import deniable, loss_of_a_row, seeded_rows
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 

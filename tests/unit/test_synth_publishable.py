@@ -13,9 +13,9 @@ from cloister.data.hospital import SCHEMA, hospital
 from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, NotPrivate, OverBudget
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
-from cloister.synth.marginals import Survey
-from cloister.synth.negatives import bootstrap, copying, smote
-from cloister.synth.scoring.workload import compare_with, some_pairs
+from cloister.synth.measure.marginals import Measurer
+from cloister.synth.scoring.negatives import bootstrap, copying, smote
+from cloister.synth.scoring.utility.workload import compare_with, some_pairs
 
 COLUMNS = SCHEMA["tables"]["visits"]["columns"]
 # Rows of another table by the same generator: they depend on nobody in the dataset.
@@ -77,7 +77,7 @@ def test_a_seed_is_marked_not_private_and_repeats(ds):
 
 def test_what_cannot_be_paid_is_refused_before_a_row_is_read(tmp_path, monkeypatch):
     ds = opened(tmp_path, visits("real"), BY_ROW, cl.rho("0.1"))
-    monkeypatch.setattr(Survey, "count", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr(Measurer, "count", lambda *_: pytest.fail("a row was read"))
     with pytest.raises(OverBudget):
         scored(ds, visits("fresh"), spend=cl.rho(1))
     with pytest.raises(OverBudget):
@@ -87,7 +87,7 @@ def test_what_cannot_be_paid_is_refused_before_a_row_is_read(tmp_path, monkeypat
 
 def test_the_charge_stands_before_the_first_look(tmp_path, monkeypatch):
     ds = opened(tmp_path, visits("real"), BY_ROW, cl.rho(1))
-    monkeypatch.setattr(Survey, "exact", lambda *_: 1 / 0)
+    monkeypatch.setattr(Measurer, "exact", lambda *_: 1 / 0)
     with pytest.raises(cl.privacy.errors.LookFailed):
         scored(ds, visits("fresh"), spend=cl.rho("0.25"))
     assert ds.left == cl.rho("0.75")
@@ -111,7 +111,7 @@ def test_only_columns_that_both_have_are_scored(ds):
 def distances(ds, table, rows=1000):
     """The exact distances of all columns and pairs, as a step would look at them."""
     compared = compare_with(ds, [table], ["ward", "age", "readmitted", "stay_days"], None, 8, True)
-    survey = Survey(compared.domain, compared.relation, None, None)
+    survey = Measurer(compared.domain, compared.relation, None, None)
     count = len(compared.domain.modelled)
     places = [(i,) for i in range(count)] + some_pairs(count, 200)
     return np.array([compared.distance(survey, 0, one, rows) for one in places]), survey.most
@@ -163,7 +163,7 @@ def test_a_choice_keeps_its_promise_on_neighbours(tmp_path, kind):
     def law(given, name):
         ds = opened(tmp_path, given, BY_ROW, name=name)
         compared = compare_with(ds, made, ["ward", "age", "readmitted"], None, 4, True)
-        survey = Survey(compared.domain, compared.relation, None, None)
+        survey = Measurer(compared.domain, compared.relation, None, None)
         pairs = some_pairs(3, 200)
         scores = [-sum(compared.distance(survey, i, pair, 12) for pair in pairs) for i in range(3)]
         return kind.for_loss(len(pairs) * survey.most, cl.epsilon(1)).probabilities(scores)

@@ -7,8 +7,8 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.synth import review
-from cloister.synth.review import rising
+from cloister.synth.measure import error_estimate
+from cloister.synth.measure.error_estimate import rising
 
 from .synth_people import opened, people
 
@@ -45,13 +45,13 @@ def test_marginals_that_need_huge_tables_are_left_out_and_every_column_is_looked
         def cells(self, places):
             return 2**63 if places == (0, 1) else 1
 
-    seen = [one for one in review._looked_at(5) if review._answerable(one, Model(), Domain())]
+    seen = [one for one in error_estimate._looked_at(5) if error_estimate._answerable(one, Model(), Domain())]
     assert seen == [
         *((i,) for i in range(5)),
         *((i, j) for i in range(5) for j in range(i + 1, 5) if 1 < i + j < 7),
         *[(0, 1, 2), (0, 1, 3), (0, 1, 4), (0, 2, 3), (0, 2, 4), (1, 2, 3)],
     ]
-    wide = review._looked_at(130)
+    wide = error_estimate._looked_at(130)
     assert len(wide) <= 130 + 2 * 600 == 1330
     assert len(set(wide)) == len(wide)
     assert {place for one in wide if len(one) == 2 for place in one} == set(range(130))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cloister.synth.axes import Axis
-from cloister.synth.levels import smoothed
-from cloister.synth.sampling import systematic
+from cloister.synth.domain.axis import Axis
+from cloister.synth.domain.coarsening import smoothed
+from cloister.synth.model.sampling import systematic
 
 GENERATOR = np.random.default_rng(3)
 

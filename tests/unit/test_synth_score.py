@@ -12,18 +12,17 @@ from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput, BadSchema, MissingExtra
-from cloister.synth.domain import read_domain
-from cloister.synth.marginals import Survey
-from cloister.synth.scoring import learning as learning_module
-from cloister.synth.scoring.copies import count_copies
-from cloister.synth.scoring.dependence import correlation_map, information_map
-from cloister.synth.scoring.figure import share
-from cloister.synth.scoring.marginal_error import choose_columns, half_l1, marginal_errors
-from cloister.synth.scoring.membership import area, attack_membership
-from cloister.synth.scoring.nearness import closest, encoded, width
-from cloister.synth.scoring.ranges import box_share
+from cloister.synth.domain.domain import read_domain
+from cloister.synth.measure.marginals import Measurer
+from cloister.synth.scoring.report.interval import share
+from cloister.synth.scoring.risk.closeness import closest, encoded, width
+from cloister.synth.scoring.risk.copies import count_copies
+from cloister.synth.scoring.risk.membership import area, attack_membership
+from cloister.synth.scoring.risk.singling_out import _chances, _shuffled, attack_singling_out, fits
 from cloister.synth.scoring.rows import only_table, read_rows, sides_of
-from cloister.synth.scoring.singling_out import _chances, _shuffled, attack_singling_out, fits
+from cloister.synth.scoring.utility import learning as learning_module
+from cloister.synth.scoring.utility.dependence import correlation_map, information_map
+from cloister.synth.scoring.utility.marginal_error import box_share, choose_columns, half_l1, marginal_errors
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 TINY = {
@@ -82,7 +81,7 @@ def test_rows_that_lack_what_may_not_be_missing_are_counted():
 def test_bins_are_those_that_an_engine_cuts(tables, tmp_path):
     data = cl.open(tables["real"], schema=VISITS, budget=cl.rho(1), ledger=tmp_path / "ledger")
     domain, relation = read_domain(data, bins=32)
-    survey = Survey(domain, relation, None, None)
+    survey = Measurer(domain, relation, None, None)
     table = only_table(Schema.load(VISITS), None)
     rows = read_rows(tables["real"], table, sides_of(table, None, 32))
     for place in range(len(domain.modelled)):
@@ -102,7 +101,7 @@ def test_half_l1_by_hand():
 def test_half_l1_of_many_cells_lists_only_those_that_occur(monkeypatch):
     one, other = tiny(["f", "m"], [10, 90], [True, False]), tiny(["f", "f"], [10, 10], [True, None])
     listed = half_l1(one, other, [0, 1, 2])
-    monkeypatch.setattr("cloister.synth.scoring.marginal_error._MOST_CELLS", 1)
+    monkeypatch.setattr("cloister.synth.scoring.utility.marginal_error._MOST_CELLS", 1)
     assert half_l1(one, other, [0, 1, 2]) == listed == 0.5
 
 
@@ -141,7 +140,7 @@ def test_correlation_and_information_by_hand():
 def test_pairs_of_numbers_are_correlated_where_both_are_known():
     rows = tiny(["f"] * 4, [10, 20, 30, None], [True, False, True, None])
     assert correlation_map(rows, rows, None) is None  # one ordered column only
-    from cloister.synth.scoring.dependence import _correlations
+    from cloister.synth.scoring.utility.dependence import _correlations
 
     points = np.array([[0.1, 0.2], [0.2, 0.4], [0.3, np.nan], [0.4, 0.8]])
     expected = np.corrcoef([0.1, 0.2, 0.4], [0.2, 0.4, 0.8])[0, 1]
@@ -165,7 +164,7 @@ def test_distances_by_hand():
 
 
 def test_blocked_distances_are_those_of_every_pair(tables, monkeypatch):
-    monkeypatch.setattr("cloister.synth.scoring.nearness._BLOCK", 37)
+    monkeypatch.setattr("cloister.synth.scoring.risk.closeness._BLOCK", 37)
     table = only_table(Schema.load(VISITS), None)
     a, b = (
         read_rows(tables[name].slice(0, size), table, sides_of(table, None, 8))
@@ -191,7 +190,7 @@ def test_columns_of_many_categories_are_hashed_and_copies_still_found(monkeypatc
     assert encoded(rows, slice(0, 5)).shape[1] == width(rows.sides) < 140
     assert closest(rows, rows)[0] == pytest.approx(np.zeros(400))
     hashed = closest(rows.take(np.arange(200)), rows.take(np.arange(200, 400)))[0]
-    monkeypatch.setattr("cloister.synth.scoring.nearness._MOST_CODES", 2000)
+    monkeypatch.setattr("cloister.synth.scoring.risk.closeness._MOST_CODES", 2000)
     exact = closest(rows.take(np.arange(200)), rows.take(np.arange(200, 400)))[0]
     assert (hashed >= exact - 1e-9).all()
     assert (hashed**2 <= exact**2 + 0.25 + 1e-6).all()  # half of one of two columns

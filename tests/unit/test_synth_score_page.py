@@ -12,9 +12,9 @@ from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
 from cloister.privacy.errors import MissingExtra
-from cloister.synth.scoring.page import _learned
+from cloister.synth.scoring.report.page import _learned
 from cloister.synth.scoring.rows import sides_of
-from cloister.synth.scoring.shapes import label
+from cloister.synth.scoring.utility.shapes import label
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 

@@ -5,11 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cloister.synth import settling
-from cloister.synth.domain import Zero
-from cloister.synth.inference import Grain, Model, propagate
-from cloister.synth.junction import junction_tree
-from cloister.synth.sampling import draw
+from cloister.synth.domain.domain import Zero
+from cloister.synth.model import swap_refinement
+from cloister.synth.model.inference import Grain, Model, propagate
+from cloister.synth.model.junction_tree import junction_tree
+from cloister.synth.model.sampling import draw
 
 SHAPE = (4, 5, 3, 6, 4, 2)
 SETS = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
@@ -34,7 +34,7 @@ def distance(cells, model, places):
 
 
 def drawn(model, monkeypatch, passes, rows=ROWS):
-    monkeypatch.setattr(settling, "_PASSES", passes)
+    monkeypatch.setattr(swap_refinement, "_PASSES", passes)
     return draw(model, rows, np.random.default_rng(4))
 
 
@@ -67,10 +67,10 @@ def test_the_gaps_that_are_kept_are_those_of_the_rows(monkeypatch):
     model = chain()
     cells = drawn(model, monkeypatch, 0)
     kept = []
-    real = settling._triples
-    monkeypatch.setattr(settling, "_triples", lambda *of: kept.append(real(*of)) or kept[0])
-    monkeypatch.setattr(settling, "_PASSES", 3)
-    settling.settle(cells, model, np.random.default_rng(1))
+    real = swap_refinement._triples
+    monkeypatch.setattr(swap_refinement, "_triples", lambda *of: kept.append(real(*of)) or kept[0])
+    monkeypatch.setattr(swap_refinement, "_PASSES", 3)
+    swap_refinement.settle(cells, model, np.random.default_rng(1))
     np.testing.assert_allclose(kept[0].gap, real(cells, model).gap, atol=1e-2)
 
 
@@ -82,7 +82,7 @@ def test_few_rows_are_no_trouble(monkeypatch, rows):
 def test_rows_of_a_table_too_large_to_settle_stay_as_they_were_drawn(monkeypatch):
     model = chain()
     before = drawn(model, monkeypatch, 0)
-    monkeypatch.setattr(settling, "_MOST_CELLS", 100)
+    monkeypatch.setattr(swap_refinement, "_MOST_CELLS", 100)
     assert (drawn(model, monkeypatch, 8) == before).all()
 
 

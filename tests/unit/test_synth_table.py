@@ -13,10 +13,10 @@ import cloister as cl
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.receipt import Receipt
-from cloister.synth import domain
-from cloister.synth.errors_expected import Expected, expected_error
-from cloister.synth.inference import Model
-from cloister.synth.review import Review
+from cloister.synth.domain.domain import domain
+from cloister.synth.measure.error_estimate import ErrorEstimate
+from cloister.synth.model.inference import Model
+from cloister.synth.output.expected_errors import ExpectedError, expected_error
 
 ROWS = 3000
 _g = np.random.default_rng(31)
@@ -216,19 +216,19 @@ def test_a_review_that_happens_to_be_small_does_not_make_errors_small(table):
     bound = 0.5 * math.sqrt(2 / math.pi) * noise * size / table.made.model.total
 
     def error(margin, *names, ways=(0.0, 0.0, 0.0)):
-        review = Review(ways, (0.0,) * len(table.domain.modelled), margin, margin)
+        review = ErrorEstimate(ways, (0.0,) * len(table.domain.modelled), margin, margin)
         places = tuple(sorted(table.domain.places[name] for name in names))
         return expected_error(replace(table.made, review=review), places, None)
 
-    assert error(1.0, "age") == Expected(pytest.approx(bound), pytest.approx(bound), "noise")
-    assert error(bound / 2, "age") == Expected(pytest.approx(bound / 2), pytest.approx(bound / 2), "review")
+    assert error(1.0, "age") == ExpectedError(pytest.approx(bound), pytest.approx(bound), "noise")
+    assert error(bound / 2, "age") == ExpectedError(pytest.approx(bound / 2), pytest.approx(bound / 2), "review")
     assert error(1.0, "age", "cost", "ward").error >= bound  # what three columns show is no less than what one does
     assert error(0.0, "age", "cost", "ward", ways=(0.0, 0.0, 0.4)).error == pytest.approx(0.4)
     assert error(0.98, "age", "cost", "ward").error == pytest.approx(0.5)  # nor less than the review's own noise
 
 
 def test_what_the_caller_named_is_in_the_side_file_however_many_columns_there_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("cloister.synth.errors_expected._MOST_LISTED", 8)  # as 1000 are for 46 columns
+    monkeypatch.setattr("cloister.synth.output.expected_errors._MOST_LISTED", 8)  # as 1000 are for 46 columns
     columns = {f"c{i}": {"type": "boolean", "nullable": False} for i in range(6)}
     schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
     rows = pa.table({name: [True, False] * 20 for name in columns})

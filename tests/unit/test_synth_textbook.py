@@ -10,8 +10,8 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
+from cloister.privacy.budget_split import noise_for
 from cloister.privacy.errors import BadBounds, BadInput
-from cloister.privacy.purse import law
 
 from .synth_people import BY_PERSON, opened, people
 
@@ -147,6 +147,6 @@ def test_a_domain_that_is_too_large_is_refused_in_words_and_for_nothing(ds):
 
 def test_noise_is_of_the_stated_scale_for_people_with_several_rows(tmp_path):
     ds = opened(tmp_path, people(), BY_PERSON)
-    noise = law(2 * 2**20, 2 * 2**20, cl.rho("0.5")).standard_error / 2**20
+    noise = noise_for(2 * 2**20, 2 * 2**20, cl.rho("0.5")).standard_error / 2**20
     assert synth.histogram(ds, column="age", spend=cl.rho("0.5")).standard_error == pytest.approx(noise)
     assert noise == pytest.approx(2.0, rel=1e-3)

@@ -14,8 +14,8 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput, BadSchema, OverBudget
-from cloister.synth import domain
-from cloister.synth.inference import Model
+from cloister.synth.domain.domain import domain
+from cloister.synth.model.inference import Model
 
 from .synth_transcripts import moved, recorded, replayed
 

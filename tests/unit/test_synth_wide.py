@@ -8,11 +8,12 @@ import cloister as cl
 from cloister import synth
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.ledger import Ledger
-from cloister.synth import asking, review
+from cloister.synth.domain.coarsening import most_grains
 from cloister.synth.generators.aim import _weights
-from cloister.synth.inference import fit
-from cloister.synth.levels import most_grains
-from cloister.synth.marginals import NoisyMarginal
+from cloister.synth.measure import error_estimate
+from cloister.synth.measure.marginals import NoisyMarginal
+from cloister.synth.model import marginal_oracle
+from cloister.synth.model.inference import fit
 
 SPEND = cl.rho(10)
 
@@ -43,7 +44,7 @@ def coded(folder, sizes, rows=150, **facts):
 
 @pytest.fixture(autouse=True)
 def few_looks(monkeypatch):
-    monkeypatch.setattr(review, "_MOST_SETS", 60)
+    monkeypatch.setattr(error_estimate, "_MOST_SETS", 60)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def chained(columns):
 
 @pytest.mark.parametrize("columns", [53, 130])
 def test_a_model_of_many_columns_answers_as_multiplied_matrices_do(columns):
-    asked = asking.Asked(model := chained(columns))
+    asked = marginal_oracle.MarginalOracle(model := chained(columns))
     joint = asked.joint((0, 1))
     for place in range(1, columns - 1):
         pair = asked.joint((place, place + 1))

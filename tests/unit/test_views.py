@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 import sqlglot
 
+from cloister.data.dialect import dialect_of, family
 from cloister.data.schema import Column, Schema, Table
 from cloister.data.tables import open_tables
-from cloister.data.tongue import family, tongue
 from cloister.data.views import readable, view
 
 DECLARED = {
@@ -36,7 +36,7 @@ DECLARED = {
 
 @pytest.mark.parametrize("dialect", DECLARED)
 def test_declared_types_belong_to_families(dialect):
-    assert {name: family(name, tongue(dialect)) for name in DECLARED[dialect]} == DECLARED[dialect]
+    assert {name: family(name, dialect_of(dialect)) for name in DECLARED[dialect]} == DECLARED[dialect]
 
 
 def test_no_type_is_read_from_one_that_would_lose_its_meaning():
@@ -49,7 +49,7 @@ def test_no_type_is_read_from_one_that_would_lose_its_meaning():
 @pytest.mark.parametrize("dialect", DECLARED)
 def test_a_view_names_its_columns_then_the_unit(dialect):
     table = Table('odd "name`', {"a'b": Column("a'b", "integer"), "é": Column("é", "text")}, unit='u"`')
-    select = view(table, {"a'b": "text", "é": "text", 'u"`': "text"}, tongue(dialect).name(table.name), dialect)
+    select = view(table, {"a'b": "text", "é": "text", 'u"`': "text"}, dialect_of(dialect).name(table.name), dialect)
     inner = select.find(sqlglot.exp.Subquery).this
     assert [column.alias_or_name for column in inner.expressions] == ["a'b", "é", 'u"`', "_cl_unit"]
     again = sqlglot.parse_one(select.sql(dialect), dialect=dialect)

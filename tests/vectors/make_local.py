@@ -17,10 +17,10 @@ from typing import Any
 
 from cloister import local
 from cloister.local.client import envelope
-from cloister.local.oracles.padded import PaddedSample
-from cloister.local.oracles.sets import OneOfSet, SetBits
+from cloister.local.mechanisms.padded import PaddedSample
+from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.privacy.noise import SeededSource
-from cloister.privacy.noise.lazy import exp_bounds
+from cloister.privacy.noise.lazy_uniform import exp_bounds
 
 PLACE = Path(__file__).with_name("local.json")
 

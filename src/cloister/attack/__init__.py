@@ -5,7 +5,7 @@
       outputs.py       whatever a mechanism returned, as a matrix of numbers
       events.py        which sets of outputs tell two inputs apart
       intervals.py     what a claim allows, and what counts of samples prove
-      picture.py       the audit drawn
+      chart.py       the audit drawn
     floating.py      the doubles that textbook noise can reach, and the order in which floats were summed
     differencing.py  two honest averages give away the person between them
     averaging.py     the same question asked again and again wears the noise off
@@ -16,7 +16,7 @@ Nothing here pays a ledger: an attack runs on made-up inputs, or on releases tha
 """
 
 from cloister.attack.audit import Audit, Batched, audit
-from cloister.attack.events import Feature
+from cloister.attack.events import OutputFeature
 from cloister.attack.exact import audit_exact
 
-__all__ = ["Audit", "Batched", "Feature", "audit", "audit_exact"]
+__all__ = ["Audit", "Batched", "OutputFeature", "audit", "audit_exact"]

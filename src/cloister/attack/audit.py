@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from cloister.attack import picture
-from cloister.attack.events import Event, Feature, choose, learn
-from cloister.attack.intervals import Curve, Floats, curve, epsilon_at_least
+from cloister.attack import chart as picture
+from cloister.attack.events import Event, OutputFeature, choose, learn
+from cloister.attack.intervals import Floats, TradeoffCurve, curve, epsilon_at_least
 from cloister.attack.outputs import Draws, Outputs, as_outputs
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.loss import Loss
@@ -100,7 +100,7 @@ def audit(
     *,
     n: int = 100_000,
     confidence: float = 0.95,
-    features: Sequence[Feature] = (),
+    features: Sequence[OutputFeature] = (),
 ) -> Audit:
     """Try to refute a claimed loss by sampling.
 
@@ -167,7 +167,7 @@ def _split(samples: tuple[Outputs, Outputs], n: int) -> list[tuple[Outputs, Outp
 
 
 def _prove(
-    events: list[Event], samples: tuple[Outputs, Outputs], allowed: Curve, risk: float
+    events: list[Event], samples: tuple[Outputs, Outputs], allowed: TradeoffCurve, risk: float
 ) -> tuple[Floats, list[tuple[float, float]]]:
     """Bounds per event and delta that hold together with chance 1 - risk, and how often each event was seen."""
     n = len(samples[0])

@@ -16,10 +16,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.attack.intervals import Curve, Floats, epsilon_at_least
+from cloister.attack.intervals import Floats, TradeoffCurve, epsilon_at_least
 from cloister.attack.outputs import Outputs
 
-__all__ = ["Event", "Feature", "choose", "learn", "lowest_bit"]
+__all__ = ["Event", "OutputFeature", "choose", "learn", "lowest_bit"]
 
 _COLUMNS = 64  # a wider output is read through its most telling coordinates
 _ALONE = 6  # so many coordinates are also read one by one
@@ -28,7 +28,7 @@ _THRESHOLDS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
+class OutputFeature:
     """A score for every output: `score(matrix of outputs, one row per run)` returns one number per run."""
 
     name: str
@@ -44,7 +44,7 @@ class Feature:
 class Event:
     """A tail of a feature, and the side it speaks for."""
 
-    feature: Feature
+    feature: OutputFeature
     threshold: float
     above: bool
     swapped: bool  # whether the right input makes it more likely
@@ -58,25 +58,27 @@ class Event:
         return f"{self.feature.name} {'>' if self.above else '≤'} {self.threshold:.6g}"
 
 
-def learn(left: Outputs, right: Outputs) -> list[Feature]:
+def learn(left: Outputs, right: Outputs) -> list[OutputFeature]:
     """The features that these samples suggest."""
     width = left.shape[1]
     columns = _telling(left, right)
-    features = [Feature("likelihood ratio", _binned_ratio(left, right, columns))]
+    features = [OutputFeature("likelihood ratio", _binned_ratio(left, right, columns))]
     for column in columns[:_ALONE]:
         name = "output" if width == 1 else f"output[{column}]"
-        features.append(Feature(name, partial(_column, column)))
-        features.append(Feature(f"lowest bit of {name}", partial(_lowest_bit_of, column)))
+        features.append(OutputFeature(name, partial(_column, column)))
+        features.append(OutputFeature(f"lowest bit of {name}", partial(_lowest_bit_of, column)))
     if width > 1:
-        features.append(Feature("best direction", _direction(left, right, columns)))
-        features.append(Feature("sum", lambda rows: rows.sum(axis=1, dtype=np.float64)))
-        features.append(Feature("largest", lambda rows: rows.max(axis=1)))
-        features.append(Feature("least", lambda rows: rows.min(axis=1)))
-    features.append(Feature("likelihood ratio of the whole output", _whole_ratio(left, right)))
+        features.append(OutputFeature("best direction", _direction(left, right, columns)))
+        features.append(OutputFeature("sum", lambda rows: rows.sum(axis=1, dtype=np.float64)))
+        features.append(OutputFeature("largest", lambda rows: rows.max(axis=1)))
+        features.append(OutputFeature("least", lambda rows: rows.min(axis=1)))
+    features.append(OutputFeature("likelihood ratio of the whole output", _whole_ratio(left, right)))
     return features
 
 
-def choose(features: Sequence[Feature], left: Outputs, right: Outputs, allowed: Curve, level: float) -> list[Event]:
+def choose(
+    features: Sequence[OutputFeature], left: Outputs, right: Outputs, allowed: TradeoffCurve, level: float
+) -> list[Event]:
     """The best event of every feature in each direction, the most telling first."""
     chosen = []
     for feature in features:

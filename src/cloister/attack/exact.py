@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cloister.attack import picture
+from cloister.attack import chart
 from cloister.attack.audit import Audit, check_claim
-from cloister.attack.intervals import Curve, Floats, curve
+from cloister.attack.intervals import Floats, TradeoffCurve, curve
 from cloister.privacy.errors import BadProbability
 from cloister.privacy.loss import Loss
 
@@ -58,12 +58,12 @@ def audit_exact(
         seen=(_mass(laws[0], chosen), _mass(laws[1], chosen)),
         n=None,
         confidence=1.0,
-        sketch=picture.Sketch.of("output", [*map(str, outputs)], _floats(laws[0]), _floats(laws[1]), inside, 0.0),
+        sketch=chart.Sketch.of("output", [*map(str, outputs)], _floats(laws[0]), _floats(laws[1]), inside, 0.0),
     )
 
 
 def _worst_sets(
-    often: list[Fraction | float], seldom: list[Fraction | float], allowed: Curve, tolerance: float
+    often: list[Fraction | float], seldom: list[Fraction | float], allowed: TradeoffCurve, tolerance: float
 ) -> list[tuple[float, list[int]]]:
     """For each delta the exact epsilon in this direction, and the outputs that show it."""
     order = sorted(range(len(often)), key=lambda i: often[i] / seldom[i] if seldom[i] else math.inf, reverse=True)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cloister.privacy.loss import Loss
 
-__all__ = ["Curve", "Floats", "at_least", "at_most", "curve", "epsilon_at_least"]
+__all__ = ["TradeoffCurve", "Floats", "at_least", "at_most", "curve", "epsilon_at_least"]
 
 Floats = NDArray[np.float64]
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 _DELTAS = ("0.3", "0.1", "0.03", "0.01", "0.003", "1e-3", "1e-4", "1e-5")
 
 
-class Curve(NamedTuple):
+class TradeoffCurve(NamedTuple):
     """The epsilons that a claim allows, each at its delta."""
 
     deltas: Floats
@@ -28,12 +28,12 @@ class Curve(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def curve(claim: Loss) -> Curve:
+def curve(claim: Loss) -> TradeoffCurve:
     """One point for an epsilon; for a rho several points of the (epsilon, delta) curve it implies."""
     if claim.measure == "epsilon":
-        return Curve(np.array([float(claim.delta)]), np.array([float(claim.amount)]))
+        return TradeoffCurve(np.array([float(claim.delta)]), np.array([float(claim.amount)]))
     implied = [claim.as_epsilon(delta=delta) for delta in _DELTAS if float(delta) + claim.delta < 1]
-    return Curve(np.array([float(x.delta) for x in implied]), np.array([float(x.amount) for x in implied]))
+    return TradeoffCurve(np.array([float(x.delta) for x in implied]), np.array([float(x.amount) for x in implied]))
 
 
 def at_least(count: ArrayLike, n: int, level: float) -> Floats:

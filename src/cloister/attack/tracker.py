@@ -10,7 +10,16 @@ from typing import Any
 
 from cloister.privacy.errors import BadName
 
-__all__ = ["EVERYBODY", "Ask", "Condition", "general_tracker", "individual_tracker", "narrowed", "refusal", "where"]
+__all__ = [
+    "EVERYBODY",
+    "Ask",
+    "TrackerCondition",
+    "general_tracker",
+    "individual_tracker",
+    "narrowed",
+    "refusal",
+    "where",
+]
 
 _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -18,31 +27,31 @@ _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class TrackerCondition:
     """Who is asked about, both as SQL and as a test of one row; `&`, `|` and `~` combine."""
 
     sql: str
     test: Callable[[Mapping[str, Any]], bool]
 
-    def __and__(self, other: "Condition") -> "Condition":
-        return Condition(f"({self.sql} AND {other.sql})", lambda row: self.test(row) and other.test(row))
+    def __and__(self, other: "TrackerCondition") -> "TrackerCondition":
+        return TrackerCondition(f"({self.sql} AND {other.sql})", lambda row: self.test(row) and other.test(row))
 
-    def __or__(self, other: "Condition") -> "Condition":
-        return Condition(f"({self.sql} OR {other.sql})", lambda row: self.test(row) or other.test(row))
+    def __or__(self, other: "TrackerCondition") -> "TrackerCondition":
+        return TrackerCondition(f"({self.sql} OR {other.sql})", lambda row: self.test(row) or other.test(row))
 
-    def __invert__(self) -> "Condition":
-        return Condition(f"(NOT {self.sql})", lambda row: not self.test(row))
+    def __invert__(self) -> "TrackerCondition":
+        return TrackerCondition(f"(NOT {self.sql})", lambda row: not self.test(row))
 
-    def reworded(self, times: int) -> "Condition":
+    def reworded(self, times: int) -> "TrackerCondition":
         """The same people in other words."""
-        return Condition(f"({self.sql} AND {times} = {times})", self.test)
+        return TrackerCondition(f"({self.sql} AND {times} = {times})", self.test)
 
 
-EVERYBODY = Condition("(1 = 1)", lambda _row: True)
-Ask = Callable[[Condition], float | None]
+EVERYBODY = TrackerCondition("(1 = 1)", lambda _row: True)
+Ask = Callable[[TrackerCondition], float | None]
 
 
-def where(column: str, sign: str, value: str | int) -> Condition:
+def where(column: str, sign: str, value: str | int) -> TrackerCondition:
     """One comparison.
 
     >>> (where("ward", "=", "surgery") & ~where("age", ">=", 65)).sql
@@ -52,10 +61,12 @@ def where(column: str, sign: str, value: str | int) -> Condition:
         raise BadName(f"a comparison is one of {' '.join(_SIGNS)}, got {sign!r:.20}.")
     compare = _SIGNS[sign]
     shown = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
-    return Condition(f"{column} {sign} {shown}", lambda row: compare(row[column], value))
+    return TrackerCondition(f"{column} {sign} {shown}", lambda row: compare(row[column], value))
 
 
-def individual_tracker(ask: Ask, known: Condition, rest: Condition, secret: Condition | None = None) -> float | None:
+def individual_tracker(
+    ask: Ask, known: TrackerCondition, rest: TrackerCondition, secret: TrackerCondition | None = None
+) -> float | None:
     """The answer about the one person for whom `known & rest` holds, though asking for them directly is refused.
 
     With T = known and not rest: q(known & rest) = q(known) - q(T), and for a further, secret fact
@@ -73,7 +84,7 @@ def individual_tracker(ask: Ask, known: Condition, rest: Condition, secret: Cond
     return None if whole is None or padding is None else whole - padding
 
 
-def general_tracker(ask: Ask, wanted: Condition, trackers: Iterable[Condition]) -> float | None:
+def general_tracker(ask: Ask, wanted: TrackerCondition, trackers: Iterable[TrackerCondition]) -> float | None:
     """Any refused answer, from one formula T with 2k <= |T| <= N - 2k.
 
     q(C) = q(C or T) + q(C or not T) - q(T) - q(not T).
@@ -91,8 +102,8 @@ def general_tracker(ask: Ask, wanted: Condition, trackers: Iterable[Condition]) 
     return None
 
 
-def narrowed(ask: Callable[[Condition], tuple[float, float]], wanted: Condition,
-             padding: Iterable[tuple[Condition, float]]) -> tuple[float, float]:  # fmt: skip
+def narrowed(ask: Callable[[TrackerCondition], tuple[float, float]], wanted: TrackerCondition,
+             padding: Iterable[tuple[TrackerCondition, float]]) -> tuple[float, float]:  # fmt: skip
     """Limits of an answer that is given as a range only, by intersection.
 
     Args:
@@ -107,7 +118,7 @@ def narrowed(ask: Callable[[Condition], tuple[float, float]], wanted: Condition,
     return low, high
 
 
-def refusal(largest: Ask, everyone: Condition, target: Condition) -> float | None:
+def refusal(largest: Ask, everyone: TrackerCondition, target: TrackerCondition) -> float | None:
     """The target's value, told by a refusal: an audit that looks at the data refuses only where there is a secret.
 
     If the largest of `everyone` is answered and that of everyone but the target is refused, the target has the largest

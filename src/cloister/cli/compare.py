@@ -69,8 +69,8 @@ def compare(
     from rich.console import Console
     from rich.progress import Progress
 
-    from cloister.learn.exercise.files import read_file
-    from cloister.learn.exercise.run import compare as run
+    from cloister.lessons.compare.run import compare as run
+    from cloister.lessons.compare.table import read_file
 
     table, facts, usual = read_file(file)
     goal = target or usual

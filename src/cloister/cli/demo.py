@@ -8,6 +8,6 @@ __all__ = ["demo"]
 @click.command()
 def demo() -> None:
     """Walk through private answers, a refusal, the ledger and a receipt on a generated hospital."""
-    from cloister.tour import tour
+    from cloister.lessons.tour import tour
 
     tour()

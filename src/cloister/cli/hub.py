@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from cloister.hub.hub import Hub
-    from cloister.hub.settings import Settings
+    from cloister.hub.core.hub import Hub
+    from cloister.hub.core.settings import Settings
 
 __all__ = ["hub"]
 
@@ -24,7 +24,7 @@ _FOLDER = click.option(
 
 def _settings(folder: Path | None = None, **changes: Any) -> "Settings":
     """What the environment says; what the command line says wins."""
-    from cloister.hub.settings import Settings
+    from cloister.hub.core.settings import Settings
     from cloister.privacy.errors import MissingExtra
 
     if not all(find_spec(name) for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn")):
@@ -37,7 +37,7 @@ def _settings(folder: Path | None = None, **changes: Any) -> "Settings":
 
 
 def _open(folder: Path | None) -> "Hub":
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
 
     return Hub.open(_settings(folder))
 
@@ -53,7 +53,7 @@ def hub() -> None:
 @click.option("--operator", required=True, metavar="EMAIL", help="Who will run it: gets the first invitation.")
 def init(folder: Path | None, operator: str) -> None:
     """Make a new hub: its folder, keys, ledger and database, and an invitation for its operator."""
-    from cloister.hub.operate.begin import begin
+    from cloister.hub.ops.setup import begin
 
     made = begin(_settings(folder), operator)
     click.echo(f"A hub in {made.folder}. Its receipts are signed by\n  {made.public_key}")
@@ -67,7 +67,7 @@ def init(folder: Path | None, operator: str) -> None:
 @click.option("--port", type=int, help="Which port to listen on.  [default: CLOISTER_PORT, or 8400]")
 def serve(folder: Path | None, host: str | None, port: int | None) -> None:
     """Serve pages and run jobs, until Ctrl-C."""
-    from cloister.hub.operate.serve import serve as run
+    from cloister.hub.ops.serve import serve as run
 
     settings = _settings(folder, host=host, port=port)
     click.echo(f"{settings.name} is at {settings.address}; listening on {settings.host}:{settings.port}.", err=True)
@@ -79,7 +79,7 @@ def serve(folder: Path | None, host: str | None, port: int | None) -> None:
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1, 64), help="How many processes.")
 def worker(folder: Path | None, count: int) -> None:
     """Run jobs only, beside a hub whose pages are served elsewhere."""
-    from cloister.hub.operate.serve import work
+    from cloister.hub.ops.serve import work
 
     raise SystemExit(work(_settings(folder), count))
 
@@ -96,8 +96,8 @@ def worker(folder: Path | None, count: int) -> None:
 @click.option("--serve/--no-serve", "serving", default=True, help="Whether to serve it.  [default: serve]")
 def demo(folder: Path, port: int | None, serving: bool) -> None:
     """Make a hub with a hospital, a clinic and two researchers in it, and serve it."""
-    from cloister.hub.operate.demo import make_demo
-    from cloister.hub.operate.serve import serve as run
+    from cloister.hub.ops.demo import make_demo
+    from cloister.hub.ops.serve import serve as run
 
     settings = _settings(folder, port=port)
     click.echo(make_demo(settings).sheet())
@@ -113,7 +113,7 @@ def demo(folder: Path, port: int | None, serving: bool) -> None:
 @click.option("--country", default="", help="Of a new organisation, as two letters.")
 def invite(email: str, folder: Path | None, roles: tuple[str, ...], organisation: str, country: str) -> None:
     """Print an invitation link for EMAIL."""
-    from cloister.hub.operate.begin import invitation_link
+    from cloister.hub.ops.setup import invitation_link
 
     with _open(folder) as opened:
         click.echo(invitation_link(opened, email, roles or ("data user",), organisation, country))
@@ -124,8 +124,8 @@ def invite(email: str, folder: Path | None, roles: tuple[str, ...], organisation
 @_FOLDER
 def backup(file: Path, folder: Path | None) -> None:
     """Copy a hub, running or not, into FILE: all but the master key and the ledger's head."""
-    from cloister.hub.operate.backup import backup as copy
-    from cloister.hub.operate.heads import newest_head
+    from cloister.hub.ops.backup import backup as copy
+    from cloister.hub.ops.ledger_heads import newest_head
 
     with _open(folder) as opened:
         done = copy(opened, file)
@@ -145,7 +145,7 @@ def backup(file: Path, folder: Path | None) -> None:
 )
 def restore(file: Path, folder: Path, master_key: Path | None) -> None:
     """Make a hub in FOLDER from the copy in FILE. It refuses to spend until the newest head is shown."""
-    from cloister.hub.operate.backup import restore as make
+    from cloister.hub.ops.backup import restore as make
 
     done = make(file, _settings(folder), master_key)
     click.echo(f"{done.files} files in {done.place}.")
@@ -158,7 +158,7 @@ def restore(file: Path, folder: Path, master_key: Path | None) -> None:
 @_FOLDER
 def show_head(head: str, folder: Path | None) -> None:
     """Show the newest HEAD (a line, a file, or a receipt): a restored hub that contains it spends again."""
-    from cloister.hub.operate.heads import show_head as show
+    from cloister.hub.ops.ledger_heads import show_head as show
 
     with _open(folder) as opened:
         click.echo(f"The ledger contains it. Head {show(opened, head)}")
@@ -169,7 +169,7 @@ def show_head(head: str, folder: Path | None) -> None:
 @_FOLDER
 def write_off(datasets: tuple[str, ...], folder: Path | None) -> None:
     """Give up what is left of the budgets of DATASETS, in the name of their owners."""
-    from cloister.hub.operate.heads import write_off as give_up
+    from cloister.hub.ops.ledger_heads import write_off as give_up
 
     with _open(folder) as opened:
         for name in datasets:
@@ -184,7 +184,7 @@ def write_off(datasets: tuple[str, ...], folder: Path | None) -> None:
 def policy_test(policy: Path, cases: Path, schema: str | None) -> None:
     """Ask POLICY the questions in CASES, and compare its decisions with the expected ones."""
     from cloister.data.schema import Schema
-    from cloister.hub.policy.check import run as ask
+    from cloister.hub.policy.text.check import run as ask
 
     report = ask(
         policy.read_text(encoding="utf-8"),

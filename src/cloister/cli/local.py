@@ -58,7 +58,7 @@ def local() -> None:
 def advise(question: str, levels: list[str], people: int, output: Path | None, **asked: Any) -> None:
     """Show which mechanism errs least at each level of a QUESTION, and write it down."""
     from cloister.local.console import advised
-    from cloister.local.question import read_questions, write_questions
+    from cloister.local.survey.question import read_questions, write_questions
 
     made, shown = advised(question, levels, people, **asked)
     click.echo(shown)
@@ -79,8 +79,8 @@ def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool,
 
     Run it where the answers are. Each run costs every person the levels of the questions they answer, again.
     """
-    from cloister.local.answers import envelopes, read_rows
-    from cloister.local.question import read_questions
+    from cloister.local.survey.answers import envelopes, read_rows
+    from cloister.local.survey.question import read_questions
 
     written = 0
     skipped = Counter[str]()
@@ -108,7 +108,7 @@ def collect(questions: Path, reports: tuple[Path, ...], counts: Path) -> None:
     from cloister.local.collector import file
     from cloister.local.collector.collection import Collection
     from cloister.local.console import same_questions
-    from cloister.local.question import read_questions
+    from cloister.local.survey.question import read_questions
 
     asked = read_questions(questions)
     collection = same_questions(file.load(counts), asked) if counts.exists() else Collection(asked)
@@ -149,7 +149,7 @@ def estimate(
     counts: Path, only: str | None, chart: Path | None, teaching: Path | None, as_json: bool, **how: Any
 ) -> None:
     """Estimate shares with intervals from COUNTS, all levels together."""
-    from cloister.local.chart import draw
+    from cloister.local.analysis.chart import draw
     from cloister.local.collector import file
     from cloister.local.console import findings, true_shares, written
 

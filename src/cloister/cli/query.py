@@ -20,7 +20,7 @@ _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 def read_loss(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Loss | None:
     """A loss in words."""
-    from cloister.query.console import parse_loss
+    from cloister.query.shell import parse_loss
 
     return None if text is None else parse_loss(text)
 
@@ -124,7 +124,7 @@ def query(
     **data: Any,
 ) -> None:
     """Ask SOURCE (a file, a folder, a postgresql:// address) one question in SQL, and pay for the answer."""
-    from cloister.query.console import plan_of, working
+    from cloister.query.shell import plan_of, working
 
     check_price(spend, within)
     form = _form(form, output)

@@ -48,6 +48,6 @@ def check_command(file: str, against: str | None) -> None:
     columns = sum(len(table.columns) for table in checked.tables.values())
     click.echo(f"{file}: {len(checked.tables)} tables, {columns} columns, protects {checked.unit}. No problem found.")
     if against is not None:
-        from cloister.data.fit import fit_of, fit_text
+        from cloister.data.schema_fit import fit_of, fit_text
 
         click.echo(fit_text(fit_of(against, checked)))

@@ -16,9 +16,9 @@ __all__ = ["shell"]
 @price_options
 def shell(spend: Loss | None, within: str | None, confidence: str, ledger: Path, **data: Any) -> None:
     r"""Ask SOURCE questions in SQL, one after the other, with history and completion. \help says how."""
-    from cloister.query.console import COMMANDS, Shell
     from cloister.query.display import plain_console
-    from cloister.query.reading import open_reader
+    from cloister.query.prompt import open_reader
+    from cloister.query.shell import COMMANDS, Shell
 
     with open_dataset(ledger=ledger, **data) as dataset:
         console = plain_console()

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloister.cli.query import data_options, open_dataset, read_loss
+from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.loss import Loss
-from cloister.privacy.purse import purse
 from cloister.synth import console
-from cloister.synth.cost import cost_text
-from cloister.synth.handed import read_table, side_path
+from cloister.synth.output.cost import cost_text
+from cloister.synth.output.shared_table import read_table, side_path
 from cloister.synth.planning import METHODS, Synthesis, method_of, plan
 
 if TYPE_CHECKING:
     from cloister.dataset import Dataset
-    from cloister.synth.table import SyntheticTable
+    from cloister.synth.output.table import SyntheticTable
 
 __all__ = ["synth"]
 
@@ -136,7 +136,7 @@ def make(
             click.echo(f"{made}\nwrote {place}, and {side.name} beside it: hand both on")
             if scoring is not None:  # the table is on disk by now: whatever happens to its score, it is not lost
                 _score_to(side, dataset, made, spend=scoring, **public)
-                click.echo(f"  together  {cost_text(purse(spend).loss, spend)}")
+                click.echo(f"  together  {cost_text(budget_share(spend).loss, spend)}")
         click.echo(f"{dataset.left} left", err=True)
 
 
@@ -216,8 +216,8 @@ def score(
     looks at real rows and adds no noise. Nothing of it may be published or shown to users, the verdict of the gate
     included; what the table cost stays paid whatever it says.
     """
-    from cloister.synth.scoring.learning import sklearn_or_refuse
     from cloister.synth.scoring.score import score as scored
+    from cloister.synth.scoring.utility.learning import sklearn_or_refuse
     from cloister.synth.scoring.verdict import judge
 
     if gate and holdout is None:

@@ -6,11 +6,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from cloister.data.dialect import Family, dialect_of, family
 from cloister.data.engines.engine import Engine
-from cloister.data.reader import CONFIRM, FILL_IN, plain, to_yaml
 from cloister.data.schema import Column, Table, Type
+from cloister.data.schema_file import CONFIRM, FILL_IN, plain, to_yaml
 from cloister.data.tables import open_engine
-from cloister.data.tongue import Family, family, tongue
 from cloister.data.views import read, view
 
 __all__ = ["draft", "draft_as_owner"]
@@ -55,7 +55,7 @@ def _drafted(source: object, first_line: str, column: Any) -> str:
 
 
 def _families(engine: Engine, table: str) -> Iterator[tuple[str, str, Family | None]]:
-    say = tongue(engine.dialect)
+    say = dialect_of(engine.dialect)
     for name, declared in engine.columns(table).items():
         yield name, declared, family(declared, say)
 
@@ -111,13 +111,13 @@ def _column_of(engine: Engine, table: str, name: str, kind: Type, found: Family)
     """A column read as a type: its quoted name, and the FROM that holds it."""
     alone = Table(table, {name: Column(name, kind)})
     sql = view(alone, {name: found}, engine.place(table), engine.dialect).sql(engine.dialect)
-    say = tongue(engine.dialect)
+    say = dialect_of(engine.dialect)
     return say.name(name), f"FROM ({sql}) AS {say.name(table)}"
 
 
 def _kind_of_text(engine: Engine, table: str, name: str) -> Type:
     """The first type in which every value of a text column can be read."""
-    say, place = tongue(engine.dialect), engine.place(table)
+    say, place = dialect_of(engine.dialect), engine.place(table)
     counts = [f"COUNT({read(kind, 'text', name, say)}) AS {kind}s" for kind in ("text", *_IN_TEXT)]
     said = f"{say.name(name)} IS NOT NULL AND NOT {say.is_like(say.trimmed(say.name(name)), '[nN][aA][nN]')}"
     total, *parsed = _one_row(engine, f"SELECT {', '.join(counts)} FROM {place} WHERE {said}")  # noqa: S608

@@ -276,7 +276,7 @@ class Schema:
 
     def dump(self) -> str:
         """The schema as YAML that `load` reads back."""
-        from cloister.data.reader import written
+        from cloister.data.schema_file import written
 
         return written(self)
 
@@ -317,7 +317,7 @@ def _parsed(text: str, unit: Unit | None, max_bytes: int | None) -> Schema:
 
 
 def _read(source: str | Mapping[str, Any], unit: Unit | None, max_bytes: int | None = None) -> Schema:
-    from cloister.data.reader import read
+    from cloister.data.schema_file import read
 
     schema, problems = read(source, unit, max_bytes)
     # A place whose form is wrong is not scolded for its content too.

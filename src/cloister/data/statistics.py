@@ -27,9 +27,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from cloister.data.literals import as_double, canonical, literal
+from cloister.data.dialect import Dialect, as_double, canonical, dialect_of, literal
 from cloister.data.schema import UNIT, internal
-from cloister.data.tongue import Tongue, tongue
 from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.loss import Relation
 from cloister.privacy.mechanisms import Sensitivity
@@ -191,18 +190,18 @@ class Sums:
 
     def sql(self, dialect: str) -> str:
         """The statement."""
-        names = [tongue(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
+        names = [dialect_of(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
         return self._statement(dialect, names, f" GROUP BY {', '.join(names)}" if names else "")
 
     def sets_sql(self, dialect: str, sets: Sequence[Sequence[int]]) -> str:
         """The same for several choices of keys at once, each by their places: people are weighed once for all."""
-        names = [tongue(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
+        names = [dialect_of(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
         listed = ", ".join(f"({', '.join(names[i] for i in one)})" for one in sets)
-        which = [f"GROUPING({name}) AS {tongue(dialect).name(internal(f'g{i}'))}" for i, name in enumerate(names)]
+        which = [f"GROUPING({name}) AS {dialect_of(dialect).name(internal(f'g{i}'))}" for i, name in enumerate(names)]
         return self._statement(dialect, [*names, *which], f" GROUP BY GROUPING SETS ({listed})")
 
     def _statement(self, dialect: str, shown: Sequence[str], grouped: str) -> str:
-        say = tongue(dialect)
+        say = dialect_of(dialect)
         keys = [exp.alias_(key.sql, internal(f"k{i}"), quoted=True) for i, key in enumerate(self.keys)]
         values = [exp.alias_(value.sql, internal(f"v{i}"), quoted=True) for i, value in enumerate(self.values)]
         rows = self.rows.select(*keys, *values)
@@ -220,7 +219,7 @@ class Sums:
             parts.append(f"{say.name(internal('heavy'))} AS ({_heavy(self.max_rows, say)})")
         return f"WITH {', '.join(parts)} SELECT {', '.join([*shown, *sums])} FROM {source}{grouped}"  # noqa: S608
 
-    def _weight(self, say: Tongue) -> tuple[str | None, str]:
+    def _weight(self, say: Dialect) -> tuple[str | None, str]:
         """What a row counts, and where rows stand beside it."""
         rows, heavy, count = (say.name(internal(one)) for one in ("rows", "heavy", "held"))
         if self.max_rows is None:
@@ -500,7 +499,7 @@ def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], N
     return np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64), found
 
 
-def _heavy(max_rows: int, say: Tongue) -> str:
+def _heavy(max_rows: int, say: Dialect) -> str:
     """The units with more rows than they count for, and how many."""
     unit, person, count = say.name(UNIT), say.name(internal("person")), say.name(internal("held"))
     rows = say.name(internal("rows"))

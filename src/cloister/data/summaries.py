@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cloister.data.literals import as_double, literal, rounded_near_zero
+from cloister.data.dialect import as_double, literal, rounded_near_zero
 from cloister.data.schema import UNIT, Column
 from cloister.data.statistics import GroupKey, Sums, Value, grid_value
 from cloister.data.tables import Tables

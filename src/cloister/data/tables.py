@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from cloister.data.dialect import Dialect, Family, decimals, dialect_of, family
 from cloister.data.engines.arrow import is_dataset
 from cloister.data.engines.engine import Engine
 from cloister.data.frames import from_pandas, refuse_coarse
 from cloister.data.schema import Schema, Table
-from cloister.data.tongue import Family, Tongue, decimals, family, tongue
 from cloister.data.views import readable, unit_families, view
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadSchema, BadSource
@@ -63,7 +63,7 @@ class Tables:
 
     def decimals(self, table: str) -> dict[str, int]:
         """Of the columns whose declared types say so, how many digits behind the point their numbers have."""
-        say = tongue(self.engine.dialect)
+        say = dialect_of(self.engine.dialect)
         found = {name: decimals(kind, say) for name, kind in self.engine.columns(table).items()}
         return {name: digits for name, digits in found.items() if digits is not None}
 
@@ -113,7 +113,7 @@ def open_tables(
     """
     schema.check()
     engine = open_engine(source, schema, memory_limit, threads, timeout_s, spill)
-    say, problems = tongue(engine.dialect), list[str]()
+    say, problems = dialect_of(engine.dialect), list[str]()
     families: dict[str, dict[str, Family]] = {}
     for table in schema.tables.values():
         declared = engine.columns(table.name)
@@ -130,7 +130,7 @@ def open_tables(
     return Tables(engine, schema, as_text, families)
 
 
-def _cut_names(table: Table, say: Tongue) -> list[str]:
+def _cut_names(table: Table, say: Dialect) -> list[str]:
     names = [table.name, *([] if table.unit is None else [table.unit]), *table.columns]
     return [
         f"{table.name:.60}: {say.dialect} reads {say.longest_name} bytes of a name, and {name:.60}… has more. Rename it"
@@ -192,7 +192,7 @@ def _home(source: object) -> str:
 def _session_tables(session: Any, schema: Schema | None) -> dict[str, Any]:
     if schema is None:
         raise BadSource("a Spark session holds too many tables to choose from. Give the DataFrames by name.")
-    say = tongue("spark")
+    say = dialect_of("spark")
     return {
         name: session.table(say.name(name)) for name in schema.tables if session.catalog.tableExists(say.name(name))
     }

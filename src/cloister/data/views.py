@@ -21,8 +21,8 @@ from functools import lru_cache
 import sqlglot
 from sqlglot import exp
 
+from cloister.data.dialect import Dialect, Family, dialect_of
 from cloister.data.schema import UNIT, Column, Table, internal
-from cloister.data.tongue import Family, Tongue, tongue
 
 __all__ = ["file_columns", "frame_columns", "read", "readable", "unit_families", "view"]
 
@@ -43,7 +43,7 @@ _TINY = 1e-300  # text closer to zero is zero: PostgreSQL refuses to round it
 # Reading: (type in the schema, family of the declared type) -> SQL
 
 
-def _numeric_from_postgres(x: str, say: Tongue) -> str:
+def _numeric_from_postgres(x: str, say: Dialect) -> str:
     """An exact number as DOUBLE, where too large or too small is an error: made to fit first."""
     largest = f"CAST('{float.fromhex('0x1.fffffffffffffp+1023')!r}' AS NUMERIC)"
     return (
@@ -54,18 +54,18 @@ def _numeric_from_postgres(x: str, say: Tongue) -> str:
     )
 
 
-def _double(x: str, say: Tongue) -> str:
+def _double(x: str, say: Dialect) -> str:
     return f"CAST({x} AS {say.double})"
 
 
-def _double_from_wide(x: str, say: Tongue) -> str:
+def _double_from_wide(x: str, say: Dialect) -> str:
     if say.dialect == "postgres":
         return _numeric_from_postgres(x, say)
     # DuckDB divides by a power of ten, which rounds twice; through text it is rounded once, like the others do.
     return say.safe(f"CAST({x} AS VARCHAR)", say.double) if say.dialect == "duckdb" else _double(x, say)
 
 
-def _double_from_text(x: str, say: Tongue) -> str:
+def _double_from_text(x: str, say: Dialect) -> str:
     t = say.trimmed(x)
     if say.dialect == "postgres":
         number = _numeric_from_postgres(f"CAST({t} AS NUMERIC)", say)
@@ -79,11 +79,11 @@ def _double_from_text(x: str, say: Tongue) -> str:
     )
 
 
-def _whole(x: str, say: Tongue) -> str:
+def _whole(x: str, say: Dialect) -> str:
     return f"CAST({x} AS BIGINT)"
 
 
-def _whole_from_float(x: str, say: Tongue) -> str:
+def _whole_from_float(x: str, say: Dialect) -> str:
     real, cast = _double(x, say), say.safe(_double(x, say), "BIGINT")
     return (
         f"CASE WHEN {real} < {say.constant(-_TWO_63)} THEN {say.constant(_LEAST)}"
@@ -92,7 +92,7 @@ def _whole_from_float(x: str, say: Tongue) -> str:
     )
 
 
-def _whole_from_wide(x: str, say: Tongue) -> str:
+def _whole_from_wide(x: str, say: Dialect) -> str:
     if say.dialect == "duckdb":  # comparing a wide decimal with its floor may overflow; its text never does
         return _whole_from_text(f"CAST({x} AS VARCHAR)", say)
     if say.dialect == "postgres":
@@ -106,7 +106,7 @@ def _whole_from_wide(x: str, say: Tongue) -> str:
     return f"CASE WHEN {x} = FLOOR({x}) THEN COALESCE({say.safe(x, 'BIGINT')}, {overflow}) END"
 
 
-def _whole_from_text(x: str, say: Tongue) -> str:
+def _whole_from_text(x: str, say: Dialect) -> str:
     t = say.trimmed(x)
     if say.dialect == "postgres":
         number = _whole_from_wide(f"CAST({t} AS NUMERIC)", say)
@@ -121,51 +121,51 @@ def _whole_from_text(x: str, say: Tongue) -> str:
     )
 
 
-def _as_it_is(x: str, say: Tongue) -> str:
+def _as_it_is(x: str, say: Dialect) -> str:
     return x
 
 
-def _truth_from_whole(x: str, say: Tongue) -> str:
+def _truth_from_whole(x: str, say: Dialect) -> str:
     return f"CASE WHEN {x} = 1 THEN TRUE WHEN {x} = 0 THEN FALSE END"
 
 
-def _truth_from_text(x: str, say: Tongue) -> str:
+def _truth_from_text(x: str, say: Dialect) -> str:
     t = say.trimmed(x)
     return f"CASE WHEN {say.is_like(t, _TRUE)} THEN TRUE WHEN {say.is_like(t, _FALSE)} THEN FALSE END"
 
 
-def _text(x: str, say: Tongue) -> str:
+def _text(x: str, say: Dialect) -> str:
     return f"NULLIF({_word(x, say)}, '')"
 
 
-def _word(x: str, say: Tongue) -> str:
+def _word(x: str, say: Dialect) -> str:
     # By bytes: a collation of the column could hold different texts for equal. In Spark the cast drops it.
     return f"CAST({x} AS {say.string})" + (' COLLATE "C"' if say.dialect != "spark" else "")
 
 
-def _text_from_truth(x: str, say: Tongue) -> str:
+def _text_from_truth(x: str, say: Dialect) -> str:
     return f"CASE WHEN {x} THEN 'true' WHEN NOT {x} THEN 'false' END"
 
 
-def _day_from_moment(x: str, say: Tongue) -> str:
+def _day_from_moment(x: str, say: Dialect) -> str:
     return _day_within(_moment(x, say), say)
 
 
-def _day_from_zoned(x: str, say: Tongue) -> str:
+def _day_from_zoned(x: str, say: Dialect) -> str:
     return _day_within(_moment_from_zoned(x, say), say)
 
 
-def _day_within(moment: str, say: Tongue) -> str:
+def _day_within(moment: str, say: Dialect) -> str:
     """The date of a moment. Clipped first: DuckDB fails on the date of its earliest ones."""
     return f"CAST({_clipped(moment, datetime.min, datetime.max, say)} AS DATE)"
 
 
-def _day_from_text(x: str, say: Tongue) -> str:
+def _day_from_text(x: str, say: Dialect) -> str:
     t = say.trimmed(x)
     return f"CASE WHEN {say.is_like(t, _DAY)} THEN {_day_of(t, say)} END"
 
 
-def _day_of(t: str, say: Tongue) -> str:
+def _day_of(t: str, say: Dialect) -> str:
     """The date at the beginning of a text of the right form; NULL for 30 February."""
     head = f"SUBSTRING({t}, 1, 10)"
     if say.dialect != "postgres":
@@ -175,11 +175,11 @@ def _day_of(t: str, say: Tongue) -> str:
     return f"CASE WHEN EXTRACT(MONTH FROM {found}) = {month} THEN {found} END"
 
 
-def _moment(x: str, say: Tongue) -> str:
+def _moment(x: str, say: Dialect) -> str:
     return say.safe(x, say.moment)
 
 
-def _moment_from_zoned(x: str, say: Tongue) -> str:
+def _moment_from_zoned(x: str, say: Dialect) -> str:
     if say.dialect == "duckdb":
         # The engine's session is set to UTC. Nanoseconds with a zone become NULL unless they are microseconds first.
         return say.safe(say.safe(x, "TIMESTAMPTZ"), say.moment)
@@ -189,11 +189,11 @@ def _moment_from_zoned(x: str, say: Tongue) -> str:
     return f"DATE_ADD(MICROSECOND, UNIX_MICROS({x}), CAST('1970-01-01 00:00:00' AS {say.moment}))"
 
 
-def _moment_from_day(x: str, say: Tongue) -> str:
+def _moment_from_day(x: str, say: Dialect) -> str:
     return say.safe(_clipped(x, date.min, date.max, say), say.moment)
 
 
-def _moment_from_text(x: str, say: Tongue) -> str:
+def _moment_from_text(x: str, say: Dialect) -> str:
     t = say.trimmed(x)
     if say.dialect == "postgres":
         clock = f"COALESCE(NULLIF({say.trimmed(f'SUBSTRING({t}, 12)', 'Z')}, ''), '00:00')"
@@ -203,7 +203,7 @@ def _moment_from_text(x: str, say: Tongue) -> str:
     return f"CASE WHEN {say.is_like(t, _MOMENT)} THEN {found} END"
 
 
-_READ: Mapping[str, Mapping[str, Callable[[str, Tongue], str]]] = {
+_READ: Mapping[str, Mapping[str, Callable[[str, Dialect], str]]] = {
     "integer": {
         "integer": _whole, "float": _whole_from_float, "wide": _whole_from_wide, "text": _whole_from_text,
     },
@@ -224,12 +224,12 @@ def readable(kind: str) -> tuple[str, ...]:
     return tuple(_READ[kind])
 
 
-def read(kind: str, declared: Family, name: str, say: Tongue) -> str:
+def read(kind: str, declared: Family, name: str, say: Dialect) -> str:
     """A column of the table as its type, not yet clipped."""
     return _READ[kind][declared](say.name(name), say)
 
 
-def _read_column(column: Column, declared: Family, say: Tongue) -> str:
+def _read_column(column: Column, declared: Family, say: Dialect) -> str:
     if column.categories is not None and _READ[column.type][declared] is _text:
         return _word(say.name(column.name), say)  # empty text is no category, and the test for it would be for nothing
     return read(column.type, declared, column.name, say)
@@ -238,7 +238,7 @@ def _read_column(column: Column, declared: Family, say: Tongue) -> str:
 # Clipping
 
 
-def _clipped(x: str, low: object, high: object, say: Tongue) -> str:
+def _clipped(x: str, low: object, high: object, say: Dialect) -> str:
     """NULL stays NULL; NaN, which every engine sorts above infinity, becomes NULL."""
     lower, upper = say.constant(low), say.constant(high)
     if not isinstance(high, float):
@@ -251,7 +251,7 @@ def _clipped(x: str, low: object, high: object, say: Tongue) -> str:
     return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {number} ELSE {same} END"
 
 
-def _clip(column: Column, say: Tongue) -> str:
+def _clip(column: Column, say: Dialect) -> str:
     x = say.name(column.name)
     if column.categories is not None:
         listed = ", ".join(map(say.constant, column.categories))
@@ -270,7 +270,7 @@ def unit_families() -> tuple[str, ...]:
     return ("integer", "wide", "float", "text")
 
 
-def _unit(declared: Family, name: str, as_text: bool, say: Tongue) -> str:
+def _unit(declared: Family, name: str, as_text: bool, say: Dialect) -> str:
     """The id: one person, one value, in all tables. So numbers that are not whole, or do not fit, name nobody."""
     if declared == "text":
         return _text(say.name(name), say)
@@ -283,7 +283,7 @@ def _unit(declared: Family, name: str, as_text: bool, say: Tongue) -> str:
     return _text(whole, say) if as_text else whole
 
 
-def frame_columns(table: Table, declared: Mapping[str, Family], say: Tongue) -> dict[str, str]:
+def frame_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> dict[str, str]:
     """The columns of a frame in the types that the schema gives them, as SQL.
 
     Frames infer types from values: one missing number makes doubles of integers. Read like this, the types that a view
@@ -303,7 +303,7 @@ def frame_columns(table: Table, declared: Mapping[str, Family], say: Tongue) -> 
     return found
 
 
-def file_columns(table: Table, declared: Mapping[str, Family], say: Tongue) -> dict[str, str]:
+def file_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> dict[str, str]:
     """The columns of one of several files in the types that the schema gives them, as SQL.
 
     Files may declare different types. Read like this they have one, and no engine has to cast a value to the type of
@@ -318,12 +318,12 @@ def file_columns(table: Table, declared: Mapping[str, Family], say: Tongue) -> d
     return found
 
 
-def _empty(kind: str) -> Callable[[str, Tongue], str]:
+def _empty(kind: str) -> Callable[[str, Dialect], str]:
     # A frame's column of nothing but missing values is one of doubles.
     return lambda x, say: f"CAST(NULL AS {kind})"
 
 
-_FROM_FRAME: Mapping[tuple[str, str], Callable[[str, Tongue], str]] = {
+_FROM_FRAME: Mapping[tuple[str, str], Callable[[str, Dialect], str]] = {
     ("integer", "boolean"): _whole,
     ("real", "boolean"): lambda x, say: _double(_whole(x, say), say),
     ("boolean", "float"): _truth_from_whole,
@@ -345,7 +345,7 @@ def view(
         place: the table in the engine, as quoted SQL.
         unit_as_text: whether ids are compared as text, because some table of the schema has them as text.
     """
-    say = tongue(dialect)
+    say = dialect_of(dialect)
     columns = list(table.columns.values())
     inner = [f"{_read_column(one, declared[one.name], say)} AS {say.name(one.name)}" for one in columns]
     outer = [f"{_clip(column, say)} AS {say.name(column.name)}" for column in columns]
@@ -362,7 +362,7 @@ def view(
     return _parsed(_without_null(sql, present, alias, say), dialect)
 
 
-def _without_null(sql: str, present: Sequence[str], alias: str, say: Tongue) -> str:
+def _without_null(sql: str, present: Sequence[str], alias: str, say: Dialect) -> str:
     if not present:
         return sql
     return f"SELECT * FROM ({sql}) AS {alias} WHERE " + " AND ".join(f"{say.name(one)} IS NOT NULL" for one in present)  # noqa: S608

@@ -1,17 +1,18 @@
 """The hub: data owners share protected data, researchers use it, the policy and the ledger decide.
 
-    people/     accounts, organisations, roles, sessions, tokens, second factors
-    policy/     who may do what, for which purpose, at which cost; every decision explains itself
-    store/      sealed tables: keys, uploads, versions, connections, mock data
-    kinds/      kinds of work that plug in: query, profile, train, synthesise, and whatever a later room brings
-    work/       the gateway every request goes through, the durable queue, the workers, the spending limits
-    books/      the ledger's statements, the audit log, the card for a data subject
-    requests/   asking for access or for a release, and deciding about it; notifications
-    web/        pages and HTTP API over all of these
-    operate/    settings' reference, backup and restore, metrics, logs, the demo
+    core/        settings, database, models, migrations, logs, metrics, notifications
+    users/       accounts, organisations, roles, sessions, tokens, second factors
+    policy/      who may do what, for which purpose, at which cost; every decision explains itself
+    datasets/    sealed tables: keys, uploads, versions, connections, mock data
+    accounting/  the ledger's statements, the audit log, the card for a data subject
+    approvals/   requests for access or for a release, and decisions about them
+    jobs/        the gateway of every request, the durable queue, the workers, the spending limits, the job types
+    surveys/     questions, ballots, intake, results
+    web/         pages and HTTP API over all of these
+    ops/         processes, backup and restore, the demo
 
 The way of a request is the way of the data: web → gateway → policy → plan → approval → queue → worker → ledger →
-rows → release. Only `store` can open a sealed table, and only a worker asks it to.
+rows → release. Only `datasets` can open a sealed table, and only a worker asks it to.
 
 `Client` talks to a hub from Python and needs none of the server's packages.
 """
@@ -19,14 +20,14 @@ rows → release. Only `store` can open a sealed table, and only a worker asks i
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cloister.hub.client import Client
+    from cloister.client.client import Client
 
 __all__ = ["Client"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Client":
-        from cloister.hub.client import Client
+        from cloister.client.client import Client
 
         return Client
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

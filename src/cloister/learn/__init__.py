@@ -4,7 +4,7 @@
     model = learn.LogisticRegression(epsilon(1, delta="1e-6"), bounds=(0, 1), classes=[0, 1]).fit(X, y)
 
 The way of a fit: inputs.py (what is public, what is clipped) → estimator.py (charge, once, before anything is read) →
-exact.py (rows as integers, summed exactly, plus noise) → the estimator's own file → release_ and receipt.
+integer_rows.py (rows as integers, summed exactly, plus noise) → the estimator's own file → release_ and receipt.
 
     classes     LogisticRegression, LinearSVC, GaussianNB, CategoricalNB, MixedNB, DecisionTreeClassifier,
                 RandomForestClassifier, GradientBoostingClassifier
@@ -12,38 +12,35 @@ exact.py (rows as integers, summed exactly, plus noise) → the estimator's own 
     structure   KMeans, PCA
     features    MinMaxScaler, StandardScaler, OneHotEncoder (from public facts), QuantileTransformer (pays)
     around them select (a search that pays for its choice), cross_val_score (with noise on the scores),
-                save and load (signed files), prepare (columns of a schema as a model's features),
-                compare (the textbook's exercise; a lesson, not private)
+                save and load (signed files), prepare (columns of a schema as a model's features)
 
-The textbook's methods are there by name, corrected (method="output", "objective", "input"…; textbook.py): for lessons.
+The textbook's methods are there by name, corrected (method="output", "objective", "input"…; method.py): for lessons.
 
 Nothing is loaded before it is asked for.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cloister.learn.boosting import GradientBoostingClassifier
-    from cloister.learn.boosting_regressor import GradientBoostingRegressor
-    from cloister.learn.categorical_naive_bayes import CategoricalNB
-    from cloister.learn.exercise.run import compare
-    from cloister.learn.feeding import prepare
-    from cloister.learn.forest import RandomForestClassifier
-    from cloister.learn.keeping import load, save
-    from cloister.learn.kmeans import KMeans
-    from cloister.learn.linear import LinearRegression
-    from cloister.learn.logistic import LogisticRegression
-    from cloister.learn.mixed_naive_bayes import MixedNB
-    from cloister.learn.naive_bayes import GaussianNB
-    from cloister.learn.pca import PCA
-    from cloister.learn.quantiles import QuantileTransformer
-    from cloister.learn.ridge import Ridge
-    from cloister.learn.scaling import MinMaxScaler, OneHotEncoder, StandardScaler
-    from cloister.learn.selection import select
-    from cloister.learn.svm import LinearSVC
-    from cloister.learn.tree import DecisionTreeClassifier
-    from cloister.learn.validation import cross_val_score
+    from cloister.learn.cluster.kmeans import KMeans
+    from cloister.learn.decomposition.pca import PCA
+    from cloister.learn.linear_model.logistic import LogisticRegression
+    from cloister.learn.linear_model.regression import LinearRegression, Ridge
+    from cloister.learn.linear_model.svm import LinearSVC
+    from cloister.learn.model_selection.cross_val import cross_val_score
+    from cloister.learn.model_selection.search import select
+    from cloister.learn.naive_bayes.gaussian import GaussianNB
+    from cloister.learn.naive_bayes.mixed import CategoricalNB, MixedNB
+    from cloister.learn.persistence import load, save
+    from cloister.learn.preprocessing.encode_features import prepare
+    from cloister.learn.preprocessing.quantiles import QuantileTransformer
+    from cloister.learn.preprocessing.scalers import MinMaxScaler, OneHotEncoder, StandardScaler
+    from cloister.learn.trees.boosting import GradientBoostingClassifier
+    from cloister.learn.trees.boosting_regressor import GradientBoostingRegressor
+    from cloister.learn.trees.forest import RandomForestClassifier
+    from cloister.learn.trees.tree import DecisionTreeClassifier
 
 __all__ = [
     "LogisticRegression",
@@ -68,39 +65,40 @@ __all__ = [
     "save",
     "load",
     "prepare",
-    "compare",
 ]
 
 # No file may have the name of what is offered here: importing it would put the module in the name's place.
 _HOMES = {
-    "LogisticRegression": "logistic",
-    "LinearSVC": "svm",
-    "GaussianNB": "naive_bayes",
-    "CategoricalNB": "categorical_naive_bayes",
-    "MixedNB": "mixed_naive_bayes",
-    "DecisionTreeClassifier": "tree",
-    "RandomForestClassifier": "forest",
-    "GradientBoostingClassifier": "boosting",
-    "LinearRegression": "linear",
-    "Ridge": "ridge",
-    "GradientBoostingRegressor": "boosting_regressor",
-    "KMeans": "kmeans",
-    "PCA": "pca",
-    "MinMaxScaler": "scaling",
-    "StandardScaler": "scaling",
-    "OneHotEncoder": "scaling",
-    "QuantileTransformer": "quantiles",
-    "select": "selection",
-    "cross_val_score": "validation",
-    "save": "keeping",
-    "load": "keeping",
-    "prepare": "feeding",
-    "compare": "exercise.run",
+    "LogisticRegression": "linear_model.logistic",
+    "LinearSVC": "linear_model.svm",
+    "GaussianNB": "naive_bayes.gaussian",
+    "CategoricalNB": "naive_bayes.mixed",
+    "MixedNB": "naive_bayes.mixed",
+    "DecisionTreeClassifier": "trees.tree",
+    "RandomForestClassifier": "trees.forest",
+    "GradientBoostingClassifier": "trees.boosting",
+    "LinearRegression": "linear_model.regression",
+    "Ridge": "linear_model.regression",
+    "GradientBoostingRegressor": "trees.boosting_regressor",
+    "KMeans": "cluster.kmeans",
+    "PCA": "decomposition.pca",
+    "MinMaxScaler": "preprocessing.scalers",
+    "StandardScaler": "preprocessing.scalers",
+    "OneHotEncoder": "preprocessing.scalers",
+    "QuantileTransformer": "preprocessing.quantiles",
+    "select": "model_selection.search",
+    "cross_val_score": "model_selection.cross_val",
+    "save": "persistence",
+    "load": "persistence",
+    "prepare": "preprocessing.encode_features",
 }
 
 
 def __getattr__(name: str) -> object:
     """Fetch a name from its home the first time it is asked for: scikit-learn is not loaded to list the names."""
+    if name == "compare":
+        warnings.warn("learn.compare is lessons.compare.run.compare now.", DeprecationWarning, stacklevel=2)
+        return import_module("cloister.lessons.compare.run").compare
     if name not in _HOMES:
         raise AttributeError(f"cloister.learn has no {name!r}. It offers: {', '.join(__all__)}.")
     try:

@@ -51,56 +51,56 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cloister.local.advice import Advice, advise, advise_number
-    from cloister.local.attributes import Attributes
-    from cloister.local.by_group import GroupMeans
-    from cloister.local.certificate import Certificate, verify
-    from cloister.local.choose import ChooseUpTo, Ranking
+    from cloister.local.analysis.combine import combine
+    from cloister.local.analysis.finding import Finding
+    from cloister.local.analysis.linked.cross_table import CrossTable, cross, cross_joint
+    from cloister.local.analysis.linked.group_means import GroupMeans
+    from cloister.local.analysis.linked.naive_bayes import MatchedNaiveBayes, bayes_from_matched
+    from cloister.local.analysis.linked.pairs import matches
+    from cloister.local.analysis.naive_bayes import LocalNaiveBayes
+    from cloister.local.analysis.scale import ScaleMean, scale_mean
+    from cloister.local.base.number import NumberMechanism
+    from cloister.local.base.oracle import Oracle, Reports, epsilon
     from cloister.local.client.envelope import seal
-    from cloister.local.collector.collection import Checked, Collection
+    from cloister.local.collector.collection import CheckedEnvelope, Collection
     from cloister.local.collector.counts import Counts
     from cloister.local.collector.estimate import Estimate
     from cloister.local.collector.mean import MeanEstimate
     from cloister.local.collector.rankings import RankingEstimate
     from cloister.local.collector.scores import scores
     from cloister.local.collector.square_wave import DistributionEstimate
-    from cloister.local.cross_table import CrossTable, cross, cross_joint
-    from cloister.local.description import from_description
-    from cloister.local.finding import Finding
-    from cloister.local.liars import Poisoning, poisoning
-    from cloister.local.matched import matches
-    from cloister.local.matched_bayes import MatchedNaiveBayes, bayes_from_matched
-    from cloister.local.memory import Wallet
-    from cloister.local.mixed import combine
-    from cloister.local.naive_bayes import LocalNaiveBayes
-    from cloister.local.number import NumberMechanism
-    from cloister.local.oracle import Oracle, Reports, epsilon
-    from cloister.local.oracles.direct import DirectEncoding
-    from cloister.local.oracles.duchi import Duchi
-    from cloister.local.oracles.duchi_vector import DuchiVector
-    from cloister.local.oracles.hadamard import HadamardResponse
-    from cloister.local.oracles.hashing import LocalHashing
-    from cloister.local.oracles.heavy import HeavyHitters
-    from cloister.local.oracles.histogram import HistogramEncoding
-    from cloister.local.oracles.hybrid import Hybrid
-    from cloister.local.oracles.labelled import LabelledNumber
-    from cloister.local.oracles.laplace import LaplaceNumber
-    from cloister.local.oracles.memoised import Memoised
-    from cloister.local.oracles.padded import PaddedSample
-    from cloister.local.oracles.piecewise import Piecewise
-    from cloister.local.oracles.rankings import ItemAtPlace, PairOrder
-    from cloister.local.oracles.response import RandomisedResponse
-    from cloister.local.oracles.sampled import SampledNumbers
-    from cloister.local.oracles.sets import OneOfSet, SetBits
-    from cloister.local.oracles.sketch import CountMeanSketch
-    from cloister.local.oracles.square_wave import SquareWave
-    from cloister.local.oracles.subset import SubsetSelection
-    from cloister.local.oracles.threshold import ThresholdEncoding
-    from cloister.local.oracles.unary import UnaryEncoding
-    from cloister.local.question import Question
-    from cloister.local.scale import ScaleMean, scale_mean
-    from cloister.local.shuffle import Shuffled, shuffled, shuffled_levels
-    from cloister.local.suspicion import Suspicion, suspicions
+    from cloister.local.fraud.poisoning import Poisoning, poisoning
+    from cloister.local.fraud.report import Suspicion, suspicions
+    from cloister.local.mechanisms.direct import DirectEncoding
+    from cloister.local.mechanisms.duchi import Duchi
+    from cloister.local.mechanisms.duchi_vector import DuchiVector
+    from cloister.local.mechanisms.hadamard import HadamardResponse
+    from cloister.local.mechanisms.hashing import LocalHashing
+    from cloister.local.mechanisms.heavy import HeavyHitters
+    from cloister.local.mechanisms.histogram import HistogramEncoding
+    from cloister.local.mechanisms.hybrid import Hybrid
+    from cloister.local.mechanisms.labelled import LabelledNumber
+    from cloister.local.mechanisms.laplace import LaplaceNumber
+    from cloister.local.mechanisms.memoised import Memoised
+    from cloister.local.mechanisms.padded import PaddedSample
+    from cloister.local.mechanisms.piecewise import Piecewise
+    from cloister.local.mechanisms.rankings import ItemAtPlace, PairOrder
+    from cloister.local.mechanisms.response import RandomisedResponse
+    from cloister.local.mechanisms.sampled import SampledNumbers
+    from cloister.local.mechanisms.sets import OneOfSet, SetBits
+    from cloister.local.mechanisms.sketch import CountMeanSketch
+    from cloister.local.mechanisms.square_wave import SquareWave
+    from cloister.local.mechanisms.subset import SubsetSelection
+    from cloister.local.mechanisms.threshold import ThresholdEncoding
+    from cloister.local.mechanisms.unary import UnaryEncoding
+    from cloister.local.privacy.advice import Advice, advise, advise_number
+    from cloister.local.privacy.certificate import Certificate, verify
+    from cloister.local.privacy.shuffle import Shuffled, shuffled, shuffled_levels
+    from cloister.local.survey.attributes import Attributes
+    from cloister.local.survey.choose import ChooseUpTo, Ranking
+    from cloister.local.survey.description import from_description
+    from cloister.local.survey.memory import Wallet
+    from cloister.local.survey.question import Question
 
 __all__ = [
     "epsilon",
@@ -144,7 +144,7 @@ __all__ = [
     "Question",
     "seal",
     "Collection",
-    "Checked",
+    "CheckedEnvelope",
     "Finding",
     "scores",
     "matches",
@@ -173,71 +173,71 @@ __all__ = [
 ]
 
 _HOMES = {
-    "epsilon": "oracle",
-    "Oracle": "oracle",
-    "Reports": "oracle",
-    "RandomisedResponse": "oracles.response",
-    "DirectEncoding": "oracles.direct",
-    "UnaryEncoding": "oracles.unary",
-    "ThresholdEncoding": "oracles.threshold",
-    "HistogramEncoding": "oracles.histogram",
-    "LocalHashing": "oracles.hashing",
-    "HadamardResponse": "oracles.hadamard",
-    "SubsetSelection": "oracles.subset",
-    "CountMeanSketch": "oracles.sketch",
-    "HeavyHitters": "oracles.heavy",
-    "LaplaceNumber": "oracles.laplace",
-    "Duchi": "oracles.duchi",
-    "Piecewise": "oracles.piecewise",
-    "Hybrid": "oracles.hybrid",
-    "SquareWave": "oracles.square_wave",
-    "DuchiVector": "oracles.duchi_vector",
-    "SampledNumbers": "oracles.sampled",
-    "ChooseUpTo": "choose",
-    "OneOfSet": "oracles.sets",
-    "SetBits": "oracles.sets",
-    "PaddedSample": "oracles.padded",
-    "Ranking": "choose",
-    "PairOrder": "oracles.rankings",
-    "ItemAtPlace": "oracles.rankings",
+    "epsilon": "base.oracle",
+    "Oracle": "base.oracle",
+    "Reports": "base.oracle",
+    "RandomisedResponse": "mechanisms.response",
+    "DirectEncoding": "mechanisms.direct",
+    "UnaryEncoding": "mechanisms.unary",
+    "ThresholdEncoding": "mechanisms.threshold",
+    "HistogramEncoding": "mechanisms.histogram",
+    "LocalHashing": "mechanisms.hashing",
+    "HadamardResponse": "mechanisms.hadamard",
+    "SubsetSelection": "mechanisms.subset",
+    "CountMeanSketch": "mechanisms.sketch",
+    "HeavyHitters": "mechanisms.heavy",
+    "LaplaceNumber": "mechanisms.laplace",
+    "Duchi": "mechanisms.duchi",
+    "Piecewise": "mechanisms.piecewise",
+    "Hybrid": "mechanisms.hybrid",
+    "SquareWave": "mechanisms.square_wave",
+    "DuchiVector": "mechanisms.duchi_vector",
+    "SampledNumbers": "mechanisms.sampled",
+    "ChooseUpTo": "survey.choose",
+    "OneOfSet": "mechanisms.sets",
+    "SetBits": "mechanisms.sets",
+    "PaddedSample": "mechanisms.padded",
+    "Ranking": "survey.choose",
+    "PairOrder": "mechanisms.rankings",
+    "ItemAtPlace": "mechanisms.rankings",
     "RankingEstimate": "collector.rankings",
-    "Attributes": "attributes",
-    "LabelledNumber": "oracles.labelled",
-    "LocalNaiveBayes": "naive_bayes",
-    "Memoised": "oracles.memoised",
-    "Wallet": "memory",
-    "shuffled": "shuffle",
-    "shuffled_levels": "shuffle",
-    "Shuffled": "shuffle",
-    "Advice": "advice",
-    "advise": "advice",
-    "advise_number": "advice",
-    "NumberMechanism": "number",
+    "Attributes": "survey.attributes",
+    "LabelledNumber": "mechanisms.labelled",
+    "LocalNaiveBayes": "analysis.naive_bayes",
+    "Memoised": "mechanisms.memoised",
+    "Wallet": "survey.memory",
+    "shuffled": "privacy.shuffle",
+    "shuffled_levels": "privacy.shuffle",
+    "Shuffled": "privacy.shuffle",
+    "Advice": "privacy.advice",
+    "advise": "privacy.advice",
+    "advise_number": "privacy.advice",
+    "NumberMechanism": "base.number",
     "MeanEstimate": "collector.mean",
     "DistributionEstimate": "collector.square_wave",
-    "Certificate": "certificate",
-    "verify": "certificate",
-    "combine": "mixed",
-    "Poisoning": "liars",
-    "poisoning": "liars",
+    "Certificate": "privacy.certificate",
+    "verify": "privacy.certificate",
+    "combine": "analysis.combine",
+    "Poisoning": "fraud.poisoning",
+    "poisoning": "fraud.poisoning",
     "Counts": "collector.counts",
     "Collection": "collector.collection",
-    "Checked": "collector.reader",
+    "CheckedEnvelope": "collector.reader",
     "scores": "collector.scores",
-    "matches": "matched",
-    "cross": "cross_table",
-    "cross_joint": "cross_table",
-    "CrossTable": "cross_table",
-    "GroupMeans": "by_group",
-    "scale_mean": "scale",
-    "bayes_from_matched": "matched_bayes",
-    "MatchedNaiveBayes": "matched_bayes",
-    "ScaleMean": "scale",
-    "suspicions": "suspicion",
-    "Suspicion": "suspicion",
-    "Finding": "finding",
-    "Question": "question",
-    "from_description": "description",
+    "matches": "analysis.linked.pairs",
+    "cross": "analysis.linked.cross_table",
+    "cross_joint": "analysis.linked.cross_table",
+    "CrossTable": "analysis.linked.cross_table",
+    "GroupMeans": "analysis.linked.group_means",
+    "scale_mean": "analysis.scale",
+    "bayes_from_matched": "analysis.linked.naive_bayes",
+    "MatchedNaiveBayes": "analysis.linked.naive_bayes",
+    "ScaleMean": "analysis.scale",
+    "suspicions": "fraud.report",
+    "Suspicion": "fraud.report",
+    "Finding": "analysis.finding",
+    "Question": "survey.question",
+    "from_description": "survey.description",
     "seal": "client.envelope",
     "Estimate": "collector.estimate",
 }

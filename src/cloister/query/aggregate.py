@@ -9,18 +9,18 @@ from sqlglot import exp
 from cloister.privacy.errors import QueryRefused
 from cloister.query import estimate
 from cloister.query.estimate import Estimate
-from cloister.query.need import (
-    Need,
+from cloister.query.expression import Expression, Scope, compile_term, shown
+from cloister.query.statistic import (
+    Statistic,
+    known_statistic,
     limits_of,
-    need_known,
-    need_people,
-    need_rows,
-    need_sum,
-    need_tree,
-    need_values,
-    need_vote,
+    people_statistic,
+    rows_statistic,
+    sum_statistic,
+    tree_statistic,
+    values_statistic,
+    vote_statistic,
 )
-from cloister.query.term import Scope, Term, compile_term, shown
 
 __all__ = ["Aggregate", "compile_aggregate", "is_aggregate"]
 
@@ -40,7 +40,7 @@ class Aggregate:
     """
 
     text: str
-    needs: tuple[Need, ...]
+    needs: tuple[Statistic, ...]
     estimate: Callable[..., Estimate]
     whole: bool = False
     expected: Callable[[Sequence[float], float | None], float | None] = lambda _margins, _rows: None
@@ -70,36 +70,40 @@ def _count(node: exp.Count, scope: Scope) -> Aggregate:
     if node.expressions:
         raise QueryRefused("COUNT takes one thing: COUNT(*), COUNT(x) or COUNT(DISTINCT x).")
     if isinstance(inner, exp.Star):
-        return Aggregate(text, (need_rows(),), estimate.count, whole=True, expected=_as_it_is)
+        return Aggregate(text, (rows_statistic(),), estimate.count, whole=True, expected=_as_it_is)
     if isinstance(inner, exp.Distinct):
         return _count_distinct(inner, scope, text)
     return Aggregate(
-        text, (need_known(compile_term(inner, scope), _text(inner)),), estimate.count, whole=True, expected=_as_it_is
+        text,
+        (known_statistic(compile_term(inner, scope), _text(inner)),),
+        estimate.count,
+        whole=True,
+        expected=_as_it_is,
     )
 
 
 def _count_distinct(node: exp.Distinct, scope: Scope, text: str) -> Aggregate:
     terms = [compile_term(one, scope) for one in node.expressions]
     if len(terms) == 1 and terms[0].unit:
-        return Aggregate(text, (need_people(),), estimate.count, whole=True, expected=_as_it_is)
+        return Aggregate(text, (people_statistic(),), estimate.count, whole=True, expected=_as_it_is)
     if len(terms) != 1:
         raise QueryRefused(f"{text}: COUNT(DISTINCT …) takes one column.")
     return Aggregate(
-        text, (need_values(terms[0], _text(node.expressions[0])),), estimate.count, whole=True, expected=_as_it_is
+        text, (values_statistic(terms[0], _text(node.expressions[0])),), estimate.count, whole=True, expected=_as_it_is
     )
 
 
 def _sum(node: exp.Sum, scope: Scope) -> Aggregate:
     term, text = _number(node.this, scope)
     whole, clipped = term.type == "integer", _clipping(term, text)
-    return Aggregate(_text(node), (need_sum(term, text),), estimate.total, whole, _as_it_is, clipped)
+    return Aggregate(_text(node), (sum_statistic(term, text),), estimate.total, whole, _as_it_is, clipped)
 
 
 def _average(node: exp.Avg, scope: Scope) -> Aggregate:
     term, text = _number(node.this, scope)
     low, high = limits_of(term, text)
     centre = (low + high) / 2
-    needs = (need_sum(term, text, centre), need_known(term, text))
+    needs = (sum_statistic(term, text, centre), known_statistic(term, text))
     expected = _of_mean((high - low) / 2)
     return Aggregate(
         _text(node), needs, estimate.mean(centre, low, high), expected=expected, clipped=_clipping(term, text)
@@ -111,7 +115,11 @@ def _spread(*, sample: bool, root: bool) -> Callable[[Any, Scope], Aggregate]:
         term, text = _number(node.this, scope)
         low, high = limits_of(term, text)
         centre = (low + high) / 2
-        needs = (need_sum(term, text, centre, squares=True), need_sum(term, text, centre), need_known(term, text))
+        needs = (
+            sum_statistic(term, text, centre, squares=True),
+            sum_statistic(term, text, centre),
+            known_statistic(term, text),
+        )
         formula = estimate.variance(centre, (high - low) / 2, sample=sample)
         if root:
             return Aggregate(_text(node), needs, estimate.deviation(formula), clipped=_clipping(term, text))
@@ -126,7 +134,7 @@ def _quantile(node: exp.Expression, scope: Scope, share: exp.Expression, of: exp
     where = compile_term(share, scope)
     if where.nullable or where.low is None or where.low != where.high or not 0 <= where.low <= 1:
         raise QueryRefused("a quantile needs a constant between 0 and 1, such as QUANTILE(age, 0.9).")
-    tree = need_tree(term, text)
+    tree = tree_statistic(term, text)
     return Aggregate(_text(node), (tree,), estimate.quantile(where.low), clipped=_clipping(term, text))
 
 
@@ -149,7 +157,7 @@ def _extreme(*, largest: bool) -> Callable[[Any, Scope], Aggregate]:
     def rule(node: exp.Expression, scope: Scope) -> Aggregate:
         term, text = _number(node.this, scope)
         return Aggregate(
-            _text(node), (need_tree(term, text),), estimate.extreme(largest=largest), clipped=_clipping(term, text)
+            _text(node), (tree_statistic(term, text),), estimate.extreme(largest=largest), clipped=_clipping(term, text)
         )
 
     return rule
@@ -157,7 +165,9 @@ def _extreme(*, largest: bool) -> Callable[[Any, Scope], Aggregate]:
 
 def _mode(node: exp.Mode, scope: Scope) -> Aggregate:
     term = compile_term(node.this, scope)
-    return Aggregate(_text(node), (need_vote(term, _text(node.this)),), lambda chosen, _confidence: Estimate(chosen))
+    return Aggregate(
+        _text(node), (vote_statistic(term, _text(node.this)),), lambda chosen, _confidence: Estimate(chosen)
+    )
 
 
 def _as_it_is(margins: Sequence[float], rows: float | None) -> float:
@@ -194,18 +204,18 @@ def _at_most(most: float, top: float, rows: float) -> float:
     return most if rows < 1 else min(most, top / rows)
 
 
-def _number(node: exp.Expression, scope: Scope) -> tuple[Term, str]:
+def _number(node: exp.Expression, scope: Scope) -> tuple[Expression, str]:
     if isinstance(node, exp.Distinct):
         raise QueryRefused("DISTINCT is offered inside COUNT only.")
     term, text = compile_term(node, scope), _text(node)
     if term.type == "boolean":
         # 1, 0, and NULL where the condition is: an average passes over it.
         term = compile_term(exp.Cast(this=node.copy(), to=exp.DataType.build("BIGINT")), scope)
-    need_sum(term, text)  # refuses what has no bounds, in the same words everywhere
+    sum_statistic(term, text)  # refuses what has no bounds, in the same words everywhere
     return term, text
 
 
-def _clipping(term: Term, text: str) -> str:
+def _clipping(term: Expression, text: str) -> str:
     return f"{text} is read within {term.low:g} and {term.high:g}"
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from cloister.privacy.mechanisms import DiscreteGaussian, Numeric
-from cloister.query.need import Leaves
+from cloister.query.statistic import Leaves
 
 __all__ = ["Estimate", "Noisy", "Tree", "count", "deviation", "extreme", "mean", "quantile", "total", "variance"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import Token, TokenType, exp
 
+from cloister.data.dialect import Dialect
 from cloister.data.schema import RESERVED, is_reserved
-from cloister.data.tongue import Tongue
 from cloister.privacy.errors import QueryRefused
 
 __all__ = ["refuse_cut", "refuse_dropped", "refuse_reserved", "refuse_unread"]
@@ -21,7 +21,7 @@ _TAKES: Mapping[type[exp.Expr], Iterable[str]] = {
     # rows
     exp.Subquery: ("this", "alias"),
     exp.TableAlias: _ONE,
-    exp.Join: ("this", "side", "kind", "method", "on", "using"),  # which sides and kinds: rows.py
+    exp.Join: ("this", "side", "kind", "method", "on", "using"),  # which sides and kinds: from_clause.py
     exp.CTE: ("this", "alias", "materialized"),
     exp.With: ("expressions", "recursive"),
     exp.Ordered: ("this", "desc", "nulls_first"),
@@ -31,7 +31,7 @@ _TAKES: Mapping[type[exp.Expr], Iterable[str]] = {
     exp.Neg: _ONE, exp.Abs: _ONE, exp.Floor: _ONE, exp.Ceil: _ONE, exp.Sqrt: _ONE, exp.Ln: _ONE, exp.Not: _ONE,
     exp.Lower: _ONE, exp.Upper: _ONE, exp.Length: _ONE, exp.Year: _ONE, exp.Month: _ONE, exp.Day: _ONE, exp.Paren: _ONE,
     exp.Round: ("this", "decimals"),
-    exp.Column: ("this", "table", "db"),  # rows.py refuses the last, by name
+    exp.Column: ("this", "table", "db"),  # from_clause.py refuses the last, by name
     exp.Literal: ("this", "is_string"),
     exp.Boolean: _ONE,
     exp.Null: (),
@@ -91,7 +91,7 @@ def refuse_reserved(query: exp.Expression) -> None:
                 raise QueryRefused(f"names that begin with {RESERVED} are reserved. Give {name:.60} another name.")
 
 
-def refuse_cut(query: exp.Expression, say: Tongue) -> None:
+def refuse_cut(query: exp.Expression, say: Dialect) -> None:
     """Refuse a name of which the engine would read a part: two of them could become one, and the statement fail.
 
     What the columns of the answer are called is not told to the engine.

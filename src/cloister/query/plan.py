@@ -31,11 +31,11 @@ from cloister.privacy.mechanisms import (
 from cloister.privacy.noise import Source
 from cloister.privacy.number import show
 from cloister.privacy.unit import Unit
+from cloister.query.discovery import Find
 from cloister.query.estimate import FAN_OUT
-from cloister.query.find import Find
-from cloister.query.need import Need
+from cloister.query.from_clause import SourceRows
 from cloister.query.question import Group, Question
-from cloister.query.rows import Rows
+from cloister.query.statistic import Statistic
 
 __all__ = ["Measurement", "Plan", "fitting", "make_plan", "most_found"]
 
@@ -79,7 +79,7 @@ class Measurement:
         release: which release in the record that is.
     """
 
-    need: Need
+    need: Statistic
     group_set: int
     sums: Sums | DistinctPairs
     index: int | None
@@ -136,7 +136,7 @@ class Plan:
 
     question: Question
     measurements: tuple[Measurement, ...]
-    needs: Mapping[tuple[int, Need], int]
+    needs: Mapping[tuple[int, Statistic], int]
     spend: Loss
     unit: Unit
     dialect: str
@@ -208,7 +208,7 @@ def make_plan(
         secret: keys the choice of pairs where a unit has too many different values.
     """
     _check_groups(question)
-    uses: dict[tuple[int, Need], int] = {}
+    uses: dict[tuple[int, Statistic], int] = {}
     for group_set in range(len(question.sets)):
         for aggregate in question.aggregates:
             for need in aggregate.needs:
@@ -313,7 +313,9 @@ def _ways_out(group: Group) -> str:
     )
 
 
-def _measurements(question: Question, wanted: Sequence[tuple[int, Need]], unit: Unit, secret: str) -> list[Measurement]:
+def _measurements(
+    question: Question, wanted: Sequence[tuple[int, Statistic]], unit: Unit, secret: str
+) -> list[Measurement]:
     """One statement for all counts and sums of a grouping set; trees, votes and people have their own."""
     found = []
     for group_set, members in enumerate(question.sets):
@@ -377,12 +379,12 @@ def _sums(question: Question, keys: tuple[GroupKey, ...], values: tuple[Any, ...
     return Sums(rows.sql, keys, values, None if rows.by_row else _most(rows, unit), rows.copies)  # type: ignore[arg-type]
 
 
-def _most(rows: Rows, unit: Unit) -> int:
+def _most(rows: SourceRows, unit: Unit) -> int:
     """How many rows a unit counts for: fewer than the schema says, if the query leaves it fewer."""
     return min(unit.max_rows, rows.most or unit.max_rows)
 
 
-def _people(question: Question, need: Need, group_set: int, keys: tuple[GroupKey, ...], unit: Unit) -> Measurement:
+def _people(question: Question, need: Statistic, group_set: int, keys: tuple[GroupKey, ...], unit: Unit) -> Measurement:
     if question.rows.by_row:
         sums = _sums(question, keys, (), unit)
         return Measurement(need, group_set, sums, None, 1.0)
@@ -392,7 +394,7 @@ def _people(question: Question, need: Need, group_set: int, keys: tuple[GroupKey
 
 
 def _values(
-    question: Question, need: Need, group_set: int, keys: tuple[GroupKey, ...], unit: Unit, secret: str
+    question: Question, need: Statistic, group_set: int, keys: tuple[GroupKey, ...], unit: Unit, secret: str
 ) -> Measurement:
     assert need.column is not None
     rows = question.rows

@@ -9,13 +9,13 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from cloister.data.engines.engine import Dialect
-from cloister.data.tongue import tongue
+from cloister.data.dialect import dialect_of
+from cloister.data.engines.engine import DialectName
 from cloister.privacy.errors import QueryRefused
 from cloister.query.aggregate import Aggregate, compile_aggregate, is_aggregate
+from cloister.query.expression import Expression, Scope, compile_term
+from cloister.query.from_clause import SourceRows, compile_relation, from_clause, refuse_extras, with_clause
 from cloister.query.grammar import refuse_cut, refuse_dropped, refuse_reserved, refuse_unread
-from cloister.query.rows import Rows, compile_relation, from_clause, refuse_extras, with_clause
-from cloister.query.term import Scope, Term, compile_term
 
 __all__ = ["Group", "Output", "Question", "ask", "relation"]
 
@@ -38,7 +38,7 @@ class Group:
     """
 
     name: str
-    term: Term
+    term: Expression
     values: Sequence[Any] | None
     complete: bool = True
 
@@ -62,7 +62,7 @@ class Question:
     """What was asked."""
 
     text: str
-    rows: Rows
+    rows: SourceRows
     groups: tuple[Group, ...]
     sets: tuple[tuple[int, ...], ...]
     aggregates: tuple[Aggregate, ...]
@@ -91,7 +91,9 @@ def _is_noisy(column: exp.Column) -> bool:
     return column.name.startswith("a")
 
 
-def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None], dialect: Dialect = "duckdb") -> Question:
+def ask(
+    sql: str, tables: Callable[[str, frozenset[str] | None], SourceRows | None], dialect: DialectName = "duckdb"
+) -> Question:
     """Read an analyst's SQL. Whatever is outside the language is refused with the nearest thing that works.
 
     Args:
@@ -100,7 +102,7 @@ def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None], d
         dialect: that of the engine, whose limits on names the question must keep.
     """
     query = _parse(sql)
-    refuse_cut(query, tongue(dialect))
+    refuse_cut(query, dialect_of(dialect))
     refuse_extras(query, ("group", "having", "order", "limit"))
     used = _used_columns(query)
     visible = with_clause(query, lambda name: tables(name, used))
@@ -122,7 +124,7 @@ def ask(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None], d
     return Question(sql, rows, groups, sets, tuple(rewrite.aggregates), outputs, condition, order, limit)
 
 
-def relation(sql: str, tables: Callable[[str, frozenset[str] | None], Rows | None]) -> Rows:
+def relation(sql: str, tables: Callable[[str, frozenset[str] | None], SourceRows | None]) -> SourceRows:
     """Read a SELECT of rows, such as a view: SELECT ward, age FROM visits WHERE ward = 'cardiology'."""
     query = _parse(sql)
     used = _used_columns(query)
@@ -179,7 +181,7 @@ def _used_columns(query: exp.Select) -> frozenset[str] | None:
 class _Rewrite:
     """Replaces groups by `k0 …` and aggregates by `a0 …`, so that the rest is arithmetic over the answer."""
 
-    def __init__(self, keys: Sequence[Term], scope: Scope) -> None:
+    def __init__(self, keys: Sequence[Expression], scope: Scope) -> None:
         self.keys = keys
         self.scope = scope
         self.aggregates: list[Aggregate] = []
@@ -212,7 +214,7 @@ class _Rewrite:
             self._seen[node] = len(self.aggregates) - 1
         return self._seen[node]
 
-    def _same(self, node: exp.Expression, key: Term) -> bool:
+    def _same(self, node: exp.Expression, key: Expression) -> bool:
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null) or node.find(exp.AggFunc):
             return False
         try:
@@ -277,7 +279,7 @@ def _resolve(node: exp.Expression, query: exp.Select, named: dict[str, exp.Expre
     return node
 
 
-def _group(node: exp.Expression, term: Term, listed: dict[str, tuple[Any, ...]], query: exp.Select) -> Group:
+def _group(node: exp.Expression, term: Expression, listed: dict[str, tuple[Any, ...]], query: exp.Select) -> Group:
     name = next((one.alias for one in query.expressions if isinstance(one, exp.Alias) and one.this == node), "")
     name = name or node.sql(dialect="duckdb").lower()
     values = listed.get(term.sql.sql())

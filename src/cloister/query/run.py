@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,77 @@ from cloister.privacy.measure import measure_all
 from cloister.privacy.noise import SYSTEM, Source
 from cloister.privacy.receipt import Receipt
 from cloister.query.aggregate import Aggregate
+from cloister.query.analyst import Analyst
 from cloister.query.answer import Answer
-from cloister.query.arrange import arrange
-from cloister.query.consistent import consistent
+from cloister.query.answer_cache import release_id
 from cloister.query.estimate import FAN_OUT, Estimate, Noisy, Tree
 from cloister.query.plan import Measurement, Plan
-from cloister.query.reader import Reader
-from cloister.query.record import release_id
+from cloister.query.postprocess import arrange
+from cloister.query.question import Question
 
 __all__ = ["nothing_found", "rehearse", "run_plan"]
+
+
+# Totals that add up: ROLLUP measures every level by itself, and least squares makes them agree. Post-processing.
+#
+# Hay et al. 2010: going up, a total and the sum of its parts are averaged by their variances; going down, what is
+# left over is shared among the parts by theirs. No number becomes less precise, so intervals stay valid (a little
+# wide). That holds where every row of a total is in one of its parts. Groups that were found leave rows out, so a
+# total over them stays as it was measured.
+
+
+Floats = NDArray[np.float64]
+
+
+def consistent(plan: Plan, values: Sequence[list[Any]]) -> list[list[Any]]:
+    """The same values, with counts and sums made consistent over nested grouping sets."""
+    made = [list(one) for one in values]
+    needs = {need for _, need in plan.needs if need.kind in ("rows", "sum")}
+    for order in _nested(plan.question):
+        for need in needs:
+            places = [plan.needs[group_set, need] for group_set in order]
+            shapes = [plan.measurements[place].sums.cells for place in places]
+            levels = [np.asarray(made[place][0], dtype=np.float64) for place in places]
+            variances = [plan.measurements[place].variance for place in places]
+            for place, level in zip(places, _least_squares(levels, variances, shapes), strict=True):
+                made[place][0] = level
+    return made
+
+
+def _nested(question: Question) -> list[list[int]]:
+    """Chains of two or more grouping sets, from coarse to fine, in which the parts of each group add up to it.
+
+    Each set begins with all keys of the one before, and the further keys have a value for every row. None, if the
+    question's sets are not nested.
+    """
+    order = sorted(range(len(question.sets)), key=lambda i: len(question.sets[i]))
+    chains = [order[:1]]
+    for coarse, fine in pairwise(order):
+        above, below = question.sets[coarse], question.sets[fine]
+        if below[: len(above)] != above or len(below) == len(above):
+            return []
+        if all(question.groups[i].complete for i in below[len(above) :]):
+            chains[-1].append(fine)
+        else:
+            chains.append([fine])
+    return [chain for chain in chains if len(chain) > 1]
+
+
+def _least_squares(levels: Sequence[Floats], variances: Sequence[float], cells: Sequence[int]) -> list[Floats]:
+    best, spread = [levels[-1]], [variances[-1]]
+    for level, variance, size in zip(levels[-2::-1], variances[-2::-1], cells[-2::-1], strict=True):
+        parts = best[0].reshape(size, -1)
+        of_sum = spread[0] * parts.shape[1]
+        weight = of_sum / (of_sum + variance)
+        best.insert(0, weight * level + (1 - weight) * parts.sum(axis=1))
+        spread.insert(0, weight * variance)
+    agreed = [best[0]]
+    for mine in best[1:]:
+        parts = mine.reshape(len(agreed[-1]), -1)
+        left_over = (agreed[-1] - parts.sum(axis=1)) / parts.shape[1]
+        agreed.append((parts + left_over[:, None]).ravel())
+    return agreed
+
 
 Released = Mapping[str, tuple[Any, ...]]
 
@@ -65,7 +128,7 @@ def run_plan(
     engine: Engine,
     account: Account,
     *,
-    reader: Reader | None = None,
+    reader: Analyst | None = None,
     version: str = "",
     source: Source | None = None,
     record: Callable[[Measurement], list[Any]] | None = None,
@@ -147,7 +210,7 @@ def _is_count(aggregate: Aggregate) -> bool:
 
 
 def _measured(
-    plan: Plan, engine: Engine, account: Account, reader: Reader | None, version: str, source: Source | None
+    plan: Plan, engine: Engine, account: Account, reader: Analyst | None, version: str, source: Source | None
 ) -> tuple[list[Any], Receipt | None]:
     request = plan.question.text
     accounts, extra = [account], dict[str, Loss]()

@@ -4,9 +4,10 @@
     table = synth.aim(ds, spend=epsilon(1, delta="1e-9"), rows=30_000)      # -> SyntheticTable
     table.to_parquet("visits-synthetic.parquet")                            # and visits-synthetic.parquet.side.json
 
-The way of a table: axes.py, domain.py (columns as public cells) → run.py (one charge, before anything is read) →
+The way of a table: axis.py, domain.py (columns as public cells) → run.py (one charge, before anything is read) →
 marginals.py (a Survey: counts in the engine, exact noise, private choices) → the generator's own file in generators/ →
-levels.py (coarser cells for noisy numbers) → junction.py, inference.py, asking.py (one model of all columns; latent.py
+coarsening.py (coarser cells for noisy numbers) → junction_tree.py, inference.py, marginal_oracle.py (one model of all
+columns; latent.py
 is another kind) → sampling.py (rows from it) → table.py (SyntheticTable: a release of rows, with a side file).
 
     generators    histogram, one_column, two_way, m_way    the textbook's, corrected: one marginal of few columns
@@ -41,30 +42,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cloister.synth.cuts import PrivateCuts
+    from cloister.synth.domain.cuts import PrivateCuts
     from cloister.synth.generators.aim import aim
     from cloister.synth.generators.histogram import histogram
     from cloister.synth.generators.independent import independent
-    from cloister.synth.generators.m_way import m_way
+    from cloister.synth.generators.m_way import m_way, one_column, two_way
     from cloister.synth.generators.mggm import mggm
     from cloister.synth.generators.mixture import mixture
     from cloister.synth.generators.mst import mst
     from cloister.synth.generators.mwem import mwem
-    from cloister.synth.generators.one_column import one_column
     from cloister.synth.generators.privbayes import privbayes
     from cloister.synth.generators.ron_gauss import ron_gauss
     from cloister.synth.generators.two_tables import TwoTables, two_tables
-    from cloister.synth.generators.two_way import two_way
-    from cloister.synth.handed import HandedTable, read_table
-    from cloister.synth.linkage import link
+    from cloister.synth.output.shared_table import HandedTable, read_table
+    from cloister.synth.output.table import SyntheticTable
     from cloister.synth.pipeline import Pipeline
     from cloister.synth.planning import plan
-    from cloister.synth.scoring.choosing import choose
     from cloister.synth.scoring.gate import gate
     from cloister.synth.scoring.publishable import publishable_score
+    from cloister.synth.scoring.risk.linkage import link
     from cloister.synth.scoring.score import Score, score
+    from cloister.synth.scoring.selection import choose
     from cloister.synth.scoring.verdict import Limits, Verdict, judge
-    from cloister.synth.table import SyntheticTable
 
 __all__ = [
     "histogram",
@@ -101,8 +100,8 @@ __all__ = [
 # No file of this folder may have the name of what is offered here: importing it would put the module in its place.
 _HOMES = {
     "histogram": "generators.histogram",
-    "one_column": "generators.one_column",
-    "two_way": "generators.two_way",
+    "one_column": "generators.m_way",
+    "two_way": "generators.m_way",
     "m_way": "generators.m_way",
     "independent": "generators.independent",
     "mst": "generators.mst",
@@ -114,9 +113,9 @@ _HOMES = {
     "ron_gauss": "generators.ron_gauss",
     "two_tables": "generators.two_tables",
     "TwoTables": "generators.two_tables",
-    "PrivateCuts": "cuts",
+    "PrivateCuts": "domain.cuts",
     "Pipeline": "pipeline",
-    "SyntheticTable": "table",
+    "SyntheticTable": "output.table",
     "score": "scoring.score",
     "Score": "scoring.score",
     "gate": "scoring.gate",
@@ -124,11 +123,11 @@ _HOMES = {
     "Verdict": "scoring.verdict",
     "Limits": "scoring.verdict",
     "publishable_score": "scoring.publishable",
-    "choose": "scoring.choosing",
+    "choose": "scoring.selection",
     "plan": "planning",
-    "read_table": "handed",
-    "HandedTable": "handed",
-    "link": "linkage",
+    "read_table": "output.shared_table",
+    "HandedTable": "output.shared_table",
+    "link": "scoring.risk.linkage",
 }
 
 

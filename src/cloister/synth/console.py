@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloister.data.schema import Column, Schema, Table
+from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadBounds, BadInput, BadSource, MissingExtra
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
-from cloister.privacy.purse import purse
 from cloister.privacy.unit import ROW
-from cloister.synth.axes import Axis
-from cloister.synth.cuts import PrivateCuts
-from cloister.synth.domain import read_domain
+from cloister.synth.domain.axis import Axis
+from cloister.synth.domain.cuts import PrivateCuts
+from cloister.synth.domain.domain import read_domain
 from cloister.synth.planning import METHODS, method_of, usual_bins
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def shared_out(spend: Loss, share: Fraction | None) -> tuple[Loss, Loss | None]:
     """What the table may cost, and what its score."""
     if share is None:
         return spend, None
-    budget = purse(spend, "the synthetic table", "generators")
+    budget = budget_share(spend, "the synthetic table", "generators")
     return budget.part(1 - share), budget.part(share)
 
 
@@ -156,7 +156,7 @@ def check_paid(data: Any, losses: Sequence[Loss]) -> None:
     Raises:
         OverBudget: with what is asked, what is left, and the difference.
     """
-    prices = [data.account.price(purse(one).loss) for one in losses]  # as generators pay: an epsilon as its rho
+    prices = [data.account.price(budget_share(one).loss) for one in losses]  # as generators pay: an epsilon as its rho
     data.account.book.balance(data.account.rules.key).add(sum(prices[1:], start=prices[0]))
 
 

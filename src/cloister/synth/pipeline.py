@@ -24,7 +24,7 @@ from typing import Any
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.loss import Loss
 from cloister.synth.options import check_names, check_whole
-from cloister.synth.table import SyntheticTable
+from cloister.synth.output.table import SyntheticTable
 
 __all__ = ["Pipeline", "PipelineRun", "PrivacyTest", "Stage", "TestVerdict", "k_anonymous", "within_loss"]
 

@@ -4,7 +4,7 @@
     table = synthesise(ds, steps, method="aim", spend=…, rows=…)
 
 Every generator is such a function. It looks at rows through the survey alone, and each look is paid from what was
-reserved before the first one (privacy/meter.py); so whatever it chooses, it never costs more than the spend.
+reserved before the first one (privacy/filter.py); so whatever it chooses, it never costs more than the spend.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.privacy.budget_split import budget_share
+from cloister.privacy.filter import PrivacyFilter, release_steps
 from cloister.privacy.loss import Loss
-from cloister.privacy.meter import Meter, measure_steps
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
-from cloister.privacy.purse import purse
 from cloister.privacy.release import Release
-from cloister.synth.cuts import FINE, PrivateCuts, with_cuts
-from cloister.synth.dependencies import Decided, learn_decided
-from cloister.synth.domain import Domain, Places, check_rows, read_domain
-from cloister.synth.errors_expected import Query
-from cloister.synth.inference import AnyModel
-from cloister.synth.marginals import NoisyMarginal, Survey, check_noise
+from cloister.synth.domain.cuts import FINE, PrivateCuts, with_cuts
+from cloister.synth.domain.dependencies import DependentColumn, learn_decided
+from cloister.synth.domain.domain import Domain, Places, check_rows, read_domain
+from cloister.synth.measure.error_estimate import ErrorEstimate
+from cloister.synth.measure.marginals import Measurer, NoisyMarginal, check_noise
+from cloister.synth.model.inference import AnyModel
 from cloister.synth.options import check_progress
-from cloister.synth.review import Review
+from cloister.synth.output.expected_errors import MarginalQuery
 
 if TYPE_CHECKING:
-    from cloister.synth.table import SyntheticTable
+    from cloister.synth.output.table import SyntheticTable
 
-__all__ = ["Made", "Progress", "synthesise"]
+__all__ = ["GeneratorResult", "Progress", "synthesise"]
 
 Progress = Callable[[float, str], None]
 
 
 @dataclass(slots=True)
-class Made:
+class GeneratorResult:
     """What a generator made of released values.
 
     Attributes:
@@ -51,12 +51,12 @@ class Made:
     model: AnyModel
     measured: list[NoisyMarginal]
     chosen: list[str] = field(default_factory=list)
-    review: Review | None = None
+    review: ErrorEstimate | None = None
     workload: list[Places] = field(default_factory=list)
-    queries: list[Query] = field(default_factory=list)
+    queries: list[MarginalQuery] = field(default_factory=list)
 
 
-Steps = Callable[[Survey, Progress], Made]
+Steps = Callable[[Measurer, Progress], GeneratorResult]
 
 
 def synthesise(
@@ -89,10 +89,10 @@ def synthesise(
     Privacy: the spend, for the dataset's unit, add/remove neighbours. Domains, bins and options are public; the number
         of rows is not read. A spend that is refused reads nothing and draws nothing.
     """
-    from cloister.synth.table import SyntheticTable
+    from cloister.synth.output.table import SyntheticTable
 
     check_progress(progress)
-    budget = purse(spend, "the synthetic table", "generators")
+    budget = budget_share(spend, "the synthetic table", "generators")
     domain, relation = read_domain(data, table=table, columns=columns, bins=bins)
     check_noise(relation, budget.loss)
     check_rows(domain, rows)
@@ -110,9 +110,9 @@ def synthesise(
     if isinstance(bins, PrivateCuts):  # before the charge: whatever can be refused here is
         fine, _ = read_domain(data, table=table, columns=columns, bins=dict.fromkeys(binned, FINE), rules=False)
 
-    def whole(meter: Meter) -> tuple[Made, tuple[Decided, ...], Domain]:
+    def whole(meter: PrivacyFilter) -> tuple[GeneratorResult, tuple[DependentColumn, ...], Domain]:
         tell(0.0, "counting")
-        survey, words = Survey(domain, relation, meter, budget), []
+        survey, words = Measurer(domain, relation, meter, budget), []
         if isinstance(bins, PrivateCuts):
 
             def read(own: Mapping[str, Any]) -> Domain:
@@ -127,7 +127,7 @@ def synthesise(
         found.chosen = [*words, *found.chosen]
         return found, decided, inside.domain
 
-    (made, decided, cells), receipt = measure_steps(
+    (made, decided, cells), receipt = release_steps(
         whole,
         accounts=[data.account, *([] if reader is None else [reader.account])],
         spend=budget.loss,

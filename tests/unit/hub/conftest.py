@@ -12,20 +12,20 @@ import pytest
 from fastapi.testclient import TestClient
 
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.data.reader import to_yaml
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset, Organisation, Person
-from cloister.hub.people import sessions, tokens
+from cloister.data.schema_file import to_yaml
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Organisation, Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import datasets, ingest, upload
+from cloister.hub.jobs import gateway, queue
+from cloister.hub.jobs.dataset_pool import DatasetPool
+from cloister.hub.jobs.runner import run_job
+from cloister.hub.jobs.visibility import result_of
 from cloister.hub.policy.conditions import Environment
-from cloister.hub.policy.published import publish
-from cloister.hub.settings import Settings
-from cloister.hub.store import datasets, ingest, upload
+from cloister.hub.policy.versions import publish
+from cloister.hub.users import sessions, tokens
 from cloister.hub.web.app import create_app
-from cloister.hub.work import gateway, queue
-from cloister.hub.work.job import run_job
-from cloister.hub.work.known import result_of
-from cloister.hub.work.shelf import Shelf
 
 POLICY = """
 dataset: visits
@@ -74,7 +74,7 @@ class World:
         return gateway.plan(self.hub, self.people[who], "visits", kind, form, purpose, self.here)
 
     def shelf(self):
-        return Shelf(self.hub, lambda *asked: datasets.open_for_work(self.hub, *asked))
+        return DatasetPool(self.hub, lambda *asked: datasets.open_for_work(self.hub, *asked))
 
     def work(self, worker="tester", step=lambda _: None):
         """Be a worker until the queue is empty; how each job ended."""
@@ -199,10 +199,10 @@ def answered(hospital_hub):
 
     The reports are put into the store as the intake would: that it does is tested elsewhere, and takes its time.
     """
-    from cloister.hub.models import Submission, Survey
+    from cloister.hub.core.models import Submission, Survey
     from cloister.hub.surveys import survey as surveys
     from cloister.hub.surveys.device import submissions
-    from cloister.local.envelope import canonical
+    from cloister.local.survey.envelope import canonical
 
     def row(survey, raw):
         told = [json.loads(one) for one in json.loads(raw)["reports"]]

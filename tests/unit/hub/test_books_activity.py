@@ -3,11 +3,11 @@
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.books.activity import ALERT_AT, Event, profile, profiles, watch
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset, Job, Notice, Person, Spent
-from cloister.hub.settings import Settings
+from cloister.hub.accounting.activity import ALERT_AT, ActivityEvent, profile, profiles, watch
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Job, Notice, Person, Spent
+from cloister.hub.core.settings import Settings
 from cloister.privacy.loss import Loss, epsilon, rho
 
 DAY = 86_400
@@ -18,7 +18,7 @@ def office(days=30, a_day=4, at=NOON, spent=0.001):
     """Four requests a day around noon, for a month, about one table."""
     table = frozenset({"visits"})
     return [
-        Event(at - day * DAY - hour * 1800, spent=spent, tables=table)
+        ActivityEvent(at - day * DAY - hour * 1800, spent=spent, tables=table)
         for day in range(2, days + 2)
         for hour in range(a_day)
     ]
@@ -29,7 +29,7 @@ def named(found):
 
 
 def test_a_usual_day_scores_nothing():
-    today = [Event(NOON - hour * 1800, spent=0.001, tables=frozenset({"visits"})) for hour in range(4)]
+    today = [ActivityEvent(NOON - hour * 1800, spent=0.001, tables=frozenset({"visits"})) for hour in range(4)]
     found = profile([*office(), *today], NOON)
     assert (found.score, found.signals, found.alert) == (0.0, (), False)
     assert found.requests == 4
@@ -40,7 +40,7 @@ def test_a_usual_day_scores_nothing():
 
 def test_a_night_of_many_refused_requests_about_new_tables_raises_an_alert():
     night = [
-        Event(NOON - 10 * 3600 + minute * 60, refused=minute % 2 == 0, spent=0.005, tables=frozenset({"staff"}))
+        ActivityEvent(NOON - 10 * 3600 + minute * 60, refused=minute % 2 == 0, spent=0.005, tables=frozenset({"staff"}))
         for minute in range(40)
     ]
     found = profile([*office(), *night], NOON)
@@ -51,33 +51,34 @@ def test_a_night_of_many_refused_requests_about_new_tables_raises_an_alert():
 
 
 def test_no_single_signal_raises_an_alert():
-    many = [Event(NOON - minute, spent=0.000005, tables=frozenset({"visits"})) for minute in range(500)]
+    many = [ActivityEvent(NOON - minute, spent=0.000005, tables=frozenset({"visits"})) for minute in range(500)]
     found = profile([*office(), *many], NOON)
     assert named(found) == {"requests"}
     assert found.score < ALERT_AT
 
 
 def test_a_newcomer_has_no_past_to_differ_from():
-    first = [Event(NOON - minute, spent=0.001) for minute in range(30)]
+    first = [ActivityEvent(NOON - minute, spent=0.001) for minute in range(30)]
     found = profile(first, NOON)
     assert named(found) <= {"spending"}
     assert not found.alert
     greedy = profile(
-        [*first, *(Event(NOON - minute, refused=True) for minute in range(20)), Event(NOON, spent=0.5)], NOON
+        [*first, *(ActivityEvent(NOON - minute, refused=True) for minute in range(20)), ActivityEvent(NOON, spent=0.5)],
+        NOON,
     )
     assert greedy.alert
     assert named(greedy) == {"spending", "refusals"}
 
 
 def test_other_datasets_count_only_by_number():
-    trawl = [Event(NOON - number, elsewhere=number + 100) for number in range(6)]
-    found = profile([*office(), *trawl, Event(NOON - 9 * DAY, elsewhere=100)], NOON)
+    trawl = [ActivityEvent(NOON - number, elsewhere=number + 100) for number in range(6)]
+    found = profile([*office(), *trawl, ActivityEvent(NOON - 9 * DAY, elsewhere=100)], NOON)
     (signal,) = found.signals
     assert signal.sentence == "5 other datasets were asked for the first time on the same day."
 
 
 def test_the_same_events_give_the_same_score_whatever_their_order():
-    events = [*office(), *(Event(NOON - minute * 60, refused=True) for minute in range(20))]
+    events = [*office(), *(ActivityEvent(NOON - minute * 60, refused=True) for minute in range(20))]
     assert profile(events, NOON) == profile(events[::-1], NOON)
 
 

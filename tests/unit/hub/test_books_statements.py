@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.books import statements
-from cloister.hub.books.charges import charges_of
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset, Job, Person, Spent
+from cloister.hub.accounting import statements
+from cloister.hub.accounting.statements import charges_of
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Job, Person, Spent
+from cloister.hub.core.settings import Settings
 from cloister.hub.policy.conditions import Environment
-from cloister.hub.settings import Settings
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import LedgerBroken
 from cloister.privacy.loss import Loss, epsilon, rho

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.hub.books.subject import PRIORS, card, cards, percent
+from cloister.hub.accounting.subject_card import PRIORS, card, cards, percent
 from cloister.privacy.ledger import Balance, Rules
 from cloister.privacy.loss import Loss, epsilon, rho
 

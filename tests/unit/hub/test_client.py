@@ -11,17 +11,17 @@ import uvicorn
 
 import cloister as cl
 from cloister import learn, synth
+from cloister.client.client import Waiting
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.data.reader import to_yaml
 from cloister.data.schema import Schema
+from cloister.data.schema_file import to_yaml
 from cloister.hub import Client
-from cloister.hub.client import Waiting
-from cloister.hub.hub import Hub
-from cloister.hub.operate.begin import invitation_link
-from cloister.hub.people import accounts, desk
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
+from cloister.hub.jobs.worker import work
+from cloister.hub.ops.setup import invitation_link
+from cloister.hub.users import accounts, user_actions
 from cloister.hub.web.app import create_app
-from cloister.hub.work.worker import work
 from cloister.privacy.errors import (
     BadForm,
     BadLoss,
@@ -71,10 +71,10 @@ def served(tmp_path_factory):
     for name, role in (("owner", "data owner"), ("user", "data user"), ("auditor", "auditor"), ("nobody", "operator")):
         email = f"{name}@x.org"
         secret = invitation_link(hub, email, [role], "X").rpartition("/")[2]
-        desk.sign_up(hub, email=email, name=name, password="nine quiet herons", address="", invitation=secret)
+        user_actions.sign_up(hub, email=email, name=name, password="nine quiet herons", address="", invitation=secret)
         with hub.database.reading() as session:
             person = accounts.find(session, email)
-        tokens[name] = desk.make_token(hub, person, "t", ("read", "work", "share"), 1)
+        tokens[name] = user_actions.make_token(hub, person, "t", ("read", "work", "share"), 1)
     server = uvicorn.Server(uvicorn.Config(create_app(hub), port=port, log_config=None, lifespan="off"))
     stop = threading.Event()
     threads = [

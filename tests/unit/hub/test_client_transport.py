@@ -6,9 +6,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from cloister.client.client import RemoteJob
+from cloister.client.transport import Transport, error_of, send_file
 from cloister.hub import Client
-from cloister.hub.client import RemoteJob
-from cloister.hub.transport import Transport, error_of, send_file
 from cloister.privacy.errors import (
     BadForm,
     BadName,
@@ -202,7 +202,7 @@ class Store:
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr("cloister.hub.transport._CHUNK", 1000)
+    monkeypatch.setattr("cloister.client.transport._CHUNK", 1000)
 
 
 @pytest.fixture

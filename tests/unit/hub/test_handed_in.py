@@ -17,15 +17,15 @@ import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
-from cloister.hub.books import statements
-from cloister.hub.kinds.synthesise.fitting import check_rows
-from cloister.hub.kinds.synthesise.given import read_given
-from cloister.hub.models import AuditEntry, Job, Person, Spent
-from cloister.hub.people import sessions
+from cloister.hub.accounting import statements
+from cloister.hub.core.models import AuditEntry, Job, Person, Spent
+from cloister.hub.jobs import queue
+from cloister.hub.jobs.external_tables import access, submission
+from cloister.hub.jobs.external_tables.check import check_rows, read_given
+from cloister.hub.jobs.external_tables.submission import VOUCHES, hand_in
+from cloister.hub.jobs.maintenance import remove_old_results
+from cloister.hub.users import sessions
 from cloister.hub.web.app import create_app
-from cloister.hub.work import handing, queue, shared
-from cloister.hub.work.chores import remove_old_results
-from cloister.hub.work.handing import VOUCHES, hand_in
 from cloister.privacy.errors import (
     BadForm,
     BadInput,
@@ -40,7 +40,7 @@ from cloister.privacy.errors import (
 )
 from cloister.privacy.loss import rho
 from cloister.privacy.signing import SigningKey
-from cloister.synth.handed import parse_table, read_table, side_path
+from cloister.synth.output.shared_table import parse_table, read_table, side_path
 
 COLUMNS = ["ward", "age", "admitted"]
 PURPOSE = "health-research"
@@ -78,11 +78,11 @@ def give(world, files, who="owner", **changes):
 
 
 def look(world, who, purpose=""):
-    return shared.look(world.hub, world.people[who], "visits", purpose, world.here)
+    return access.look(world.hub, world.people[who], "visits", purpose, world.here)
 
 
 def take(world, who, number, purpose=""):
-    return shared.take(world.hub, world.people[who], "visits", number, purpose, world.here, "parquet")
+    return access.take(world.hub, world.people[who], "visits", number, purpose, world.here, "parquet")
 
 
 def rewritten(content, change):
@@ -182,7 +182,7 @@ def test_a_table_that_is_no_parquet_is_refused(files, content, words):
 
 
 def test_a_table_of_too_many_rows_is_refused(files, monkeypatch):
-    monkeypatch.setattr("cloister.hub.kinds.synthesise.given.MOST_CELLS", 899)
+    monkeypatch.setattr("cloister.hub.jobs.external_tables.check.MOST_CELLS", 899)
     with pytest.raises(BadForm, match="at most"):
         checked(files)
 
@@ -307,13 +307,13 @@ def test_a_table_is_charged_kept_signed_and_written_down(world, files):
 
 
 def test_it_is_charged_before_anybody_sees_it(world, files, monkeypatch):
-    seen, sign = [], handing._signed
+    seen, sign = [], submission._signed
 
     def signing(*asked):
         seen.append((world.spent(), look(world, "ada").sheets))
         return sign(*asked)
 
-    monkeypatch.setattr(handing, "_signed", signing)
+    monkeypatch.setattr(submission, "_signed", signing)
     give(world, files)
     assert seen == [(rho("0.02"), ())]
     assert len(look(world, "ada").sheets) == 1
@@ -328,7 +328,7 @@ def test_what_the_budget_does_not_have_is_refused_and_nobody_sees_it(world, file
 
 
 def test_a_budget_that_is_spent_meanwhile_refuses_it_too(world, files, monkeypatch):
-    monkeypatch.setattr("cloister.hub.work.limits.check", lambda *_: None)
+    monkeypatch.setattr("cloister.hub.jobs.limits.check", lambda *_: None)
     account = world.hub.ledger.account("visits")
     reserve = type(world.hub.ledger).reserve
 
@@ -408,7 +408,7 @@ def test_a_score_is_charged_too_or_left_out(world, files, made):
 
 
 def test_a_score_that_cannot_be_paid_any_more_is_left_out_and_the_table_stays(world, files, made, monkeypatch):
-    pay = handing._pay
+    pay = submission._pay
 
     def late(book, account, loss, given, job, what):
         if what:
@@ -416,7 +416,7 @@ def test_a_score_that_cannot_be_paid_any_more_is_left_out_and_the_table_stays(wo
             whole.reserve(whole.left, "somebody was faster")
         return pay(book, account, loss, given, job, what)
 
-    monkeypatch.setattr(handing, "_pay", late)
+    monkeypatch.setattr(submission, "_pay", late)
     job = world.job(give(world, files, score=made[2]).id)
     assert (job.state, job.loss, len(job.receipt.splitlines())) == ("done", rho("0.02").to_json(), 1)
     assert (job.result["score"], job.result["side"]["score"]) == (None, None)
@@ -429,7 +429,7 @@ def test_a_hub_that_stops_after_the_charge_shows_nothing_and_the_charge_stands(w
         raise StoreFailed("the power is out.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(handing, "_signed", stops)
+        broken.setattr(submission, "_signed", stops)
         with pytest.raises(StoreFailed):
             give(world, files)
     (job,) = world.rows(sa.select(Job).options(undefer(Job.result)))
@@ -446,7 +446,7 @@ def test_a_hub_that_stops_before_the_charge_leaves_nothing_to_run(world, files, 
         raise StoreFailed("the power is out.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(handing, "_pay", stops)
+        broken.setattr(submission, "_pay", stops)
         with pytest.raises(StoreFailed):
             give(world, files)
     (job,) = world.rows(sa.select(Job).options(undefer(Job.result)))

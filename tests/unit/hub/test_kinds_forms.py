@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import cloister as cl
-from cloister.hub import wire
-from cloister.hub.kinds import KINDS, Planned, kind_of
+from cloister.client import wire
+from cloister.hub.jobs.job_types import KINDS, Planned, kind_of
 from cloister.privacy.errors import BadForm, BadLoss, BadNumber, BadProbability, BadSchema, NotHere, QueryRefused
 from cloister.privacy.loss import Loss, rho
 

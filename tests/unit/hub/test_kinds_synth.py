@@ -14,20 +14,20 @@ from fastapi.testclient import TestClient
 
 import cloister as cl
 from cloister import synth
+from cloister.client.client import RemoteDataset
 from cloister.data.hospital import SCHEMA, WARDS, hospital
-from cloister.data.reader import to_yaml
-from cloister.hub.client import RemoteDataset
-from cloister.hub.kinds import KINDS, Planned
-from cloister.hub.kinds.synthesise import making
-from cloister.hub.models import Person
-from cloister.hub.people import sessions
+from cloister.data.schema_file import to_yaml
+from cloister.hub.core.models import Person
+from cloister.hub.jobs.job_types import KINDS, Planned
+from cloister.hub.jobs.job_types.synthesise import form as making
+from cloister.hub.users import sessions
 from cloister.hub.web.app import create_app
 from cloister.privacy.errors import BadForm, BadLoss, BadSchema, Denied, EngineFailed, SealBroken
 from cloister.privacy.loss import rho
 from cloister.privacy.noise import SeededSource
 from cloister.privacy.signing import SigningKey
 from cloister.synth import run as synthesis_run
-from cloister.synth.handed import parse_table
+from cloister.synth.output.shared_table import parse_table
 from cloister.synth.scoring import publishable
 from cloister.synth.scoring.verdict import Limits
 

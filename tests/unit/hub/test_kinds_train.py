@@ -12,12 +12,12 @@ import sqlalchemy as sa
 import cloister as cl
 from cloister import learn
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.hub.kinds import KINDS, Planned
-from cloister.hub.kinds.train.offers import OFFERS
-from cloister.hub.models import Job
-from cloister.learn import keeping
-from cloister.learn.portion import nobody, sides
-from cloister.learn.shared import Rehearsal, paying
+from cloister.hub.core.models import Job
+from cloister.hub.jobs.job_types import KINDS, Planned
+from cloister.hub.jobs.job_types.train.estimators import OFFERS
+from cloister.learn import persistence
+from cloister.learn.base.nested_budget import DryRun, paying
+from cloister.learn.model_selection.holdout import nobody, sides
 from cloister.privacy.errors import BadForm, BadInput, BadLoss, BadSchema, Denied, SealBroken
 from cloister.privacy.loss import rho
 
@@ -128,7 +128,7 @@ def test_every_estimator_costs_what_was_planned_and_leaves_a_card_and_a_signed_m
     assert result["audited"]["lower_bound"] <= result["audited"]["allowed"]
     assert [share for share, _ in seen] == sorted(share for share, _ in seen)
     assert any("steps done" in words for _, words in seen)
-    model = keeping.unpack(base64.b64decode(result["model"]), result["key"])
+    model = persistence.unpack(base64.b64decode(result["model"]), result["key"])
     assert type(model).__name__ == name
     assert model.release_.receipt == done.receipts[0]
     assert model.release_.loss == rho(10)
@@ -155,7 +155,7 @@ def test_every_model_that_predicts_is_tried_on_people_it_did_not_learn_from(data
 def test_an_evaluation_tells_the_truth_about_the_people_held_back(data, table):
     """With hardly any noise it is what scikit-learn's score says of the same rows."""
     done = TRAIN.run(data, asked("LinearRegression", spend="rho 900", evaluate="0.5"), quiet)
-    model = keeping.unpack(base64.b64decode(done.result["model"]), done.result["key"])
+    model = persistence.unpack(base64.b64decode(done.result["model"]), done.result["key"])
     held = sides(data, 5)[1].relation("visits", ["age", "stay_days", "ward", "cost"])
     rows = held.chosen(["age", "stay_days", "ward", "cost"]).run(held.engine).to_pandas()
     away = model.predict(learn.prepare(model, rows)) - rows["cost"]
@@ -184,7 +184,7 @@ def test_a_rehearsal_reads_nobody_and_a_portion_with_people_cannot_be_rehearsed_
     empty = nobody(data)
     assert not hasattr(empty.tables.engine, "tables")
     assert empty.relation("visits", ["age"]).chosen(["age"]).run(empty.tables.engine).num_rows == 0
-    with paying(Rehearsal()), pytest.raises(BadInput):
+    with paying(DryRun()), pytest.raises(BadInput):
         learn.MixedNB(rho(1)).fit(data, target="ward", features=["age"])
     assert not data.account.spent.amount
 
@@ -227,7 +227,7 @@ def test_a_changed_model_is_not_loaded(data):
     done = TRAIN.run(data, asked(), quiet)
     whole = base64.b64decode(done.result["model"])
     with pytest.raises(SealBroken):
-        keeping.unpack(whole.replace(b"class_count_", b"class_caunt_"), done.result["key"])
+        persistence.unpack(whole.replace(b"class_count_", b"class_caunt_"), done.result["key"])
 
 
 def test_a_model_sees_what_its_reader_sees(data):

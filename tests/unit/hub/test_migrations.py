@@ -11,8 +11,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 
-from cloister.hub import models
-from cloister.hub.database import Base, Database
+from cloister.hub.core import models
+from cloister.hub.core.database import Base, Database
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -74,8 +74,8 @@ def test_migrating_again_changes_nothing(database):
 
 START = """
 import sys
-from cloister.hub import models
-from cloister.hub.database import Database
+from cloister.hub.core import models
+from cloister.hub.core.database import Database
 database = Database(sys.argv[1])
 database.migrate()
 with database.writing() as session:

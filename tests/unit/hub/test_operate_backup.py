@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub import models
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.operate import backup as backup_file
-from cloister.hub.operate.backup import backup, opened, restore
-from cloister.hub.operate.heads import check_receipts, newest_head, show_head, write_off
-from cloister.hub.people import tokens
-from cloister.hub.settings import Settings
-from cloister.hub.store.keys import OVERHEAD
+from cloister.hub.core import models
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets.keys import OVERHEAD
+from cloister.hub.ops import backup as backup_file
+from cloister.hub.ops.backup import backup, opened, restore
+from cloister.hub.ops.ledger_heads import check_receipts, newest_head, show_head, write_off
+from cloister.hub.users import tokens
 from cloister.privacy.errors import CloisterError, HeadRejected, NotHere, NotNow, OverBudget, RolledBack, StoreFailed
 from cloister.privacy.loss import rho
 from cloister.privacy.measure import measure

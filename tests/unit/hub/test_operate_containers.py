@@ -8,9 +8,9 @@ import sqlalchemy as sa
 import yaml
 
 from cloister.cli.hub import hub as commands
-from cloister.hub.hub import Hub
-from cloister.hub.models import Organisation
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Organisation
+from cloister.hub.core.settings import Settings
 from cloister.privacy.loss import rho
 
 ROOT = Path(__file__).parents[3]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub import models
-from cloister.hub.hub import Hub
-from cloister.hub.operate.demo import PASSWORD, PEOPLE, make_demo
-from cloister.hub.people import accounts, tokens
-from cloister.hub.people.sign_in import sign_in
-from cloister.hub.settings import Settings
+from cloister.hub.core import models
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
+from cloister.hub.ops.demo import PASSWORD, PEOPLE, make_demo
+from cloister.hub.users import accounts, tokens
+from cloister.hub.users.sign_in import sign_in
 from cloister.privacy.errors import NotNow
 from cloister.privacy.ledger import verify
 from cloister.privacy.loss import rho
@@ -63,7 +63,7 @@ def test_the_same_question_of_another_person_costs_the_dataset_nothing(hub):
 
 def test_the_first_answers_are_useful(hub):
     """Every number of the tour is a few per cent off at most, and so is the release that waits for its owner."""
-    from cloister.hub.wire import answer_from_json
+    from cloister.client.wire import answer_from_json
 
     with hub.database.reading() as session:
         with_result = [sa.orm.undefer(models.Job.result)]

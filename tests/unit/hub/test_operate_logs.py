@@ -9,8 +9,8 @@ import sys
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.database import Database
-from cloister.hub.operate import logs
+from cloister.hub.core import logs
+from cloister.hub.core.database import Database
 
 MARK = "PRIVATE-7731"
 
@@ -59,7 +59,7 @@ def test_what_a_library_says_is_left_out_since_it_formats_before_it_logs(lines):
 
 UNCAUGHT = f"""
 import sys, threading
-from cloister.hub.operate import logs
+from cloister.hub.ops import logs
 
 logs.configure()
 logs.catch_all()
@@ -96,8 +96,8 @@ def test_errors_that_nobody_catches_are_lines_without_their_words():
 
 CHILD = f"""
 import os
-from cloister.hub.settings import Settings
-from cloister.hub.work import worker
+from cloister.hub.core.settings import Settings
+from cloister.hub.jobs import worker
 
 def broken(*_):
     raise ValueError("{MARK}")
@@ -166,7 +166,7 @@ def test_the_level_decides(lines):
 
 
 def test_every_process_writes_to_standard_error():
-    program = "from cloister.hub.operate import logs; logs.configure(); logs.say('hello', worker='a')"
+    program = "from cloister.hub.ops import logs; logs.configure(); logs.say('hello', worker='a')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     assert json.loads(done.stderr)["worker"] == "a"

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from cloister.hub import models
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.operate.metrics import Meter, read
-from cloister.hub.settings import Settings
+from cloister.hub.core import models
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.metrics import RequestMetrics, read
+from cloister.hub.core.settings import Settings
 from cloister.privacy.errors import NotHere, SignInFailed
 from cloister.privacy.loss import rho
 
@@ -58,8 +58,8 @@ def test_the_token_must_be_shown(hub, shown):
 
 def test_requests_are_counted_by_the_pattern_of_their_route(hub):
     before = numbers(hub).get('cloister_requests_total{method="GET",route="/reset/{secret}",status="200"}', 0)
-    ask(Meter, "/reset/SECRET", "/reset/{secret}")
-    ask(Meter, "/reset/OTHER", "/reset/{secret}")
+    ask(RequestMetrics, "/reset/SECRET", "/reset/{secret}")
+    ask(RequestMetrics, "/reset/OTHER", "/reset/{secret}")
     found = numbers(hub)
     assert found['cloister_requests_total{method="GET",route="/reset/{secret}",status="200"}'] == before + 2
     assert found['cloister_request_seconds_count{method="GET",route="/reset/{secret}"}'] >= 2
@@ -68,14 +68,14 @@ def test_requests_are_counted_by_the_pattern_of_their_route(hub):
 
 def test_paths_and_methods_that_somebody_invents_do_not_fill_the_memory(hub):
     for number in range(20):
-        ask(Meter, f"/nowhere/{number}", status=404, method=f"X{number}")
+        ask(RequestMetrics, f"/nowhere/{number}", status=404, method=f"X{number}")
     invented = [name for name in numbers(hub) if name.startswith("cloister_requests_total") and "404" in name]
     assert invented == ['cloister_requests_total{method="other",route="none",status="404"}']
 
 
 def test_a_request_that_ends_in_an_error_is_counted_as_one(hub):
     with pytest.raises(RuntimeError):
-        ask(Meter, "/x", "/broken", status=None)
+        ask(RequestMetrics, "/x", "/broken", status=None)
     assert numbers(hub)['cloister_requests_total{method="GET",route="/broken",status="500"}'] == 1
 
 
@@ -112,7 +112,7 @@ def test_jobs_charges_and_budgets_are_read_from_the_books(hub):
 COUNT = """
 import asyncio, sys
 from types import SimpleNamespace
-from cloister.hub.operate.metrics import Meter
+from cloister.hub.core.metrics import Meter
 async def app(scope, receive, send):
     scope["route"] = SimpleNamespace(path="/shared")
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -123,9 +123,9 @@ for _ in range(3):
 READ = """
 import sys
 from pathlib import Path
-from cloister.hub.hub import Hub
-from cloister.hub.operate.metrics import read
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.metrics import read
+from cloister.hub.core.settings import Settings
 with Hub.open(Settings(folder=Path(sys.argv[1]), metrics_token="t")) as hub:
     sys.stdout.buffer.write(read(hub, "Bearer t"))
 """

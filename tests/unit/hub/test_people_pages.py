@@ -7,10 +7,10 @@ import pyotp
 import pytest
 from fastapi.testclient import TestClient
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import Person
-from cloister.hub.people import desk, totp
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.users import totp, user_actions
 from cloister.hub.web.app import create_app
 
 GOOD = "four plain words here"
@@ -48,8 +48,8 @@ def hub(tmp_path):
 def started(folder, **settings):
     hub = Hub.create(Settings(folder=folder, requests_per_minute=100_000, **settings))
     for email, roles in (("op@hub.org", ["operator"]), ("ann@clinic.org", ["data owner"])):
-        secret = desk.invite(hub, None, email=email, roles=roles)
-        desk.sign_up(hub, email=email, name=email[:3], password=GOOD, address="", invitation=secret)
+        secret = user_actions.invite(hub, None, email=email, roles=roles)
+        user_actions.sign_up(hub, email=email, name=email[:3], password=GOOD, address="", invitation=secret)
     return hub
 
 

@@ -5,9 +5,9 @@ import threading
 import pytest
 from argon2 import PasswordHasher
 
-from cloister.hub.hub import Hub
-from cloister.hub.people import limits, passwords
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
+from cloister.hub.users import passwords, rate_limits
 from cloister.privacy.errors import BadForm, TooMany
 
 GOOD = "four plain words here"
@@ -61,49 +61,49 @@ def test_nobodys_password_never_fits_and_is_checked_with_the_same_work():
 
 
 def test_tries_are_counted_before_the_password_is_looked_at(hub):
-    who = limits.key("account", "nobody@here.org")
+    who = rate_limits.key("account", "nobody@here.org")
     left = []
     for _ in range(3):
         with hub.database.writing() as session:
-            left.append(limits.reserve(session, hub.settings, [who]))
+            left.append(rate_limits.reserve(session, hub.settings, [who]))
     assert left == [2, 1, 0]
     with pytest.raises(TooMany, match="15 minutes"), hub.database.writing() as session:
-        limits.reserve(session, hub.settings, [who])
+        rate_limits.reserve(session, hub.settings, [who])
 
 
 def test_a_right_answer_gives_an_address_its_own_try_back_and_no_more(hub):
-    place = limits.key("address", "192.0.2.1")
+    place = rate_limits.key("address", "192.0.2.1")
     with hub.database.writing() as session:
-        limits.reserve(session, hub.settings, [place])
-        limits.reserve(session, hub.settings, [place])
-        limits.give_back(session, place)
-        assert limits.reserve(session, hub.settings, [place]) == 1
-        limits.forget(session, [place])
-        assert limits.reserve(session, hub.settings, [place]) == 2
+        rate_limits.reserve(session, hub.settings, [place])
+        rate_limits.reserve(session, hub.settings, [place])
+        rate_limits.give_back(session, place)
+        assert rate_limits.reserve(session, hub.settings, [place]) == 1
+        rate_limits.forget(session, [place])
+        assert rate_limits.reserve(session, hub.settings, [place]) == 2
 
 
 def test_tries_age(hub):
-    from cloister.hub.models import Try
+    from cloister.hub.core.models import Try
 
-    who = limits.key("account", "a@b.org")
+    who = rate_limits.key("account", "a@b.org")
     with hub.database.writing() as session:
         for _ in range(3):
-            limits.reserve(session, hub.settings, [who])
+            rate_limits.reserve(session, hub.settings, [who])
     with hub.database.writing() as session:
         for row in session.query(Try):
             row.time -= 15 * 60 + 1
     with hub.database.writing() as session:
-        assert limits.reserve(session, hub.settings, [who]) == 2
+        assert rate_limits.reserve(session, hub.settings, [who]) == 2
         assert session.query(Try).count() == 1
 
 
 def test_twenty_at_once_get_three_tries(hub):
-    who, got = limits.key("account", "a@b.org"), []
+    who, got = rate_limits.key("account", "a@b.org"), []
 
     def guess():
         try:
             with hub.database.writing() as session:
-                limits.reserve(session, hub.settings, [who])
+                rate_limits.reserve(session, hub.settings, [who])
         except TooMany:
             return
         got.append(1)
@@ -117,16 +117,16 @@ def test_twenty_at_once_get_three_tries(hub):
 
 
 def test_what_was_typed_is_not_stored(hub):
-    from cloister.hub.models import Try
+    from cloister.hub.core.models import Try
 
     with hub.database.writing() as session:
-        limits.reserve(session, hub.settings, [limits.key("account", "my password in the wrong field")])
+        rate_limits.reserve(session, hub.settings, [rate_limits.key("account", "my password in the wrong field")])
         assert all("password" not in row.who for row in session.query(Try))
 
 
 def test_a_limiter_lets_so_many_through_a_minute_and_then_again():
     clock = [1000 * 60.0]
-    limiter = limits.Limiter(3, 60, clock=lambda: clock[0])
+    limiter = rate_limits.Limiter(3, 60, clock=lambda: clock[0])
     for _ in range(3):
         limiter.check("me")
     with pytest.raises(TooMany):
@@ -143,7 +143,7 @@ def test_a_limiter_lets_so_many_through_a_minute_and_then_again():
 
 def test_a_limiter_forgets_who_is_idle():
     clock = [0.0]
-    limiter = limits.Limiter(3, 60, clock=lambda: clock[0])
+    limiter = rate_limits.Limiter(3, 60, clock=lambda: clock[0])
     for number in range(1000):
         limiter.check(str(number))
     clock[0] += 180

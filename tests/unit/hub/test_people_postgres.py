@@ -7,10 +7,10 @@ import psycopg
 import pyotp
 import pytest
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import Person
-from cloister.hub.people import desk, sign_in
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.users import sign_in, user_actions
 from cloister.privacy.errors import HubRefused, NotNow, SignInFailed, TooMany
 
 GOOD = "four plain words here"
@@ -29,8 +29,8 @@ def hub(tmp_path_factory, postgres_server):
 
 
 def join(hub, email, roles=()):
-    secret = desk.invite(hub, None, email=email, roles=roles)
-    return desk.sign_up(hub, email=email, name="X", password=GOOD, address="", invitation=secret)
+    secret = user_actions.invite(hub, None, email=email, roles=roles)
+    return user_actions.sign_up(hub, email=email, name="X", password=GOOD, address="", invitation=secret)
 
 
 def at_once(deeds):
@@ -55,7 +55,7 @@ def at_once(deeds):
 
 def test_of_two_operators_who_leave_at_once_one_stays(hub):
     two = [join(hub, f"op{number}@hub.org", ["operator"]) for number in range(2)]
-    became = at_once([lambda who=who: desk.set_roles(hub, who, who, []) for who in two])
+    became = at_once([lambda who=who: user_actions.set_roles(hub, who, who, []) for who in two])
     assert sorted(became, key=str) == [NotNow, "done"]
     with hub.database.reading() as session:
         assert sum("operator" in person.roles for person in session.query(Person)) == 1
@@ -83,6 +83,6 @@ def test_a_code_shown_twice_at_once_lets_one_in(hub):
 
 def test_a_link_used_twice_at_once_works_once(hub):
     bob = join(hub, "bob@hub.org")
-    secret = desk.make_reset_link(hub, None, bob)
-    became = at_once([lambda: desk.reset_password(hub, secret, "other plain words", "")] * 3)
+    secret = user_actions.make_reset_link(hub, None, bob)
+    became = at_once([lambda: user_actions.reset_password(hub, secret, "other plain words", "")] * 3)
     assert became.count("done") == 1

@@ -6,12 +6,12 @@ import pyotp
 import pytest
 from argon2 import PasswordHasher
 
-from cloister.hub import models
-from cloister.hub.hub import Hub
-from cloister.hub.models import Person, Token
-from cloister.hub.people import desk, passwords, sessions, sign_in, tokens, totp
-from cloister.hub.people.secret import digest
-from cloister.hub.settings import Settings
+from cloister.hub.core import models
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Person, Token
+from cloister.hub.core.secrets import digest
+from cloister.hub.core.settings import Settings
+from cloister.hub.users import passwords, sessions, sign_in, tokens, totp, user_actions
 from cloister.privacy.errors import BadForm, NotHere, NotNow, SignInFailed, TooMany
 
 GOOD = "four plain words here"
@@ -21,8 +21,8 @@ HOME, AWAY = "192.0.2.7", "198.51.100.9"
 
 def make(folder, **settings):
     hub = Hub.create(Settings(folder=folder, login_tries=3, **settings))
-    secret = desk.invite(hub, None, email="ann@c.org", roles=["operator"])
-    desk.sign_up(hub, email="ann@c.org", name="Ann", password=GOOD, address=HOME, invitation=secret)
+    secret = user_actions.invite(hub, None, email="ann@c.org", roles=["operator"])
+    user_actions.sign_up(hub, email="ann@c.org", name="Ann", password=GOOD, address=HOME, invitation=secret)
     return hub
 
 
@@ -84,9 +84,9 @@ def test_the_right_password_opens_a_session_that_only_the_cookie_knows(hub):
 
 
 def test_wrong_unknown_and_closed_are_answered_alike(hub):
-    secret = desk.invite(hub, None, email="bob@c.org", roles=[])
-    bob = desk.sign_up(hub, email="bob@c.org", name="Bob", password=GOOD, address=HOME, invitation=secret)
-    desk.set_active(hub, None, bob, False)
+    secret = user_actions.invite(hub, None, email="bob@c.org", roles=[])
+    bob = user_actions.sign_up(hub, email="bob@c.org", name="Bob", password=GOOD, address=HOME, invitation=secret)
+    user_actions.set_active(hub, None, bob, False)
     said = set()
     for number, (email, password) in enumerate([("ann@c.org", WRONG), ("nobody@c.org", GOOD), ("bob@c.org", GOOD)]):
         with pytest.raises(SignInFailed) as caught:
@@ -177,9 +177,9 @@ def test_a_hash_with_old_parameters_is_renewed_at_sign_in(hub):
 def test_a_changed_password_ends_every_session_and_the_old_one(hub):
     one, two = enter(hub), enter(hub)
     with pytest.raises(SignInFailed):
-        desk.change_password(hub, one.person, WRONG, "new plain words here", HOME)
+        user_actions.change_password(hub, one.person, WRONG, "new plain words here", HOME)
     assert find(hub, one.secret)
-    desk.change_password(hub, one.person, GOOD, "new plain words here", HOME)
+    user_actions.change_password(hub, one.person, GOOD, "new plain words here", HOME)
     assert find(hub, one.secret) is None
     assert find(hub, two.secret) is None
     with pytest.raises(SignInFailed):
@@ -191,9 +191,9 @@ def test_guessing_the_old_password_from_an_open_session_is_limited_too(hub):
     entered = enter(hub)
     for _ in range(3):
         with pytest.raises(SignInFailed):
-            desk.change_password(hub, entered.person, WRONG, "new plain words here", HOME)
+            user_actions.change_password(hub, entered.person, WRONG, "new plain words here", HOME)
     with pytest.raises(TooMany):
-        desk.change_password(hub, entered.person, GOOD, "new plain words here", HOME)
+        user_actions.change_password(hub, entered.person, GOOD, "new plain words here", HOME)
 
 
 # Sessions.
@@ -222,7 +222,7 @@ def test_signing_out_ends_this_session_and_ending_all_ends_all(hub):
     one, two, three = (enter(hub) for _ in range(3))
     sign_in.sign_out(hub, one.secret)
     assert [bool(find(hub, entered.secret)) for entered in (one, two, three)] == [False, True, True]
-    assert desk.end_sessions(hub, two.person) == 2
+    assert user_actions.end_sessions(hub, two.person) == 2
     assert find(hub, three.secret) is None
     assert find(hub, "made up") is None
 
@@ -339,9 +339,9 @@ def test_a_hub_may_ask_everybody_for_a_second_factor(strict):
 
 def test_an_operators_reset_takes_a_lost_factor_off_only_if_it_says_so(hub):
     with_factor(hub)
-    desk.reset_password(hub, desk.make_reset_link(hub, None, 1), "new plain words here", HOME)
+    user_actions.reset_password(hub, user_actions.make_reset_link(hub, None, 1), "new plain words here", HOME)
     assert not enter(hub, password="new plain words here").session.complete
-    desk.reset_password(hub, desk.make_reset_link(hub, None, 1, second_factor=True), GOOD, HOME)
+    user_actions.reset_password(hub, user_actions.make_reset_link(hub, None, 1, second_factor=True), GOOD, HOME)
     assert enter(hub).session.complete
 
 
@@ -349,8 +349,8 @@ def test_a_sealed_secret_of_one_person_does_not_open_for_another(hub):
     from cloister.privacy.errors import CloisterError
 
     with_factor(hub)
-    secret = desk.invite(hub, None, email="bob@c.org", roles=[])
-    bob = desk.sign_up(hub, email="bob@c.org", name="Bob", password=GOOD, address=HOME, invitation=secret)
+    secret = user_actions.invite(hub, None, email="bob@c.org", roles=[])
+    bob = user_actions.sign_up(hub, email="bob@c.org", name="Bob", password=GOOD, address=HOME, invitation=secret)
     with hub.database.writing() as session:
         session.get(Person, bob.id).totp_secret = session.get(Person, 1).totp_secret
     with pytest.raises(CloisterError):
@@ -362,7 +362,7 @@ def test_a_sealed_secret_of_one_person_does_not_open_for_another(hub):
 
 def test_a_token_works_within_its_scopes_and_time(hub):
     ann = enter(hub).person
-    secret = desk.make_token(hub, ann, "my laptop", ["work", "read"], 30)
+    secret = user_actions.make_token(hub, ann, "my laptop", ["work", "read"], 30)
     assert secret.startswith("clo_")
     with hub.database.reading() as session:
         who, scopes = tokens.find(session, secret)
@@ -377,17 +377,17 @@ def test_a_token_works_within_its_scopes_and_time(hub):
 
 def test_a_revoked_token_is_gone_and_nobody_revokes_anothers(hub):
     ann = enter(hub).person
-    secret = desk.make_token(hub, ann, "my laptop", ["read"], 30)
-    other = desk.invite(hub, None, email="bob@c.org", roles=[])
-    bob = desk.sign_up(hub, email="bob@c.org", name="Bob", password=GOOD, address=HOME, invitation=other)
+    secret = user_actions.make_token(hub, ann, "my laptop", ["read"], 30)
+    other = user_actions.invite(hub, None, email="bob@c.org", roles=[])
+    bob = user_actions.sign_up(hub, email="bob@c.org", name="Bob", password=GOOD, address=HOME, invitation=other)
     with pytest.raises(NotHere):
-        desk.revoke_token(hub, bob, 1)
-    desk.revoke_token(hub, ann, 1)
+        user_actions.revoke_token(hub, bob, 1)
+    user_actions.revoke_token(hub, ann, 1)
     with hub.database.reading() as session:
         assert tokens.find(session, secret) is None
         assert tokens.of(session, ann) == []
     with pytest.raises(NotHere):
-        desk.revoke_token(hub, ann, 1)
+        user_actions.revoke_token(hub, ann, 1)
 
 
 @pytest.mark.parametrize(
@@ -396,11 +396,11 @@ def test_a_revoked_token_is_gone_and_nobody_revokes_anothers(hub):
 )
 def test_a_token_needs_a_label_a_scope_and_an_end(hub, label, scopes, days):
     with pytest.raises(BadForm):
-        desk.make_token(hub, enter(hub).person, label, scopes, days)
+        user_actions.make_token(hub, enter(hub).person, label, scopes, days)
 
 
 def test_the_use_of_a_token_is_noted_at_most_once_an_hour(hub, monkeypatch):
-    secret = desk.make_token(hub, enter(hub).person, "x", ["read"], 1)
+    secret = user_actions.make_token(hub, enter(hub).person, "x", ["read"], 1)
     noted, start = [], time.time()
     for minutes in (0, 30, 61):
         monkeypatch.setattr(time, "time", lambda minutes=minutes: start + 60 * minutes)

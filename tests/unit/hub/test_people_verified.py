@@ -8,15 +8,15 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from cloister.hub import models
-from cloister.hub.database import Database
-from cloister.hub.models import Notice, Organisation, Person
-from cloister.hub.people import desk
-from cloister.hub.policy import published
+from cloister.hub.approvals.mail import deliver
+from cloister.hub.approvals.reviewers import reviewers
+from cloister.hub.core import models
+from cloister.hub.core.database import Database
+from cloister.hub.core.models import Notice, Organisation, Person
+from cloister.hub.jobs.visibility import may_know
+from cloister.hub.policy import versions
 from cloister.hub.policy.conditions import Subject
-from cloister.hub.requests.mail import deliver
-from cloister.hub.requests.reviewers import reviewers
-from cloister.hub.work.known import may_know
+from cloister.hub.users import user_actions
 from cloister.privacy.errors import Denied, NotHere, NotNow, TooMany
 
 GOOD = "four plain words here"
@@ -35,7 +35,7 @@ def open_world(world_maker, tmp_path):
 
 def claim(world, email):
     """Sign up openly with somebody's address."""
-    return desk.sign_up(world.hub, email=email, name="Claims", password=GOOD, address=HOME)
+    return user_actions.sign_up(world.hub, email=email, name="Claims", password=GOOD, address=HOME)
 
 
 def again(world, person):
@@ -73,7 +73,7 @@ def test_whoever_signs_up_with_an_address_of_a_role_gets_nothing(open_world):
 def test_a_link_by_mail_makes_the_address_count(open_world):
     stranger = claim(open_world, "prof@elsewhere.example")
     assert deliver(open_world.hub) >= 1
-    desk.verify(open_world.hub, stranger, mailed_link(open_world.hub.settings.mail_folder))
+    user_actions.verify(open_world.hub, stranger, mailed_link(open_world.hub.settings.mail_folder))
     open_world.people["prof"] = again(open_world, stranger)
     assert open_world.plan("prof", "SELECT COUNT(*) AS n FROM visits").own.amount
     assert any("the policy of visits names it" in one for one in notices(open_world, "owner"))
@@ -100,10 +100,10 @@ def test_a_link_works_only_for_the_account_it_was_made_for_and_once(open_world):
     files = sorted(Path(open_world.hub.settings.mail_folder).glob("verify-*.eml"))
     secret = re.search(r"/verify/([\w-]+)", files[0].read_text(encoding="utf-8"))[1]
     with pytest.raises(NotHere, match="another account"):
-        desk.verify(open_world.hub, other, secret)
-    desk.verify(open_world.hub, stranger, secret)
+        user_actions.verify(open_world.hub, other, secret)
+    user_actions.verify(open_world.hub, stranger, secret)
     with pytest.raises(NotHere):
-        desk.verify(open_world.hub, stranger, secret)
+        user_actions.verify(open_world.hub, stranger, secret)
     assert again(open_world, other).verified is None
 
 
@@ -119,9 +119,9 @@ def test_no_notice_is_mailed_to_an_address_that_is_only_claimed(open_world):
 def test_a_link_is_not_sent_as_often_as_somebody_likes(open_world):
     stranger = claim(open_world, "prof@elsewhere.example")
     for _ in range(open_world.hub.settings.login_tries):
-        desk.ask_verify_link(open_world.hub, stranger)
+        user_actions.ask_verify_link(open_world.hub, stranger)
     with pytest.raises(TooMany):
-        desk.ask_verify_link(open_world.hub, stranger)
+        user_actions.ask_verify_link(open_world.hub, stranger)
 
 
 def test_without_mail_a_claimed_address_gives_nothing_until_an_operator_vouches_for_it(world_maker, tmp_path):
@@ -130,22 +130,23 @@ def test_without_mail_a_claimed_address_gives_nothing_until_an_operator_vouches_
     stranger = claim(world, "new@lake.example")
     assert deliver(world.hub) == 0
     with pytest.raises(NotNow, match="Ask an operator"):
-        desk.ask_verify_link(world.hub, stranger)
-    secret = desk.invite(world.hub, None, email="op@hub.example", roles=["operator"])
-    operator = desk.sign_up(
+        user_actions.ask_verify_link(world.hub, stranger)
+    secret = user_actions.invite(world.hub, None, email="op@hub.example", roles=["operator"])
+    operator = user_actions.sign_up(
         world.hub, email="op@hub.example", name="Op", password=GOOD, address=HOME, invitation=secret
     )
     with pytest.raises(Denied):
-        desk.make_verify_link(world.hub, stranger, stranger.id)
-    desk.verify(world.hub, stranger, desk.make_verify_link(world.hub, operator, stranger.id))
+        user_actions.make_verify_link(world.hub, stranger, stranger.id)
+    user_actions.verify(world.hub, stranger, user_actions.make_verify_link(world.hub, operator, stranger.id))
     with world.hub.database.reading() as session:
         assert [one.name for one in reviewers(world.hub, session, world.dataset())] == ["Owner", "Claims"]
     world.hub.close()
 
 
 def test_an_invitation_verifies_the_address_it_is_for(hospital_hub):
-    secret = desk.invite(hospital_hub.hub, None, email="prof@elsewhere.example", roles=["data user"])
-    made = desk.sign_up(hospital_hub.hub, email="prof@elsewhere.example", name="Prof", password=GOOD, address=HOME,
+    secret = user_actions.invite(hospital_hub.hub, None, email="prof@elsewhere.example", roles=["data user"])
+    made = user_actions.sign_up(hospital_hub.hub, email="prof@elsewhere.example", name="Prof", password=GOOD,
+    address=HOME,
                         invitation=secret)  # fmt: skip
     assert again(hospital_hub, made).verified_email == "prof@elsewhere.example"
 
@@ -156,19 +157,19 @@ def test_owners_are_told_which_named_addresses_nobody_has_verified(open_world):
     told = [one for one in notices(open_world, "owner") if "No verified account" in one][-1]
     assert "new@lake.example, prof@elsewhere.example" in told
     with open_world.hub.database.reading() as session:
-        policy, _ = published.current(open_world.hub, session, open_world.dataset())
-        assert "new@lake.example" in published.unverified_note(session, policy)
+        policy, _ = versions.current(open_world.hub, session, open_world.dataset())
+        assert "new@lake.example" in versions.unverified_note(session, policy)
 
 
 def test_owners_are_told_when_somebody_joins_an_organisation_that_their_policy_names(hospital_hub):
     with hospital_hub.hub.database.reading() as session:
         university = session.scalar(sa.select(Organisation.id).where(Organisation.name == "University"))
-    desk.set_organisation(hospital_hub.hub, None, hospital_hub.stranger.id, university)
+    user_actions.set_organisation(hospital_hub.hub, None, hospital_hub.stranger.id, university)
     assert any("Stranger joined University" in one for one in notices(hospital_hub, "owner"))
-    secret = desk.invite(
+    secret = user_actions.invite(
         hospital_hub.hub, None, email="x@elsewhere.example", roles=["data user"], organisation=university
     )
-    desk.sign_up(hospital_hub.hub, email="x@elsewhere.example", name="Xenia", password=GOOD, address=HOME,
+    user_actions.sign_up(hospital_hub.hub, email="x@elsewhere.example", name="Xenia", password=GOOD, address=HOME,
                  invitation=secret)  # fmt: skip
     assert any("Xenia joined University" in one for one in notices(hospital_hub, "owner"))
 

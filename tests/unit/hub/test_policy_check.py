@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cloister.data.schema import Schema
-from cloister.hub.policy.check import run
+from cloister.hub.policy.text.check import run
 from cloister.privacy.errors import BadPolicy
 
 HERE = Path(__file__).parent / "policies"

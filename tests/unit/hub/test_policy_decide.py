@@ -5,7 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from cloister.hub.models import Organisation, Person
+from cloister.hub.core.models import Organisation, Person
 from cloister.hub.policy.conditions import Environment, Grant, Hours, Subject, Who
 from cloister.hub.policy.decide import decide
 from cloister.hub.policy.policy import Approval, Budget, Policy, Role, allowed_join

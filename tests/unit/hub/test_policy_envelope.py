@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cloister.hub.policy.envelope import Label, import_check, label, sign, verify
 from cloister.hub.policy.policy import Budget, Policy
+from cloister.hub.policy.signature import Label, import_check, label, sign, verify
 from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadPolicy, UploadRefused
 from cloister.privacy.loss import epsilon

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from starlette.datastructures import FormData
 
-from cloister.hub.policy.form import edited, limits
-from cloister.hub.policy.reader import read
+from cloister.hub.policy.text.form import edited, limits
+from cloister.hub.policy.text.reader import read
 from cloister.hub.web.forms import Form
 from cloister.privacy.errors import BadForm, BadPolicy
 from cloister.privacy.loss import rho

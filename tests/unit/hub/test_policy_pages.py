@@ -5,11 +5,11 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset, Organisation, Person, Version
-from cloister.hub.people import sessions, tokens
-from cloister.hub.policy import published
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Organisation, Person, Version
+from cloister.hub.core.settings import Settings
+from cloister.hub.policy import versions
+from cloister.hub.users import sessions, tokens
 from cloister.hub.web.app import create_app
 from cloister.privacy.loss import epsilon
 
@@ -61,7 +61,7 @@ def hub(tmp_path):
             session.flush()
             session.add(Version(dataset_id=dataset.id, number=1, schema=SCHEMA, state="ready"))
             session.flush()
-            published.publish(made, session, people["Owner"], dataset, PAGE)
+            versions.publish(made, session, people["Owner"], dataset, PAGE)
         made.people = people
         yield made
 
@@ -136,7 +136,7 @@ def test_checking_publishes_nothing_and_tells_notes(browser, hub):
     assert "not published yet" in answer.text
     assert "Did you mean query?" in answer.text
     with hub.database.reading() as session:
-        assert published.newest(session, session.get(Dataset, 1)).number == 1
+        assert versions.newest(session, session.get(Dataset, 1)).number == 1
 
 
 @pytest.mark.parametrize("action", ["check", "publish"])
@@ -179,7 +179,7 @@ def test_publishing_from_the_form(browser, hub):
     answer = post(browser("Owner"), "/datasets/visits/policy/form", **form)
     assert "Policy 2 is published" in answer.text
     with hub.database.reading() as session:
-        policy, _ = published.current(hub, session, session.get(Dataset, 1))
+        policy, _ = versions.current(hub, session, session.get(Dataset, 1))
     assert policy.purposes == ("health-research", "public-health")
     assert [role.name for role in policy.roles] == ["analysts"]
     assert policy.roles[0].tables["visits"].rows == "age > 17"
@@ -192,7 +192,7 @@ def test_only_the_owner_changes_it(browser, hub):
             assert answer.status_code == 404
         assert browser(name).get("/datasets/visits/policy/1").status_code == 404
     with hub.database.reading() as session:
-        assert published.newest(session, session.get(Dataset, 1)).number == 1
+        assert versions.newest(session, session.get(Dataset, 1)).number == 1
 
 
 def test_a_post_without_its_token_changes_nothing(browser):
@@ -217,7 +217,7 @@ def test_why_names_the_rule_and_every_reason(browser):
 
 def test_why_shows_the_way_to_ask_for_access(browser, hub):
     with hub.database.writing() as session:
-        published.publish(
+        versions.publish(
             hub, session, hub.people["Owner"], session.get(Dataset, 1), PAGE.replace("ann@uni.example, ", "")
         )
     answer = browser("Ann").get("/datasets/visits/why?operation=query&purpose=epidemiology").text

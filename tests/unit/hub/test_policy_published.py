@@ -3,10 +3,10 @@
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import AuditEntry, Dataset, Person, Policy, Version
-from cloister.hub.policy import published
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import AuditEntry, Dataset, Person, Policy, Version
+from cloister.hub.core.settings import Settings
+from cloister.hub.policy import versions
 from cloister.privacy.errors import BadPolicy, Denied, NotHere, NotNow
 from cloister.privacy.loss import epsilon
 
@@ -40,12 +40,12 @@ def world(hub):
 
 def publish(hub, world, text=PAGE, who=0, **more):
     with hub.database.writing() as session:
-        return published.publish(hub, session, world[who], world[2], text, **more)
+        return versions.publish(hub, session, world[who], world[2], text, **more)
 
 
 def current(hub, world):
     with hub.database.reading() as session:
-        return published.current(hub, session, world[2])
+        return versions.current(hub, session, world[2])
 
 
 def test_without_a_policy_nothing_is_allowed(hub, world):
@@ -60,11 +60,11 @@ def test_the_newest_version_decides_and_all_are_kept(hub, world):
     assert number == 2
     assert str(policy.budget.per_user) == "rho 0.04"
     with hub.database.reading() as session:
-        assert [one.number for one in published.history(session, world[2])] == [2, 1]
-        old, kept = published.version(hub, session, world[2], 1)
+        assert [one.number for one in versions.history(session, world[2])] == [2, 1]
+        old, kept = versions.version(hub, session, world[2], 1)
         assert (str(old.budget.per_user), kept.text) == ("rho 0.05", PAGE)
         with pytest.raises(NotHere):
-            published.version(hub, session, world[2], 3)
+            versions.version(hub, session, world[2], 3)
 
 
 def test_only_the_owner_publishes(hub, world):
@@ -130,9 +130,9 @@ def test_what_is_refused_leaves_no_trace(hub, world):
     with pytest.raises(BadPolicy):
         publish(hub, world, "dataset: visits\n")
     with hub.database.reading() as session:
-        assert published.newest(session, world[2]) is None
+        assert versions.newest(session, world[2]) is None
         assert session.scalars(sa.select(AuditEntry).where(AuditEntry.action == "policy.published")).all() == []
 
 
 def test_a_difference_is_told_line_by_line():
-    assert published.difference("a\nb\n", "a\nc\n") == [(" ", "a"), ("-", "b"), ("+", "c")]
+    assert versions.difference("a\nb\n", "a\nc\n") == [(" ", "a"), ("-", "b"), ("+", "c")]

@@ -10,7 +10,7 @@ import pytest
 from cloister.data.schema import Schema
 from cloister.hub.policy.conditions import Hours, Who
 from cloister.hub.policy.policy import Approval, Period
-from cloister.hub.policy.reader import look, read, write
+from cloister.hub.policy.text.reader import look, read, write
 from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadPolicy
 from cloister.privacy.loss import Loss, epsilon, rho

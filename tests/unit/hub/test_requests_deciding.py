@@ -5,15 +5,15 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub import requests
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset, Job, Notice, Organisation, Person, Request
+from cloister.hub import approvals
+from cloister.hub.approvals.decision import comments, decisions
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Job, Notice, Organisation, Person, Request
+from cloister.hub.core.settings import Settings
 from cloister.hub.policy.conditions import Environment, Grant, Subject
 from cloister.hub.policy.decide import decide as policy_decides
-from cloister.hub.policy.published import current, publish
-from cloister.hub.requests.deciding import comments, decisions
-from cloister.hub.settings import Settings
+from cloister.hub.policy.versions import current, publish
 from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, TooMany
 from cloister.privacy.loss import epsilon, rho
 
@@ -89,7 +89,7 @@ def told(hub, person):
 
 def ask(hub, world, who="asker", role="analysts", purpose="health-research", text="A study of stays."):
     with hub.database.writing() as session:
-        return requests.ask_access(hub, session, world[who], world["visits"], role, purpose, text)
+        return approvals.ask_access(hub, session, world[who], world["visits"], role, purpose, text)
 
 
 def wait_for(hub, world, loss, who="asker"):
@@ -108,12 +108,12 @@ def wait_for(hub, world, loss, who="asker"):
         session.add(job)
         session.flush()
         session.refresh(job)
-        return requests.ask_release(hub, session, job)
+        return approvals.ask_release(hub, session, job)
 
 
 def say(hub, world, who, request, agreed=True, reason="It fits.", **more):
     with hub.database.writing() as session:
-        return requests.decide(hub, session, world[who], request, agreed, reason, **more)
+        return approvals.decide(hub, session, world[who], request, agreed, reason, **more)
 
 
 def look(hub, request):
@@ -128,9 +128,9 @@ def test_a_granted_access_gives_the_role_for_its_purpose(hub, world):
     assert look(hub, request) == ("open", None)
     say(hub, world, "owner", request)
     with hub.database.reading() as session:
-        granted = requests.granted_roles(session, world["asker"], world["visits"])
+        granted = approvals.granted_roles(session, world["asker"], world["visits"])
         assert granted == {Grant("analysts", "health-research")}
-        assert requests.granted_roles(session, world["stranger"], world["visits"]) == set()
+        assert approvals.granted_roles(session, world["stranger"], world["visits"]) == set()
         policy, number = current(hub, session, world["visits"])
     moment = Environment(now())
     asker = Subject.of(world["asker"], granted)
@@ -304,12 +304,12 @@ def test_two_yeses_at_the_same_moment_grant_once(hub, world):
 def test_an_open_request_expires_and_its_job_is_refused(hub, world):
     access, release = ask(hub, world), wait_for(hub, world, rho("0.005"))
     with hub.database.writing() as session:
-        assert requests.expire(hub, session) == 0
+        assert approvals.expire(hub, session) == 0
         session.execute(sa.update(Request).values(ends=now() - 1))
     with pytest.raises(NotNow, match="expired"):
         say(hub, world, "owner", access)
     with hub.database.writing() as session:
-        assert requests.expire(hub, session) == 2
+        assert approvals.expire(hub, session) == 2
     assert look(hub, access) == ("expired", None)
     assert look(hub, release) == ("expired", "refused")
     assert told(hub, world["asker"])[-1] == "Nobody decided in time about your request for a release from visits."
@@ -322,9 +322,9 @@ def test_a_granted_access_ends_by_itself(hub, world):
     with hub.database.writing() as session:
         session.execute(sa.update(Request).values(ends=now() - 1))
     with hub.database.reading() as session:  # at once, not only when a worker has looked
-        assert requests.granted_roles(session, world["asker"], world["visits"]) == set()
+        assert approvals.granted_roles(session, world["asker"], world["visits"]) == set()
     with hub.database.writing() as session:
-        requests.expire(hub, session)
+        approvals.expire(hub, session)
     assert told(hub, world["asker"])[-1] == "Your access has ended: the role analysts of visits."
     with pytest.raises(BadForm, match="1 to 3,650"):
         say(hub, world, "owner", ask(hub, world), days=0)
@@ -335,12 +335,12 @@ def test_access_can_be_revoked_and_asked_for_again(hub, world):
     say(hub, world, "owner", request)
     with hub.database.writing() as session:
         with pytest.raises(BadForm, match="say why"):
-            requests.revoke(hub, session, world["owner"], request, "")
+            approvals.revoke(hub, session, world["owner"], request, "")
         with pytest.raises(Denied):
-            requests.revoke(hub, session, world["asker"], request, "I want to.")
-        requests.revoke(hub, session, world["second"], request, "The study is over.")
+            approvals.revoke(hub, session, world["asker"], request, "I want to.")
+        approvals.revoke(hub, session, world["second"], request, "The study is over.")
     with hub.database.reading() as session:
-        assert requests.granted_roles(session, world["asker"], world["visits"]) == set()
+        assert approvals.granted_roles(session, world["asker"], world["visits"]) == set()
     assert told(hub, world["asker"])[-1] == "What you were granted was revoked: the role analysts of visits."
     ask(hub, world)
 
@@ -353,9 +353,9 @@ def test_a_release_can_be_revoked_only_until_its_job_begins(hub, world):
     with hub.database.writing() as session:
         session.get(Job, late.job_id).state = "running"
     with hub.database.writing() as session:
-        requests.revoke(hub, session, world["owner"], early, "A mistake.")
+        approvals.revoke(hub, session, world["owner"], early, "A mistake.")
     with hub.database.writing() as session, pytest.raises(NotNow, match="has begun"):
-        requests.revoke(hub, session, world["owner"], late, "A mistake.")
+        approvals.revoke(hub, session, world["owner"], late, "A mistake.")
     assert look(hub, early) == ("revoked", "refused")
     assert look(hub, late) == ("granted", "running")
 
@@ -364,8 +364,8 @@ def test_whoever_asked_may_withdraw_and_nobody_else(hub, world):
     request = wait_for(hub, world, rho("0.005"))
     with hub.database.writing() as session:
         with pytest.raises(Denied):
-            requests.withdraw(hub, session, world["owner"], request)
-        requests.withdraw(hub, session, world["asker"], request)
+            approvals.withdraw(hub, session, world["owner"], request)
+        approvals.withdraw(hub, session, world["asker"], request)
     assert look(hub, request) == ("withdrawn", "cancelled")
     assert told(hub, world["owner"])[-1].startswith("Asker withdrew request")
 
@@ -378,7 +378,7 @@ def test_a_job_that_was_cancelled_meanwhile_cannot_be_granted(hub, world):
     with pytest.raises(NotNow, match="does not wait"):
         say(hub, world, "owner", request)
     with hub.database.writing() as session:
-        requests.close_for(hub, session, session.get(Job, request.job_id))
+        approvals.close_for(hub, session, session.get(Job, request.job_id))
     assert look(hub, request) == ("withdrawn", "cancelled")
 
 
@@ -386,24 +386,24 @@ def test_comments_without_an_answer_come_to_an_end(hub, world):
     request = ask(hub, world)
     with hub.database.writing() as session:
         for number in range(10):
-            requests.comment(hub, session, world["asker"], request, f"Please ({number}).")
+            approvals.comment(hub, session, world["asker"], request, f"Please ({number}).")
             session.flush()
         with pytest.raises(TooMany, match="no answer yet"):
-            requests.comment(hub, session, world["asker"], request, "Please.")
-        requests.comment(hub, session, world["second"], request, "Soon.")
+            approvals.comment(hub, session, world["asker"], request, "Please.")
+        approvals.comment(hub, session, world["second"], request, "Soon.")
         session.flush()
-        requests.comment(hub, session, world["asker"], request, "Thank you.")
+        approvals.comment(hub, session, world["asker"], request, "Thank you.")
 
 
 def test_comments_are_for_those_concerned_and_stay_out_of_notices_and_log(hub, world):
     request = ask(hub, world)
     with hub.database.writing() as session:
-        requests.comment(hub, session, world["second"], request, "Which wards, MARKED?")
-        requests.comment(hub, session, world["asker"], request, "Cardiology.")
+        approvals.comment(hub, session, world["second"], request, "Which wards, MARKED?")
+        approvals.comment(hub, session, world["asker"], request, "Cardiology.")
         with pytest.raises(NotHere):
-            requests.comment(hub, session, world["stranger"], request, "Me too.")
+            approvals.comment(hub, session, world["stranger"], request, "Me too.")
         with pytest.raises(BadForm):
-            requests.comment(hub, session, world["asker"], request, "  ")
+            approvals.comment(hub, session, world["asker"], request, "  ")
         assert [one.text for one in comments(session, request)] == ["Which wards, MARKED?", "Cardiology."]
     assert told(hub, world["asker"]) == [f"Second commented on request {request.id}."]
     with hub.database.reading() as session:
@@ -414,8 +414,8 @@ def test_only_those_concerned_find_a_request(hub, world):
     request = ask(hub, world)
     with hub.database.reading() as session:
         for who in ("asker", "owner", "second", "third"):
-            assert requests.find(hub, session, world[who], request.id).id == request.id
+            assert approvals.find(hub, session, world[who], request.id).id == request.id
         with pytest.raises(NotHere):
-            requests.find(hub, session, world["stranger"], request.id)
+            approvals.find(hub, session, world["stranger"], request.id)
         with pytest.raises(NotHere):
-            requests.find(hub, session, world["owner"], 999)
+            approvals.find(hub, session, world["owner"], 999)

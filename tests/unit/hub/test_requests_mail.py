@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.models import Notice, Person
-from cloister.hub.requests import tell
-from cloister.hub.requests.mail import deliver
-from cloister.hub.requests.notices import mine, read_all, read_one
-from cloister.hub.settings import Settings
+from cloister.hub.approvals import tell
+from cloister.hub.approvals.mail import deliver
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Notice, Person
+from cloister.hub.core.notices import mine, read_all, read_one
+from cloister.hub.core.settings import Settings
 from cloister.privacy.errors import BadName, StoreFailed
 
 

@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from cloister.hub.people import tokens
+from cloister.hub.users import tokens
 from cloister.hub.web.app import create_app
 from cloister.privacy.errors import Denied
 

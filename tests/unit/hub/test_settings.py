@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cloister.hub.operate.reference import settings_page
-from cloister.hub.operate.serve import environment_of
-from cloister.hub.settings import Settings
+from cloister.hub.core.settings import Settings
+from cloister.hub.ops.serve import environment_of
+from cloister.hub.ops.settings_page import settings_page
 from cloister.privacy.errors import BadName
 
 

@@ -14,14 +14,14 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.data.schema import Schema
-from cloister.hub import child
-from cloister.hub.kinds.synthesise import given
-from cloister.hub.models import Version
-from cloister.hub.settings import Settings
-from cloister.hub.store import bounded, drafts, unpack, upload
-from cloister.hub.store.bounded import run_bounded
+from cloister.hub.core import child_process
+from cloister.hub.core.models import Version
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import bounded, schema_draft, unpack, upload
+from cloister.hub.datasets.bounded import run_bounded
+from cloister.hub.jobs import planner
+from cloister.hub.jobs.external_tables import check
 from cloister.hub.web.spreadsheets import csv_of_parquet
-from cloister.hub.work import planner
 from cloister.privacy.errors import BadForm, BadSchema, Denied, NotNow, TooMany, UploadRefused
 
 SMALL = Settings(job_memory="64MB")
@@ -77,7 +77,7 @@ def nothing_is_unpacked_here(monkeypatch):
     def here(*_):
         pytest.fail("a file was unpacked in the process that serves pages")
 
-    monkeypatch.setattr(given, "unpack", here)
+    monkeypatch.setattr(check, "unpack", here)
     monkeypatch.setattr(unpack, "_parquet", here)
     monkeypatch.setattr(unpack, "_csv", here)
 
@@ -94,33 +94,33 @@ def test_a_small_file_that_stands_for_gigabytes_leaves_the_web_process_small(hos
     raw, hub = bomb(), hospital_hub.hub
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises((BadForm, UploadRefused)):
-        given.receive(hub.settings, raw, b"{}", "", None)
+        check.receive(hub.settings, raw, b"{}", "", None)
     with hub.database.writing() as session:
         about = {"table": "visits", "file": "visits.parquet", "size": len(raw)}
         sent = upload.begin(hub, session, hospital_hub.owner, hospital_hub.dataset(), **about)
     upload.receive(hub, hospital_hub.owner, sent.id, 0, raw)
-    text = drafts.draft_schema(hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
+    text = schema_draft.draft_schema(hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
     assert "ward" in text
-    drafts.draft_schema(hub, hospital_hub.owner, hospital_hub.dataset(), from_values=True)
+    schema_draft.draft_schema(hub, hospital_hub.owner, hospital_hub.dataset(), from_values=True)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
 
 
 def test_a_draft_without_files_says_so_from_the_child_too(hospital_hub, monkeypatch):
     nothing_is_unpacked_here(monkeypatch)
     monkeypatch.setattr(bounded, "SECONDS", 30.0)
-    text = drafts.draft_schema(hospital_hub.hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
+    text = schema_draft.draft_schema(hospital_hub.hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
     assert "visits" in text  # from the sealed tables
     with hospital_hub.hub.database.writing() as session:
         session.execute(sa.update(Version).values(source={"kind": "sealed"}))
     with pytest.raises(NotNow, match="no complete file"):
-        drafts.draft_schema(hospital_hub.hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
+        schema_draft.draft_schema(hospital_hub.hub, hospital_hub.owner, hospital_hub.dataset(), from_values=False)
 
 
 # What plans and files share
 
 
 def started(work, *arguments):
-    return child.Child(bounded._child, 2**40, work, arguments, memory=2**40, watch_s=0.02)
+    return child_process.Child(bounded._child, 2**40, work, arguments, memory=2**40, watch_s=0.02)
 
 
 def test_a_child_is_waited_for_and_stopped_when_nobody_waits():
@@ -144,11 +144,11 @@ def test_a_refusal_goes_through_a_pipe_with_all_that_it_says():
     denied = Denied("no role allows it.")
     denied.decision = 7
     for error in (denied, TooMany("wait.", wait_s=3), BadForm("'File' is missing.")):
-        again = child.error_of(*child.told(error))
+        again = child_process.error_of(*child_process.told(error))
         assert (type(again), str(again)) == (type(error), str(error))
         assert vars(again) == vars(error) or again.decision == 7
-    assert child.error_of("ValueError", "x", {}) is None
-    assert child.error_of("catalogue", "x", {}) is None
+    assert child_process.error_of("ValueError", "x", {}) is None
+    assert child_process.error_of("catalogue", "x", {}) is None
 
 
 def test_plans_and_files_have_one_way_to_watch_a_child():

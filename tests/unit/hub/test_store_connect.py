@@ -18,13 +18,13 @@ from cloister.data.engines import postgres
 from cloister.data.schema import Schema
 from cloister.data.tables import open_tables
 from cloister.dataset import Dataset as Data
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset, Organisation, Person, Version
-from cloister.hub.settings import Settings
-from cloister.hub.store import connect, datasets, drafts, ingest
-from cloister.hub.store import upload as uploads
-from cloister.hub.store.connect import Link
-from cloister.hub.store.mock import INVENTED, mock_table, mock_tables
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Organisation, Person, Version
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import connect, datasets, ingest, schema_draft
+from cloister.hub.datasets import upload as uploads
+from cloister.hub.datasets.connect import Link
+from cloister.hub.datasets.mock import INVENTED, mock_table, mock_tables
 from cloister.privacy.errors import BadForm, MissingExtra, NotHere, NotNow, SealBroken
 
 SCHEMA = """
@@ -464,19 +464,21 @@ def test_a_server_that_accepts_and_never_answers_is_hung_up_on(hub, owner, datas
 
 def test_a_draft_from_values_is_for_the_owner_alone_and_waits_for_confirmation(hub, owner, dataset):
     with pytest.raises(NotNow, match="no complete file"):
-        drafts.draft_schema(hub, owner, dataset, from_values=False)
+        schema_draft.draft_schema(hub, owner, dataset, from_values=False)
     data = b"patient,ward,age\n" + b"a,surgery,17\n" * 20
     with hub.database.writing() as session:
         sent = uploads.begin(hub, session, owner, dataset, table="visits", file="v.csv", size=len(data))
     uploads.receive(hub, owner, sent.id, 0, data)
-    names_only = drafts.draft_schema(hub, owner, dataset, from_values=False)
+    names_only = schema_draft.draft_schema(hub, owner, dataset, from_values=False)
     assert "no value was read" in names_only
     assert "surgery" not in names_only
-    seen = drafts.draft_schema(hub, owner, dataset, from_values=True)
+    seen = schema_draft.draft_schema(hub, owner, dataset, from_values=True)
     assert "surgery" in seen
     assert seen.count("confirm that this is public") >= 2
     with pytest.raises(NotHere):
-        drafts.draft_schema(hub, Person(id=99, email="x", name="x", roles=["operator"]), dataset, from_values=True)
+        schema_draft.draft_schema(
+            hub, Person(id=99, email="x", name="x", roles=["operator"]), dataset, from_values=True
+        )
     for path in hub.folder.rglob("*"):
         assert not path.is_file() or b"surgery" not in path.read_bytes()
 

@@ -13,13 +13,13 @@ import sqlalchemy as sa
 from cloister import rho
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset as Data
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.models import AuditEntry, Organisation, Person, Policy, Upload, Version
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import AuditEntry, Organisation, Person, Policy, Upload, Version
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import dataset_view, datasets, ingest
+from cloister.hub.datasets import upload as uploads
 from cloister.hub.policy.conditions import Environment
-from cloister.hub.settings import Settings
-from cloister.hub.store import datasets, ingest, sight
-from cloister.hub.store import upload as uploads
 from cloister.privacy.errors import (
     BadForm,
     BadPolicy,
@@ -443,16 +443,22 @@ def test_the_policy_decides_who_knows_of_a_dataset_and_what_they_see_of_it(hub, 
     ready(hub, people, dataset)
     here = Environment(now())
     with hub.database.reading() as session:
-        mine = sight.seen(hub, session, people["owner"], "visits", here)
+        mine = dataset_view.visible_dataset(hub, session, people["owner"], "visits", here)
         assert mine.mine
         assert set(mine.schema.tables["visits"].columns) == {"ward", "age"}
-        theirs = sight.seen(hub, session, people["user"], "visits", here)
+        theirs = dataset_view.visible_dataset(hub, session, people["user"], "visits", here)
         assert not theirs.mine
         assert set(theirs.schema.tables["visits"].columns) == {"ward"}
         assert theirs.verdict.rule == "analysts"
         with pytest.raises(NotHere):
-            sight.seen(hub, session, people["other"], "visits", here)
-        assert [len(sight.look(hub, session, people[who], here)) for who in ("owner", "user", "other")] == [1, 1, 0]
+            dataset_view.visible_dataset(hub, session, people["other"], "visits", here)
+        assert [
+            len(dataset_view.visible_datasets(hub, session, people[who], here)) for who in ("owner", "user", "other")
+        ] == [
+            1,
+            1,
+            0,
+        ]
 
 
 def test_a_policy_that_was_changed_behind_our_back_shows_nothing_to_anybody_else(hub, people, dataset):
@@ -460,8 +466,8 @@ def test_a_policy_that_was_changed_behind_our_back_shows_nothing_to_anybody_else
     with hub.database.writing() as session:
         session.execute(sa.update(Policy).values(text=POLICY.replace("columns: [ward]", "columns: [ward, age]")))
     with hub.database.reading() as session:
-        assert sight.look(hub, session, people["user"], Environment(now())) == []
-        assert sight.seen(hub, session, people["owner"], "visits", Environment(now())).policy is None
+        assert dataset_view.visible_datasets(hub, session, people["user"], Environment(now())) == []
+        assert dataset_view.visible_dataset(hub, session, people["owner"], "visits", Environment(now())).policy is None
 
 
 def test_schema_text_on_one_line_is_text_and_not_a_path(hub, people, dataset, tmp_path):

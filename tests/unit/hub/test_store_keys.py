@@ -5,10 +5,10 @@ import os
 import pyarrow as pa
 import pytest
 
-from cloister.hub.models import Dataset
-from cloister.hub.settings import Settings
-from cloister.hub.store.keys import OVERHEAD, MasterKey, seal, subkey, unseal
-from cloister.hub.store.sealed import open_table, write_table
+from cloister.hub.core.models import Dataset
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets.keys import OVERHEAD, MasterKey, seal, subkey, unseal
+from cloister.hub.datasets.sealed import open_table, write_table
 from cloister.privacy.errors import BadName, NotHere, SealBroken, StoreFailed
 
 

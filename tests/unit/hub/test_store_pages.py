@@ -13,13 +13,13 @@ import yaml
 from fastapi.testclient import TestClient
 
 from cloister.data import schema as schema_module
-from cloister.hub.hub import Hub
-from cloister.hub.models import Organisation, Person, Version
-from cloister.hub.people import sessions, tokens
-from cloister.hub.policy import reader
-from cloister.hub.settings import Settings
-from cloister.hub.store import connect, ingest, upload
-from cloister.hub.store.schema_form import SchemaForm
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Organisation, Person, Version
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import connect, ingest, upload
+from cloister.hub.datasets.schema_form import SchemaForm
+from cloister.hub.policy.text import reader
+from cloister.hub.users import sessions, tokens
 from cloister.hub.web.app import create_app
 from cloister.hub.web.security import cookie_name
 

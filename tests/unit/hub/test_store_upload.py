@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset, Organisation, Person, Upload
-from cloister.hub.settings import Settings
-from cloister.hub.store import unpack as unpacking
-from cloister.hub.store import upload as uploads
-from cloister.hub.store.unpack import unpack
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Organisation, Person, Upload
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import unpack as unpacking
+from cloister.hub.datasets import upload as uploads
+from cloister.hub.datasets.unpack import unpack
 from cloister.privacy.errors import BadForm, NotHere, NotNow, SealBroken, TooMany, UploadRefused
 
 PIECE = uploads.SMALLEST_PIECE

@@ -10,9 +10,9 @@ import uvicorn
 from fastapi.testclient import TestClient
 
 from cloister.hub import Client
-from cloister.hub.models import AuditEntry
-from cloister.hub.people import tokens
+from cloister.hub.core.models import AuditEntry
 from cloister.hub.surveys import proof
+from cloister.hub.users import tokens
 from cloister.hub.web.app import create_app
 from cloister.privacy.errors import BadForm, NotHere, NotNow
 

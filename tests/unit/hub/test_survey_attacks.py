@@ -9,12 +9,12 @@ from fastapi.testclient import TestClient
 from cloister import local
 from cloister.hub.surveys import ballots, results
 from cloister.hub.surveys import survey as surveys
-from cloister.hub.surveys.asked import Asked
 from cloister.hub.surveys.device import submissions
 from cloister.hub.surveys.intake import BadSubmission, Intake, read
+from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.web.app import create_app
 from cloister.local import Question, cross, scale_mean
-from cloister.local.envelope import pack
+from cloister.local.survey.envelope import pack
 from cloister.privacy.errors import BadForm, NotNow
 from cloister.vault import Ballot
 
@@ -183,23 +183,23 @@ def test_questions_are_certified_before_the_event_loop_needs_them(hub, compose):
 @pytest.mark.parametrize("levels", [[5], [None], [["strong"]], [{"name": None, "epsilon": 1}], [[["a"], "1"]], 7, [{}]])
 def test_levels_of_any_form_are_refused_with_a_sentence(levels):
     with pytest.raises(BadForm):
-        Asked.read({**SMOKER, "levels": levels})
+        SurveyQuestion.read({**SMOKER, "levels": levels})
 
 
 @pytest.mark.parametrize("high", ["0.1234567890123456789", "1e-300", "99999999999999999999", "9007199254740993"])
 def test_bounds_that_no_browser_reads_exactly_are_refused_while_composing(high):
     with pytest.raises(BadForm, match="digits"):
-        Asked.read({**HOURS, "high": high})
+        SurveyQuestion.read({**HOURS, "high": high})
 
 
 def test_an_epsilon_that_no_browser_reads_is_refused_while_composing():
     with pytest.raises(BadForm, match="digits"):
-        Asked.read({**SMOKER, "levels": [{"name": "odd", "epsilon": "0." + "123456789" * 50}]})
+        SurveyQuestion.read({**SMOKER, "levels": [{"name": "odd", "epsilon": "0." + "123456789" * 50}]})
 
 
 def test_no_level_is_called_like_those_who_skipped():
     with pytest.raises(BadForm, match="skipped"):
-        Asked.read({**SMOKER, "levels": "skipped 1\nlight 2"})
+        SurveyQuestion.read({**SMOKER, "levels": "skipped 1\nlight 2"})
 
 
 def test_what_a_researcher_writes_is_text_on_the_respondents_page(hub, compose):

@@ -10,14 +10,14 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from cloister.hub.models import Survey
-from cloister.hub.people import tokens
+from cloister.hub.core.models import Survey
 from cloister.hub.surveys import ballots, results
 from cloister.hub.surveys import survey as surveys
 from cloister.hub.surveys.device import submissions
 from cloister.hub.surveys.intake import Intake
+from cloister.hub.users import tokens
 from cloister.hub.web.app import create_app
-from cloister.local.envelope import pack
+from cloister.local.survey.envelope import pack
 from cloister.vault import Ballot
 
 BATCH = 20

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cloister.hub.surveys import beside, results
+from cloister.hub.surveys import comparison, results
 from cloister.privacy.errors import NotHere
 
 WARDS = ["cardiology", "oncology", "surgery", "maternity", "emergency", "geriatrics"]
@@ -31,7 +31,7 @@ def without_limits():
 
 
 def test_counts_become_shares_whose_intervals_hold_the_noise_of_the_total():
-    shares = beside.share_of(job([("no", 300, 20), ("yes", 100, 20)]), ("no", "yes"))
+    shares = comparison.share_of(job([("no", 300, 20), ("yes", 100, 20)]), ("no", "yes"))
     value, low, high = shares["yes"]
     assert value == 0.25
     # d(a/(a+b)) for independent errors of 20 each: sqrt((0.75 * 20)² + (0.25 * 20)²) / 400.
@@ -41,7 +41,7 @@ def test_counts_become_shares_whose_intervals_hold_the_noise_of_the_total():
 
 @pytest.mark.parametrize("words", [("false", "true"), ("0", "1"), ("No", "YES"), (False, True), (0, 1)])
 def test_yes_and_no_are_known_by_their_other_names(words):
-    shares = beside.share_of(job([(words[0], 30, 2), (words[1], 10, 2)]), ("no", "yes"))
+    shares = comparison.share_of(job([(words[0], 30, 2), (words[1], 10, 2)]), ("no", "yes"))
     assert (shares["no"][0], shares["yes"][0]) == (0.75, 0.25)
 
 
@@ -60,7 +60,7 @@ def test_yes_and_no_are_known_by_their_other_names(words):
     ],
 )
 def test_what_does_not_count_people_by_the_choices_does_not_fit(one):
-    assert beside.share_of(one, ("no", "yes")) is None
+    assert comparison.share_of(one, ("no", "yes")) is None
 
 
 def test_a_count_is_found_among_other_numbers():
@@ -68,11 +68,11 @@ def test_a_count_is_found_among_other_numbers():
     one = job([("no", 30, 2), ("yes", 10, 2)], "SELECT g, AVG(x) AS mean, COUNT(*) AS n FROM t GROUP BY g", columns)
     for row in one.result["rows"]:
         row.insert(1, {"value": 7.0, "low": 6.0, "high": 8.0})
-    assert beside.share_of(one, ("no", "yes"))["yes"][0] == 0.25
+    assert comparison.share_of(one, ("no", "yes"))["yes"][0] == 0.25
 
 
 def test_groups_that_are_no_choice_are_left_out():
-    shares = beside.share_of(job([("no", 30, 2), ("yes", 10, 2), (None, 100, 2), ("maybe", 5, 1)]), ("no", "yes"))
+    shares = comparison.share_of(job([("no", 30, 2), ("yes", 10, 2), (None, 100, 2), ("maybe", 5, 1)]), ("no", "yes"))
     assert shares["no"][0] == 0.75
 
 
@@ -93,11 +93,11 @@ def test_a_finished_count_by_the_same_choices_is_offered_and_laid_beside(town):
     world, survey, counted = town
     with world.hub.database.reading() as session:
         read = results.read(world.hub, session, survey)
-        assert [one.id for one in beside.fitting(session, world.ada, read.found["ward"])] == [counted.id]
-        assert beside.fitting(session, world.ada, read.found["back"]) == []
-        assert beside.fitting(session, world.ada, read.found["hours"]) == []
-        assert beside.fitting(session, world.cleo, read.found["ward"]) == []
-        found, here, central = beside.both(session, world.ada, read.found["ward"], counted.id)
+        assert [one.id for one in comparison.fitting(session, world.ada, read.found["ward"])] == [counted.id]
+        assert comparison.fitting(session, world.ada, read.found["back"]) == []
+        assert comparison.fitting(session, world.ada, read.found["hours"]) == []
+        assert comparison.fitting(session, world.cleo, read.found["ward"]) == []
+        found, here, central = comparison.both(session, world.ada, read.found["ward"], counted.id)
     assert found.id == counted.id
     assert list(here.shares) == list(central.shares)
     assert sum(value for value, _, _ in central.shares.values()) == pytest.approx(1)
@@ -110,4 +110,4 @@ def test_somebody_elses_answer_cannot_be_laid_beside(town):
         read = results.read(world.hub, session, survey)
         for number in (0, -1, 3, 2, 10**12):  # Ben's, one without groups, and none
             with pytest.raises(NotHere):
-                beside.both(session, world.ada, read.found["ward"], number)
+                comparison.both(session, world.ada, read.found["ward"], number)

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from cloister import cli
-from cloister.hub.survey_wire import REPORTS, collection_of, envelopes, results_from_json
+from cloister.client.survey_wire import REPORTS, collection_of, envelopes, results_from_json
 from cloister.hub.surveys import export, proof, results
 from cloister.hub.web.spreadsheets import csv_of
-from cloister.local.envelope import unpack
+from cloister.local.survey.envelope import unpack
 from cloister.privacy.errors import BadForm, ReceiptRejected
 
 ASKED = [

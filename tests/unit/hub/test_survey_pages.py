@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from cloister.hub.models import AuditEntry, Invitation, Person, Survey
-from cloister.hub.people import sessions
-from cloister.hub.survey_wire import REPORTS
+from cloister.client.survey_wire import REPORTS
+from cloister.hub.core.models import AuditEntry, Invitation, Person, Survey
 from cloister.hub.surveys import proof
+from cloister.hub.users import sessions
 from cloister.hub.web.app import create_app
 
 FACTS = {

@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from cloister import local
-from cloister.hub.cache import size_of
-from cloister.hub.models import Refusal, Submission
-from cloister.hub.surveys import found as finding
+from cloister.hub.core.cache import size_of
+from cloister.hub.core.models import Refusal, Submission
+from cloister.hub.surveys import question_result as finding
 from cloister.hub.surveys import results, sentences
 from cloister.hub.surveys import survey as surveys
 from cloister.hub.surveys.intake import BadSubmission, Intake

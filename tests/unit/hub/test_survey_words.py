@@ -12,10 +12,10 @@ import pytest
 
 from cloister import local
 from cloister.hub import web
-from cloister.hub.surveys import telling
-from cloister.hub.surveys.asked import MECHANISMS, PERIODS, Asked
+from cloister.hub.surveys import explain_level
+from cloister.hub.surveys.i18n import NAMES, PLACE, choose, words_in
+from cloister.hub.surveys.question import MECHANISMS, PERIODS, SurveyQuestion
 from cloister.hub.surveys.survey import LANGUAGES
-from cloister.hub.surveys.words import NAMES, PLACE, choose, words_in
 from cloister.privacy.errors import BadInput
 
 WEB = Path(web.__file__).parent
@@ -39,13 +39,13 @@ KINDS = [
 
 @cache
 def composed(text, lasting):
-    made = Asked.read(json.loads(text))
+    made = SurveyQuestion.read(json.loads(text))
     return made, made.question("s", 500, lasting)
 
 
 def told(asked, lasting=False, language="en"):
     made, question = composed(json.dumps(asked), lasting)
-    return telling.told(made, question, words_in(language)), question
+    return explain_level.told(made, question, words_in(language)), question
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -165,7 +165,7 @@ def test_every_level_says_how_reports_are_made_and_what_nobody_learns(asked, las
         for one in levels:
             assert one.way != words_in(language).texts["tells.other"]
             assert "{" not in one.way + one.bound
-            assert str(telling.sure(Fraction(one.price))) in one.bound
+            assert str(explain_level.sure(Fraction(one.price))) in one.bound
 
 
 def test_every_mechanism_that_can_be_composed_has_a_sentence_of_its_own():
@@ -218,7 +218,7 @@ def test_the_bound_is_reached_by_no_report_and_is_no_looser_than_a_percent(amoun
     mechanism = local.RandomisedResponse.for_loss(local.epsilon(epsilon))
     yes, no = mechanism.law(1)[1], mechanism.law(0)[1]
     posterior = yes / (yes + no)  # of yes, after a yes, for somebody who began at one half
-    assert 100 * posterior <= telling.sure(epsilon) < 100 * posterior + 1
+    assert 100 * posterior <= explain_level.sure(epsilon) < 100 * posterior + 1
 
 
 def test_names_of_levels_are_translated_if_they_are_ours():

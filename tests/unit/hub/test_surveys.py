@@ -10,16 +10,16 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from cloister import local
-from cloister.hub.database import now
-from cloister.hub.models import AuditEntry, Invitation, Submission, Survey
-from cloister.hub.surveys import asked as asking
+from cloister.hub.core.database import now
+from cloister.hub.core.models import AuditEntry, Invitation, Submission, Survey
 from cloister.hub.surveys import ballots, proof
+from cloister.hub.surveys import question as asking
 from cloister.hub.surveys import survey as surveys
-from cloister.hub.surveys.asked import Asked
 from cloister.hub.surveys.device import submissions
 from cloister.hub.surveys.intake import BadSubmission, Intake
+from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.web.app import create_app
-from cloister.local.envelope import pack, unpack
+from cloister.local.survey.envelope import pack, unpack
 from cloister.privacy.errors import BadForm, BadInput, Denied, NotHere, NotNow, ReceiptRejected
 from cloister.privacy.noise import SeededSource
 from cloister.vault import Ballot
@@ -82,15 +82,15 @@ def refused(hub, survey):
 
 @pytest.mark.parametrize("told", ASKED, ids=[one["type"] for one in ASKED])
 def test_a_question_is_read_and_told_again_without_loss(told):
-    asked = Asked.read(told)
-    assert Asked.read(asked.to_json()) == asked
-    assert Asked.read(json.loads(json.dumps(asked.to_json()))) == asked
+    asked = SurveyQuestion.read(told)
+    assert SurveyQuestion.read(asked.to_json()) == asked
+    assert SurveyQuestion.read(json.loads(json.dumps(asked.to_json()))) == asked
 
 
 @pytest.mark.parametrize("told", ASKED, ids=[one["type"] for one in ASKED])
 @pytest.mark.parametrize("lasting", [False, True])
 def test_every_question_is_certified_at_every_level_and_costs_what_it_says(told, lasting):
-    asked = Asked.read(told)
+    asked = SurveyQuestion.read(told)
     question = asked.question("sleep", 500, lasting)
     for level, mechanism in zip(asked.levels, question.levels, strict=True):
         local.verify(mechanism)
@@ -101,7 +101,7 @@ def test_every_question_is_certified_at_every_level_and_costs_what_it_says(told,
 
 @pytest.mark.parametrize("told", ASKED, ids=[one["type"] for one in ASKED])
 def test_more_privacy_and_fewer_people_mean_more_error(told):
-    asked = Asked.read(told)
+    asked = SurveyQuestion.read(told)
     errors = [one.error for one in asked.expected(500)]
     assert errors == sorted(errors, reverse=True)
     assert all(few.error > many.error for few, many in zip(asked.expected(100), asked.expected(10_000), strict=True))
@@ -130,7 +130,7 @@ def test_more_privacy_and_fewer_people_mean_more_error(told):
 )
 def test_a_question_that_cannot_be_asked_says_what_is_wrong(told, words):
     with pytest.raises(BadForm, match=words):
-        Asked.read(told)
+        SurveyQuestion.read(told)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_question_that_cannot_be_asked_says_what_is_wrong(told, words):
 def test_a_day_lies_in_one_of_the_listed_periods(step, name):
     told = {"id": "a", "type": "date", "text": "?", "low": "2023-12-01", "high": "2024-12-31", "step": step}
     assert asking.period(date(2024, 5, 1), step) == name
-    assert name in Asked.read(told).choices
+    assert name in SurveyQuestion.read(told).choices
 
 
 # Its life.

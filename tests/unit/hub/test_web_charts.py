@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cloister.hub.cache import Cache
+from cloister.hub.core.cache import Cache
 from cloister.hub.web import charts, survey_charts
 from cloister.hub.web.words import cell_text, column_digits, group_text, iso, loss_text, number_text, when
 from cloister.privacy.loss import Loss, epsilon, rho

@@ -11,15 +11,15 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import Notice, Person
-from cloister.hub.people import sessions, tokens
-from cloister.hub.settings import Settings
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Notice, Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.jobs import heartbeats
+from cloister.hub.users import sessions, tokens
 from cloister.hub.web.app import create_app
 from cloister.hub.web.context import Visitor, form, go, guard, page, scoped, signed_in, with_role
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.security import CONTENT_SECURITY_POLICY
-from cloister.hub.work import heartbeats
 from cloister.privacy.errors import EngineFailed, OverBudget, UploadRefused
 
 SECRET = "ZZSECRETZZ"

@@ -11,17 +11,17 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 
-from cloister.hub.models import Job, Notice, Request
-from cloister.hub.people import desk, sessions, sign_in, tokens
-from cloister.hub.people.limits import Limiter
-from cloister.hub.people.passwords import seal
-from cloister.hub.settings import Settings
+from cloister.hub.core.models import Job, Notice, Request
+from cloister.hub.core.settings import Settings
+from cloister.hub.jobs import gateway
+from cloister.hub.jobs.visibility import SAME
 from cloister.hub.surveys import survey as surveys
-from cloister.hub.surveys.asked import Asked
+from cloister.hub.surveys.question import SurveyQuestion
+from cloister.hub.users import sessions, sign_in, tokens, user_actions
+from cloister.hub.users.passwords import seal
+from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web.app import create_app
 from cloister.hub.web.security import BodyLimit, KnownHosts, NoSurprises
-from cloister.hub.work import gateway
-from cloister.hub.work.known import SAME
 from cloister.privacy.errors import BadForm, NotHere, NotNow, OverBudget, QueryRefused, SignInFailed, TooMany
 
 PASSWORD = "eleven green bottles"
@@ -51,7 +51,7 @@ def browser(world, who="ada"):
 def test_questions_are_certified_before_a_transaction_begins(hospital_hub, monkeypatch):
     """While mechanisms are chosen somebody else can write: the database has one writer at a time."""
     web, wrote = program(hospital_hub), []
-    certify = Asked.question
+    certify = SurveyQuestion.question
 
     def slow(self, *asked, **more):
         done = threading.Event()
@@ -65,7 +65,7 @@ def test_questions_are_certified_before_a_transaction_begins(hospital_hub, monke
         wrote.append(done.wait(5))
         return certify(self, *asked, **more)
 
-    monkeypatch.setattr(Asked, "question", slow)
+    monkeypatch.setattr(SurveyQuestion, "question", slow)
     asked = [{"id": f"q{time.time_ns()}"[:20], "type": "yes_no", "text": "Well?", "levels": "light 2"}]
     facts = {"title": "Sleep", "purpose": "To learn.", "consent": "I agree.", "asked": asked}
     assert web.post("/api/surveys", json={"name": "sleep", **facts}).status_code == 201
@@ -204,7 +204,7 @@ def test_an_answer_on_record_asks_as_many_people_as_the_policy_will_ask_for(hosp
                                   "approvals: [{above: {rho: 0.03}, needs: 2}]"),
                                  ("reviewers: [reviewer@hospital.example]",
                                   "reviewers: [reviewer@hospital.example, cleo@college.example]")])  # fmt: skip
-    from cloister.hub.requests import decide
+    from cloister.hub.approvals import decide
 
     def approved(job):
         for who in ("owner", "reviewer"):
@@ -417,7 +417,7 @@ def test_changing_the_password_ends_tokens_unless_they_may_stay(hospital_hub):
         with hospital_hub.hub.database.writing() as session:
             tokens.revoke_all(session, ada)
             tokens.make(session, ada, "t", ["read"], 3)
-        desk.change_password(hospital_hub.hub, ada, PASSWORD, PASSWORD, "192.0.2.1", end_tokens=end)
+        user_actions.change_password(hospital_hub.hub, ada, PASSWORD, PASSWORD, "192.0.2.1", end_tokens=end)
         with hospital_hub.hub.database.reading() as session:
             assert len(tokens.of(session, ada)) == left
 

@@ -7,11 +7,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
-from cloister.hub.policy import published
-from cloister.hub.store import datasets
+from cloister.hub.datasets import datasets
+from cloister.hub.jobs import limits
+from cloister.hub.policy import versions
 from cloister.hub.web.app import create_app
 from cloister.hub.web.refill import Refill
-from cloister.hub.work import limits
 from cloister.privacy.loss import rho
 
 GUESTS = """roles:
@@ -114,7 +114,7 @@ def test_a_plan_that_passes_a_limit_has_no_button_and_names_a_spend_that_fits(wo
 def test_the_room_is_the_least_of_all_limits(world):
     with world.hub.database.reading() as session:
         dataset = datasets.find(session, "visits")
-        policy, _ = published.current(world.hub, session, dataset)
+        policy, _ = versions.current(world.hub, session, dataset)
         found = limits.room(session, dataset, world.people["ada"].id, policy, world.hub.ledger)
     assert found == rho("0.05")
 
@@ -215,7 +215,7 @@ def test_a_form_whose_database_was_busy_comes_back_filled_in(visit, monkeypatch)
     def busy(*_):
         raise OperationalError("INSERT", {}, Exception("database is locked"))
 
-    monkeypatch.setattr("cloister.hub.requests.ask_access", busy)
+    monkeypatch.setattr("cloister.hub.approvals.ask_access", busy)
     asked = {"role": "guests", "purpose": "health-research", "text": "To count visits."}
     answer = sent_from(stranger, page, page, **asked)
     assert answer.status_code == 503

@@ -13,18 +13,18 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import undefer
 
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.hub.hub import Hub
-from cloister.hub.models import Job, Person
-from cloister.hub.people import sessions
-from cloister.hub.settings import Settings
-from cloister.hub.store import datasets, ingest
-from cloister.hub.store import upload as uploads
-from cloister.hub.store.keys import seal
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Job, Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import datasets, ingest
+from cloister.hub.datasets import upload as uploads
+from cloister.hub.datasets.keys import seal
+from cloister.hub.jobs import queue
+from cloister.hub.jobs.dataset_pool import DatasetPool
+from cloister.hub.jobs.runner import run_job
+from cloister.hub.jobs.trust_model import trust_model_of
+from cloister.hub.users import sessions
 from cloister.hub.web.app import create_app
-from cloister.hub.work import queue
-from cloister.hub.work.job import run_job
-from cloister.hub.work.place import place_of
-from cloister.hub.work.shelf import Shelf
 from cloister.privacy.receipt import Receipt
 
 POLICY = """
@@ -81,8 +81,10 @@ class World:
         self._share(people["maria"])
         web = TestClient(create_app(self.hub), follow_redirects=False, headers={"accept": "text/html"})
         self.maria, self.ana, self.otto = (Browser(self.hub, people[name], web) for name in ("maria", "ana", "otto"))
-        place = place_of("curator")
-        self.shelf = Shelf(self.hub, lambda dataset, version, person: place.open(self.hub, dataset, version, person))
+        place = trust_model_of("curator")
+        self.shelf = DatasetPool(
+            self.hub, lambda dataset, version, person: place.open(self.hub, dataset, version, person)
+        )
 
     def _share(self, owner: Person) -> None:
         schema, sink = yaml.safe_dump(SCHEMA), io.BytesIO()

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cloister as cl
-from cloister.data.hospital import SCHEMA, hospital
-from cloister.hub.wire import (
+from cloister.client.wire import (
     PlanSummary,
     answer_from_json,
     answer_to_json,
@@ -24,6 +23,7 @@ from cloister.hub.wire import (
     table_from_text,
     table_to_text,
 )
+from cloister.data.hospital import SCHEMA, hospital
 from cloister.privacy.errors import BadForm, BadLoss, BadNumber, ReceiptRejected
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.unit import Unit
@@ -199,7 +199,7 @@ def test_the_wire_and_the_client_need_none_of_the_servers_packages():
     program = (
         "import sys\n"
         f"for name in {server}: sys.modules[name] = None\n"
-        "import cloister.hub.wire\n"
+        "import cloister.client.wire\n"
         "from cloister.hub import Client\n"
         "print(Client.__name__)\n"
     )

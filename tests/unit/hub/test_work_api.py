@@ -6,10 +6,10 @@ import time
 import pytest
 from fastapi.testclient import TestClient
 
-from cloister.hub import wire
-from cloister.hub.people import tokens
+from cloister.client import wire
+from cloister.hub.jobs.worker import work
+from cloister.hub.users import tokens
 from cloister.hub.web.app import create_app
-from cloister.hub.work.worker import work
 from cloister.privacy.loss import Loss, rho
 from cloister.privacy.receipt import Receipt
 

@@ -7,13 +7,13 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from cloister.hub import wire
-from cloister.hub.models import AuditEntry, Job, Request, Seen, Spent
-from cloister.hub.policy.envelope import import_check
-from cloister.hub.requests import deciding
-from cloister.hub.store import datasets
-from cloister.hub.work import gateway
-from cloister.hub.work.job import result_bytes
+from cloister.client import wire
+from cloister.hub.approvals import decision
+from cloister.hub.core.models import AuditEntry, Job, Request, Seen, Spent
+from cloister.hub.datasets import datasets
+from cloister.hub.jobs import gateway
+from cloister.hub.jobs.runner import result_bytes
+from cloister.hub.policy.signature import import_check
 from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, OverBudget, QueryRefused
 from cloister.privacy.loss import Loss, rho
 from cloister.privacy.receipt import Receipt
@@ -180,7 +180,7 @@ def test_a_costly_release_waits_until_a_reviewer_agrees(hospital_hub):
     assert hospital_hub.work() == []
     (request,) = hospital_hub.rows(sa.select(Request))
     with hospital_hub.hub.database.writing() as session:
-        deciding.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
+        decision.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
     assert hospital_hub.work() == ["done"]
     assert hospital_hub.spent() == rho("0.04")
 
@@ -189,7 +189,7 @@ def test_a_release_that_needed_an_agreement_needs_one_for_the_next_reader_too(ho
     hospital_hub.submit("ada", spend="rho 0.04")
     (request,) = hospital_hub.rows(sa.select(Request))
     with hospital_hub.hub.database.writing() as session:
-        deciding.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
+        decision.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
     assert hospital_hub.work() == ["done"]
     assert hospital_hub.submit("ben", spend="rho 0.0001").state == "waiting"
     assert hospital_hub.rows(sa.select(Job).where(Job.state == "queued")) == []
@@ -200,7 +200,7 @@ def test_a_job_that_would_read_something_else_than_people_agreed_to_is_refused(h
     (request,) = hospital_hub.rows(sa.select(Request))
     hospital_hub.publish(change=[("ward <> 'maternity'", "age >= 0")])  # the reviewer has read the plan of the old one
     with hospital_hub.hub.database.writing() as session:
-        deciding.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
+        decision.decide(hospital_hub.hub, session, hospital_hub.reviewer, request, True, "fine")
     assert hospital_hub.work() == ["refused"]
     assert "have changed since this was planned" in hospital_hub.job(job.id).problem
     assert not hospital_hub.spent().amount
@@ -228,7 +228,7 @@ def test_the_audit_log_quotes_no_sentence_that_names_tables_or_columns(hospital_
 
 
 def test_what_is_left_is_told_only_to_those_who_may_know_of_the_dataset(hospital_hub):
-    from cloister.hub.books import statements
+    from cloister.hub.accounting import statements
 
     hospital_hub.submit("ada")
     hospital_hub.work()

@@ -5,10 +5,10 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.models import AuditEntry, Job, Spent
-from cloister.hub.work import limits, queue
-from cloister.hub.work.book import JobBook
-from cloister.hub.work.job import run_job
+from cloister.hub.core.models import AuditEntry, Job, Spent
+from cloister.hub.jobs import limits, queue
+from cloister.hub.jobs.job_ledger import JobLedger
+from cloister.hub.jobs.runner import run_job
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.loss import Loss, rho
 
@@ -146,7 +146,7 @@ def test_a_job_that_was_taken_away_changes_nothing_more(hospital_hub):
 def test_a_worker_that_wakes_up_too_late_voids_its_charge(hospital_hub, monkeypatch):
     hospital_hub.submit("ada")
     slow = queue.claim(hospital_hub.hub.database, "slow")
-    monkeypatch.setattr("cloister.hub.work.book.LEASE_S", 0.0)
+    monkeypatch.setattr("cloister.hub.jobs.job_ledger.LEASE_S", 0.0)
 
     def overtaken(step):
         if step == "aside":  # asleep between setting aside and charging: somebody takes the job
@@ -200,7 +200,7 @@ def test_thirty_two_jobs_racing_for_the_last_of_a_limit_cannot_pass_it(hospital_
 
 def test_what_is_given_back_leaves_no_trace_in_later_totals(hospital_hub):
     jobs = [hospital_hub.submit(who, question(1), "rho 0.01") for who in ("ada", "ben", "ada")]
-    from cloister.hub.policy.published import current
+    from cloister.hub.policy.versions import current
 
     with hospital_hub.hub.database.writing() as session:
         policy, _ = current(hospital_hub.hub, session, hospital_hub.dataset())
@@ -217,16 +217,16 @@ def test_what_is_given_back_leaves_no_trace_in_later_totals(hospital_hub):
 
 
 def test_a_job_cannot_charge_around_its_book(hospital_hub):
-    from cloister.hub.kinds import Planned
+    from cloister.hub.jobs.job_types import Planned
     from cloister.privacy.errors import AccountMismatch, NotNow
     from cloister.privacy.ledger import Account
 
     nothing = Loss.nothing("rho")
-    book = JobBook(hospital_hub.hub, 1, "me", Planned(nothing, nothing), lambda *_: None)
+    book = JobLedger(hospital_hub.hub, 1, "me", Planned(nothing, nothing), lambda *_: None)
     account = Account(hospital_hub.hub.ledger.account("visits").rules, book)
     with pytest.raises(AccountMismatch):
         hospital_hub.hub.ledger.reserve([(account, rho("0.01"))], "around")
-    from cloister.hub.work.book import ClosedBook
+    from cloister.hub.jobs.job_ledger import ClosedBook
 
     with pytest.raises(NotNow, match="a plan charges nothing"):
         Account(account.rules, ClosedBook(hospital_hub.hub.ledger)).reserve(rho("0.01"), "plan")

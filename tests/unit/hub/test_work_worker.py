@@ -8,14 +8,14 @@ import time
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.child import memory_of
-from cloister.hub.models import AuditEntry, Dataset, Job, Person, Request, Spent, Version
-from cloister.hub.store import datasets, ingest
-from cloister.hub.work import chores, gateway, heartbeats, queue, worker
-from cloister.hub.work.chores import Chores, prepare_versions, remove_old_results
-from cloister.hub.work.job import owner_detail, run_job
-from cloister.hub.work.place import PLACES, place_of
-from cloister.hub.work.worker import work
+from cloister.hub.core.child_process import memory_of
+from cloister.hub.core.models import AuditEntry, Dataset, Job, Person, Request, Spent, Version
+from cloister.hub.datasets import datasets, ingest
+from cloister.hub.jobs import gateway, heartbeats, maintenance, queue, worker
+from cloister.hub.jobs.maintenance import Chores, prepare_versions, remove_old_results
+from cloister.hub.jobs.runner import owner_detail, run_job
+from cloister.hub.jobs.trust_model import TRUST_MODELS, trust_model_of
+from cloister.hub.jobs.worker import work
 from cloister.privacy.errors import BadName, NotHere, NotNow
 from cloister.privacy.loss import Loss, rho
 
@@ -165,18 +165,18 @@ def test_an_unknown_trust_model_is_refused(hospital_hub):
     with pytest.raises(NotNow, match="no place for the trust model"):
         hospital_hub.submit("ada")
     with pytest.raises(NotNow):
-        place_of("")
+        trust_model_of("")
 
 
 def test_a_place_says_who_could_see_rows():
-    sights = {one.who: one.rows for one in PLACES["curator"].sights}
+    sights = {one.who: one.rows for one in TRUST_MODELS["curator"].sights}
     assert sights["data users"] is False
     assert sights["the hub's workers"] is True
     assert sights["whoever is root on the hub's machine"] is True
 
 
 def test_a_dataset_whose_policy_does_not_hold_is_not_here_for_others(hospital_hub):
-    from cloister.hub import models
+    from cloister.hub.core import models
 
     with hospital_hub.hub.database.writing() as session:
         session.execute(sa.update(models.Policy).values(text=models.Policy.text + "\n# changed"))
@@ -315,7 +315,7 @@ def test_where_there_are_several_workers_one_is_left_for_jobs(hospital_hub):
     folder = hospital_hub.hub.folder
     for number in range(3):
         heartbeats.beat(folder, f"w{number}")
-    with chores._a_place(hospital_hub.hub) as first, chores._a_place(hospital_hub.hub) as second:
+    with maintenance._a_place(hospital_hub.hub) as first, maintenance._a_place(hospital_hub.hub) as second:
         assert (first, second) == (True, True)
         assert prepare_versions(hospital_hub.hub) == 0
     assert prepare_versions(hospital_hub.hub) == 1

@@ -1,5 +1,5 @@
 """Engines: DuckDB in this process, PostgreSQL at an address, Spark on a cluster. Each is loaded when it is opened."""
 
-from cloister.data.engines.engine import Dialect, Engine
+from cloister.data.engines.engine import DialectName, Engine
 
-__all__ = ["Dialect", "Engine"]
+__all__ = ["DialectName", "Engine"]

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cloister.data.dialect import dialect_of
 from cloister.data.schema import Table
-from cloister.data.tongue import tongue
 from cloister.privacy.errors import BadSource
 
 __all__ = ["Part", "datasets_of", "is_dataset", "parquet_dataset", "parts_of"]
 
-_SAY = tongue("duckdb")
+_SAY = dialect_of("duckdb")
 _MOST = 2**62  # microseconds that DuckDB holds, with room to spare
 _STEPS = {"s": 10**6, "ms": 10**3}
 

@@ -22,10 +22,10 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cloister.data.dialect import Dialect, Family, dialect_of, family
 from cloister.data.engines.arrow import datasets_of, parquet_dataset, parts_of
-from cloister.data.engines.engine import Dialect, failing_quietly
+from cloister.data.engines.engine import DialectName, failing_quietly
 from cloister.data.schema import Table, internal
-from cloister.data.tongue import Family, Tongue, family, tongue
 from cloister.data.views import file_columns, frame_columns
 from cloister.privacy.errors import BadSource
 
@@ -68,13 +68,13 @@ class DuckDB:
             statement that needs more memory than the limit fails.
     """
 
-    dialect: ClassVar[Dialect] = "duckdb"
+    dialect: ClassVar[DialectName] = "duckdb"
 
     @failing_quietly("DuckDB")
     def __init__(self, memory_limit: str | None = None, threads: int | None = None, *, spill: bool = True) -> None:
         import duckdb
 
-        self._say = tongue("duckdb")
+        self._say = dialect_of("duckdb")
         self._lock = threading.Lock()
         self._names: list[str] = []
         self._arrow: dict[str, object] = {}
@@ -307,7 +307,7 @@ class DuckDB:
         self._clean_up()
 
 
-def _select(columns: Mapping[str, str], place: str, say: Tongue) -> str:
+def _select(columns: Mapping[str, str], place: str, say: Dialect) -> str:
     """A query that shows columns, each read by its SQL; one of no columns has the same rows."""
     shown = columns or {internal("row"): "1"}
     listed = ", ".join(f"{sql} AS {say.name(column)}" for column, sql in shown.items())

@@ -9,9 +9,9 @@ from cloister.privacy.errors import CloisterError, EngineFailed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Dialect", "Engine", "failing_quietly"]
+__all__ = ["DialectName", "Engine", "failing_quietly"]
 
-Dialect = Literal["duckdb", "postgres", "spark"]
+DialectName = Literal["duckdb", "postgres", "spark"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class Engine(Protocol):
     """
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> DialectName:
         """Which SQL it speaks."""
         ...
 

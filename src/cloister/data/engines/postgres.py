@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cloister.data.engines.engine import Dialect, failing_quietly
+from cloister.data.dialect import dialect_of
+from cloister.data.engines.engine import DialectName, failing_quietly
 from cloister.data.schema import internal
-from cloister.data.tongue import tongue
 from cloister.privacy.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Postgres:
             server that accepts and never answers must not keep us.
     """
 
-    dialect: ClassVar[Dialect] = "postgres"
+    dialect: ClassVar[DialectName] = "postgres"
 
     def __init__(self, address: str, timeout_s: float | None = None) -> None:
         try:
@@ -49,7 +49,7 @@ class Postgres:
         except ImportError:
             raise MissingExtra("tables in PostgreSQL need psycopg. Run: pip install 'cloister[postgres]'") from None
         self._connect: Callable[..., Any] = psycopg.connect
-        self._say, self._lock = tongue("postgres"), threading.Lock()
+        self._say, self._lock = dialect_of("postgres"), threading.Lock()
         self._address, self._timeout_ms = address, 0 if timeout_s is None else max(1, round(1000 * timeout_s))
         self._open()
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cloister.data.engines.engine import Dialect, failing_quietly
-from cloister.data.tongue import tongue
+from cloister.data.dialect import dialect_of
+from cloister.data.engines.engine import DialectName, failing_quietly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,11 +30,11 @@ class Spark:
         frames: the DataFrames, by table name.
     """
 
-    dialect: ClassVar[Dialect] = "spark"
+    dialect: ClassVar[DialectName] = "spark"
 
     @failing_quietly("Spark")
     def __init__(self, frames: Mapping[str, Any]) -> None:
-        self._say, self._lock = tongue("spark"), threading.Lock()
+        self._say, self._lock = dialect_of("spark"), threading.Lock()
         self._frames, number = dict(frames), next(_NUMBERS)
         self._views = {name: f"cloister_{number}_{i}" for i, name in enumerate(self._frames)}
         self._session = next(iter(self._frames.values())).sparkSession

@@ -1,7 +1,7 @@
 """Who may do what with a dataset, for which purpose, at which cost. Every decision explains itself.
 
 policy.py      the page as values: purposes, budget, roles, joins, residency, retention
-page.py        a YAML page with the line of every word
+yaml_page.py        a YAML page with the line of every word
 reader.py      the page as text, read strictly
 roles.py       the part of it that speaks of roles
 writer.py      values as a page again
@@ -11,8 +11,8 @@ purposes.py    the words for what data may be used for, as a tree
 views.py       columns, rows and transforms: what a role sees of a table, as SQL
 decide.py      subject, operation, purpose, environment → Verdict; pure, and no by default
 check.py       unit tests for a policy, as YAML
-envelope.py    signatures on policies, and the label that travels with what is derived from the data
-published.py   the versions in the hub's database
+signature.py    signatures on policies, and the label that travels with what is derived from the data
+versions.py   the versions in the hub's database
 form.py        the common fields as a form over the same page
-words.py       roles, conditions and views as sentences for people
+i18n.py       roles, conditions and views as sentences for people
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from cloister.hub.models import Person
+from cloister.hub.core.models import Person
 
 __all__ = ["Environment", "Grant", "Hours", "Network", "Reason", "Subject", "Who", "belongs"]
 

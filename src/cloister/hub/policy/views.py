@@ -22,9 +22,9 @@ from sqlglot import exp
 from cloister.data.schema import Column, Schema, Table
 from cloister.dataset import base_rows
 from cloister.privacy.errors import QueryRefused
+from cloister.query.expression import Expression
+from cloister.query.from_clause import SourceRows, compile_relation
 from cloister.query.grammar import refuse_unread
-from cloister.query.rows import Rows, compile_relation
-from cloister.query.term import Term
 
 __all__ = [
     "FACTS",
@@ -102,7 +102,7 @@ def select(view: TableView, table: Table) -> str:
     return str(query.sql("duckdb", comments=False))
 
 
-def relation(view: TableView, table: Table, rows: Rows) -> Rows:
+def relation(view: TableView, table: Table, rows: SourceRows) -> SourceRows:
     """A table's rows seen through a view: what a question about the table is answered from.
 
     Privacy: a view keeps or drops each row by itself and changes its values by themselves, so every row stays its
@@ -206,7 +206,7 @@ def _shown(name: str, transform: str | None) -> Any:
     return exp.alias_(expression(transform), name, quoted=True)
 
 
-def _public_facts(table: Table) -> Rows:
+def _public_facts(table: Table) -> SourceRows:
     """A table's relation for checks: what is public of it, and no engine behind it."""
     return base_rows(table, exp.select("*").from_("nothing"))
 
@@ -223,7 +223,7 @@ def _visible_table(table: Table, view: TableView) -> Table:
     return replace(table, columns=columns)
 
 
-def _described(name: str, term: Term) -> Column:
+def _described(name: str, term: Expression) -> Column:
     """A transformed column as a schema would describe it."""
     if term.type == "text":
         return Column(name, "text", categories=_texts(term.values), nullable=term.nullable)

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.models import Invitation, Survey
-from cloister.hub.people.secret import digest, fresh
-from cloister.local.envelope import unpack
+from cloister.hub.core.models import Invitation, Survey
+from cloister.hub.core.secrets import digest, fresh
+from cloister.local.survey.envelope import unpack
 from cloister.privacy.errors import BadForm, Broken, Denied, NotNow
 from cloister.vault import BlindKey, admit, key_fingerprint
 from cloister.vault.blind import public_numbers
 
 if TYPE_CHECKING:
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
 
 __all__ = ["accept", "give_key", "invitations", "invite", "sign"]
 

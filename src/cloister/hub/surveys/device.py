@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from cloister.hub.surveys.asked import Asked, period
+from cloister.hub.surveys.question import SurveyQuestion, period
 from cloister.local import Question, seal
 from cloister.local.client.perturb import perturb
 from cloister.privacy.errors import BadInput
@@ -39,7 +39,7 @@ def submissions(
     """
     envelopes: list[list[str]] = [[] for _ in people]
     for one in told["questions"]:
-        asked = Asked.read({name: one[name] for name in Asked.__dataclass_fields__ if name in one})
+        asked = SurveyQuestion.read({name: one[name] for name in SurveyQuestion.__dataclass_fields__ if name in one})
         question = Question.read(one["question"])
         for place, level in enumerate(asked.levels):
             mechanism = question.levels[place]  # both are sorted by epsilon
@@ -60,7 +60,7 @@ def submissions(
     return made
 
 
-def _value(asked: Asked, question: Question, answer: Any) -> Any:
+def _value(asked: SurveyQuestion, question: Question, answer: Any) -> Any:
     if asked.type == "date" and isinstance(answer, date):
         answer = period(answer, asked.step)
     value = question.value(list(answer) if isinstance(answer, set | tuple | list) else str(answer))

@@ -9,16 +9,16 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloister.hub.models import Survey
-from cloister.hub.survey_wire import REPORTS
+from cloister.client.survey_wire import REPORTS
+from cloister.hub.core.models import Survey
 from cloister.hub.surveys import proof
-from cloister.hub.surveys.found import CONFIDENCE
+from cloister.hub.surveys.question_result import CONFIDENCE
 from cloister.hub.surveys.results import Results
 from cloister.hub.surveys.survey import asked_of
-from cloister.local.envelope import canonical, pack
+from cloister.local.survey.envelope import canonical, pack
 
 if TYPE_CHECKING:
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
 
 __all__ = ["analysis", "estimates_table", "reports_json", "reports_table", "text_of"]
 

@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from cloister.hub.database import now
-from cloister.hub.models import Refusal, Submission, Survey
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Refusal, Submission, Survey
 from cloister.hub.surveys import proof
 from cloister.hub.surveys.ballots import accept
 from cloister.hub.surveys.survey import asked_of, collection, find, is_open
-from cloister.local.envelope import canonical, pack
+from cloister.local.survey.envelope import canonical, pack
 from cloister.privacy.errors import NotNow, StoreFailed
 
 if TYPE_CHECKING:
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
 
-__all__ = ["MOST_BYTES", "Intake", "Sent", "read"]
+__all__ = ["MOST_BYTES", "Intake", "SentReports", "read"]
 
 _LOG = logging.getLogger("cloister.hub.surveys")
 MOST_BYTES = 512 * 1024
@@ -42,7 +42,7 @@ _WAITING = 2000  # beyond this many in the queue of one process, devices are ask
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentReports:
     """A submission that may be kept.
 
     Attributes:
@@ -66,7 +66,7 @@ class BadSubmission(ValueError):
         self.reason = reason
 
 
-def read(survey: Survey, raw: bytes) -> Sent:
+def read(survey: Survey, raw: bytes) -> SentReports:
     """A submission from its bytes.
 
     Raises:
@@ -106,7 +106,7 @@ def read(survey: Survey, raw: bytes) -> Sent:
         kept[name] = [found.level, pack(found.report)]
     digest = hashlib.sha256("\n".join(sorted(envelopes)).encode()).hexdigest()
     place = _ballot(survey, told.get("ballot")) if survey.invited else digest
-    return Sent(place, canonical(kept).decode(), digest, {name: one[0] for name, one in kept.items()})
+    return SentReports(place, canonical(kept).decode(), digest, {name: one[0] for name, one in kept.items()})
 
 
 def _ballot(survey: Survey, told: Any) -> str:
@@ -122,7 +122,7 @@ class Intake:
     def __init__(self, hub: "Hub") -> None:
         self.hub = hub
         self._writer = ThreadPoolExecutor(1, "intake")
-        self._queue: list[tuple[int, int, Sent | str, asyncio.Future[str]]] = []
+        self._queue: list[tuple[int, int, SentReports | str, asyncio.Future[str]]] = []
         self._busy = False
         self._known: dict[str, tuple[float, Survey]] = {}
 
@@ -168,7 +168,7 @@ class Intake:
         asked_of(found)
         return found
 
-    async def _put(self, survey: Survey, what: Sent | str) -> str:
+    async def _put(self, survey: Survey, what: SentReports | str) -> str:
         if len(self._queue) >= _WAITING:
             raise StoreFailed("the hub is busy. Your device tries again in a moment.")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -199,7 +199,7 @@ class Intake:
         finally:
             self._busy = False
 
-    def _write(self, batch: list[tuple[int, int, Sent | str]]) -> list[str]:
+    def _write(self, batch: list[tuple[int, int, SentReports | str]]) -> list[str]:
         """One transaction for all of them: all or nothing."""
         with self.hub.database.writing() as session:
             connection = session.connection()

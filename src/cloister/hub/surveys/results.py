@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.cache import Cache
-from cloister.hub.models import Submission, Survey
-from cloister.hub.surveys.asked import Asked
-from cloister.hub.surveys.found import CONFIDENCE, LINKED, Found
+from cloister.hub.core.cache import Cache
+from cloister.hub.core.models import Submission, Survey
+from cloister.hub.surveys.question import SurveyQuestion
+from cloister.hub.surveys.question_result import CONFIDENCE, LINKED, QuestionResult
 from cloister.hub.surveys.survey import asked_of, questions_of, reveal, shown_sizes
 from cloister.local import (
     Collection,
@@ -42,7 +42,7 @@ from cloister.local import (
 from cloister.privacy.errors import BadForm, NotHere, NotNow
 
 if TYPE_CHECKING:
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
     from cloister.local import MatchedNaiveBayes
 
 __all__ = ["Results", "read"]
@@ -77,7 +77,7 @@ class Results:
     target: int
     refused: Mapping[str, int]
     digest: str
-    found: Mapping[str, Found]
+    found: Mapping[str, QuestionResult]
     people: Submissions = field(repr=False)
     questions: Mapping[str, Question] = field(repr=False)
     _same: object = field(repr=False, default_factory=object)  # of all copies that were made from the same reports
@@ -87,7 +87,7 @@ class Results:
         """How many reports all people sent together."""
         return sum(one.n for one in self.found.values())
 
-    def about(self, question: str) -> Found:
+    def about(self, question: str) -> QuestionResult:
         """One question of it."""
         if question not in self.found:
             raise NotHere("the survey has no such question.")
@@ -272,9 +272,9 @@ def _reports(text: str) -> dict[str, tuple[str, bytes]]:
     return told
 
 
-def _found(asked: Asked, question: Question, counted: Collection, people: Submissions) -> Found:
+def _found(asked: SurveyQuestion, question: Question, counted: Collection, people: Submissions) -> QuestionResult:
     if not counted.counts(asked.id):  # nobody answered
-        return Found(asked, question, len(people), None)
+        return QuestionResult(asked, question, len(people), None)
     finding = counted.estimate(asked.id, CONFIDENCE)
     linked = finding.selection is not None and finding.selection < LINKED
     other = counted.estimate(asked.id, CONFIDENCE, weights="people") if linked else None
@@ -282,4 +282,4 @@ def _found(asked: Asked, question: Question, counted: Collection, people: Submis
     if asked.type == "scale":
         values = [float(one) for one in asked.choices]
         mean = scale_mean(question, (one[asked.id] for one in people if asked.id in one), values, CONFIDENCE)
-    return Found(asked, question, len(people), finding, other, mean)
+    return QuestionResult(asked, question, len(people), finding, other, mean)

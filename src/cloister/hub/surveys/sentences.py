@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cloister.hub.surveys.found import Found
+from cloister.hub.surveys.question_result import QuestionResult
 from cloister.hub.surveys.results import Results
 
 __all__ = ["FEW", "cautions", "headline", "leading", "number", "participation", "share"]
@@ -11,7 +11,7 @@ __all__ = ["FEW", "cautions", "headline", "leading", "number", "participation", 
 FEW = 30  # fewer reports than this are not put into words: intervals of normal laws do not hold for them
 
 
-def headline(found: Found) -> str:
+def headline(found: QuestionResult) -> str:
     """The answer to one question, in a sentence or two."""
     rows = found.rows()
     if not rows:
@@ -41,7 +41,7 @@ def leading(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return max(rows, key=lambda row: float(row["raw"]))
 
 
-def cautions(found: Found) -> list[str]:
+def cautions(found: QuestionResult) -> list[str]:
     """What a reader must know before they rely on it."""
     told: list[str] = []
     finding = found.finding

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.database import now
-from cloister.hub.models import Person, Refusal, Submission, Survey
-from cloister.hub.surveys.asked import Asked
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Person, Refusal, Submission, Survey
 from cloister.hub.surveys.ballots import give_key
+from cloister.hub.surveys.question import SurveyQuestion
 from cloister.local import Collection, Question
-from cloister.local.envelope import canonical
+from cloister.local.survey.envelope import canonical
 from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow
 
 if TYPE_CHECKING:
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
 
 __all__ = [
     "LANGUAGES",
@@ -124,24 +124,24 @@ def _set(survey: Survey, facts: Mapping[str, Any]) -> None:
         survey.asked = [one.to_json() for one in read_questions(facts["asked"])]
 
 
-def read_questions(told: Any) -> list[Asked]:
+def read_questions(told: Any) -> list[SurveyQuestion]:
     """Questions as they were composed, checked and certified. It takes up to seconds: not inside a transaction."""
     if not isinstance(told, Sequence) or isinstance(told, str) or len(told) > _MOST_QUESTIONS:
         raise BadForm(f"'asked' is a list of at most {_MOST_QUESTIONS} questions.")
-    asked = [one if isinstance(one, Asked) else Asked.read(one) for one in told]
+    asked = [one if isinstance(one, SurveyQuestion) else SurveyQuestion.read(one) for one in told]
     if len({one.id for one in asked}) < len(asked):
         raise BadForm("two questions have the same name. Give each its own.")
     return asked
 
 
-def asked_of(survey: Survey) -> tuple[Asked, ...]:
+def asked_of(survey: Survey) -> tuple[SurveyQuestion, ...]:
     """The questions as they were composed."""
     return _asked(canonical(survey.asked))
 
 
 @lru_cache(maxsize=64)  # reading a question tries all its mechanisms
-def _asked(told: bytes) -> tuple[Asked, ...]:
-    return tuple(Asked.read(one) for one in json.loads(told))
+def _asked(told: bytes) -> tuple[SurveyQuestion, ...]:
+    return tuple(SurveyQuestion.read(one) for one in json.loads(told))
 
 
 def publish(hub: "Hub", session: Session, survey: Survey) -> None:
@@ -169,7 +169,7 @@ def prepare(survey: Survey) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _described(asked: Asked, name: str, target: int, lasting: bool) -> dict[str, Any]:
+def _described(asked: SurveyQuestion, name: str, target: int, lasting: bool) -> dict[str, Any]:
     return asked.question(name, target, lasting).describe()
 
 

@@ -14,9 +14,9 @@ from starlette.formparsers import MultiPartParser
 from starlette.staticfiles import StaticFiles
 
 from cloister import local
-from cloister.hub.people.limits import Limiter
 from cloister.hub.surveys.intake import Intake
-from cloister.hub.web import api, pages, problems, respond
+from cloister.hub.users.rate_limits import Limiter
+from cloister.hub.web import api, pages, problems, respondent
 from cloister.hub.web.context import guard
 from cloister.hub.web.security import FILE_BODY, BodyLimit, NoSurprises, SafeHeaders
 from cloister.hub.web.words import FILTERS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Scope
 
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
 
 __all__ = ["create_app"]
 
@@ -70,7 +70,7 @@ def create_app(hub: "Hub") -> FastAPI:
     app.mount("/static", StaticFiles(directory=_HERE / "static"), "static")
     # First, since routes are tried in order and most requests may be these. No `guard`: a respondent has no account,
     # gets no cookie, and shows none.
-    for router in _routers(respond):
+    for router in _routers(respondent):
         app.include_router(router, include_in_schema=False)
     for router in _routers(api):
         app.include_router(router, dependencies=[Depends(guard)])

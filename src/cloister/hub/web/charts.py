@@ -12,7 +12,7 @@ from typing import Any, Literal
 import altair as alt
 import vl_convert
 
-from cloister.hub.cache import Cache
+from cloister.hub.core.cache import Cache
 from cloister.hub.web.words import cell_text, column_digits, group_text
 
 __all__ = ["COLOURS", "INK", "Picture", "Size", "Theme", "bars", "draw", "name_axis", "pictures", "svg"]

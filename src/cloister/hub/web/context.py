@@ -44,18 +44,18 @@ import sqlalchemy as sa
 from fastapi import Depends, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from cloister.hub import models
-from cloister.hub.database import now
-from cloister.hub.models import Person
-from cloister.hub.people import sessions, tokens
+from cloister.hub.core import models
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Person
 from cloister.hub.policy.conditions import Environment
+from cloister.hub.users import sessions, tokens
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.refill import refilled
 from cloister.hub.web.security import client_address, cookie_name, drop_cookie, set_cookie
 from cloister.privacy.errors import Denied, SignInFailed
 
 if TYPE_CHECKING:
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
 
 __all__ = ["Visitor", "form", "go", "guard", "page", "scoped", "signed_in", "visitor", "with_role"]
 

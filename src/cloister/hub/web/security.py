@@ -19,8 +19,8 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cloister.hub.settings import Settings
-from cloister.hub.store.upload import LARGEST_PIECE
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets.upload import LARGEST_PIECE
 from cloister.privacy.errors import UploadRefused
 
 __all__ = [

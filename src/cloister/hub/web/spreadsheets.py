@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cloister.hub.settings import Settings
+    from cloister.hub.core.settings import Settings
 
 __all__ = ["csv_of", "csv_of_parquet", "csv_of_table"]
 
@@ -31,7 +31,7 @@ def csv_of_parquet(settings: "Settings", content: bytes, caller: object) -> byte
         UploadRefused: it takes too much memory or time, or is longer than one download may be.
         TooMany: the caller has one under way.
     """
-    from cloister.hub.store.bounded import run_bounded
+    from cloister.hub.datasets.bounded import run_bounded
 
     text: str = run_bounded(settings, _parquet_text, content, caller=caller)
     return text.encode()

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Words, below, tossed
 from cloister.local.client.perturb import perturbed
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.direct import DirectEncoding
-from cloister.local.oracles.response import RandomisedResponse
+from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.response import RandomisedResponse
 from cloister.privacy.noise.source import Source
 
 __all__ = ["direct", "response"]

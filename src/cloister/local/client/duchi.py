@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Words, tossed
 from cloister.local.client.perturb import perturbed
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.duchi import Duchi
+from cloister.local.mechanisms.duchi import Duchi
 from cloister.privacy.noise.source import Source
 
 __all__ = ["duchi", "leaning"]

@@ -1,8 +1,8 @@
 """The device puts its reports into envelopes."""
 
+from cloister.local.base.oracle import Reports
 from cloister.local.client.wire import encode
-from cloister.local.envelope import ID_BYTES, check_question, pack, text_of
-from cloister.local.oracle import Reports
+from cloister.local.survey.envelope import ID_BYTES, check_question, pack, text_of
 from cloister.privacy.noise.source import SYSTEM, Source
 
 __all__ = ["seal"]

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Reports
 from cloister.local.client.coins import uniform
-from cloister.local.form import Answer, Form, Question
-from cloister.local.oracle import Reports
+from cloister.local.survey.form import Form, FormAnswer, FormQuestion
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise.source import SYSTEM, Source
 
 __all__ = ["answer"]
 
 
-def answer(form: Form, rows: Any, labels: Any, source: Source | None = None) -> tuple[Answer, ...]:
+def answer(form: Form, rows: Any, labels: Any, source: Source | None = None) -> tuple[FormAnswer, ...]:
     """What the devices of some people send: for each person a report on one question, grouped by question.
 
     Args:
@@ -37,13 +37,13 @@ def answer(form: Form, rows: Any, labels: Any, source: Source | None = None) -> 
     for place, question in enumerate(form.questions):
         here = np.flatnonzero(asked == place)
         if here.size:
-            sent.append(Answer(place, _reports(form, question, read, own, here, drawn_from)))
+            sent.append(FormAnswer(place, _reports(form, question, read, own, here, drawn_from)))
     return tuple(sent)
 
 
 def _reports(
     form: Form,
-    question: Question,
+    question: FormQuestion,
     read: Sequence[NDArray[Any]],
     own: NDArray[np.int64],
     here: NDArray[np.intp],

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from cloister.local.client.coins import Words, tossed
 from cloister.local.client.perturb import perturbed
-from cloister.local.oracles.hadamard import HadamardResponse
+from cloister.local.mechanisms.hadamard import HadamardResponse
 from cloister.privacy.noise.source import Source
 
 __all__ = ["hadamard"]

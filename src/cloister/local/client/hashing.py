@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Words, below, tossed, uniform
 from cloister.local.client.perturb import perturbed
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.hashing import LocalHashing
-from cloister.local.oracles.heavy import HeavyHitters
+from cloister.local.mechanisms.hashing import LocalHashing
+from cloister.local.mechanisms.heavy import HeavyHitters
 from cloister.privacy.noise.source import Source
 
 __all__ = ["hashing", "heavy"]

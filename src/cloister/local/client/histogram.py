@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from cloister.local.client.noise import laplace_rows
 from cloister.local.client.perturb import perturbed
-from cloister.local.oracles.histogram import HistogramEncoding
+from cloister.local.mechanisms.histogram import HistogramEncoding
 from cloister.privacy.noise.source import Source
 
 __all__ = ["histogram"]

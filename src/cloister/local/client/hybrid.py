@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Words, tossed
 from cloister.local.client.duchi import leaning
 from cloister.local.client.perturb import perturbed
 from cloister.local.client.piecewise import windowed
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.hybrid import Hybrid
+from cloister.local.mechanisms.hybrid import Hybrid
 from cloister.privacy.noise.source import Source
 
 __all__ = ["hybrid"]

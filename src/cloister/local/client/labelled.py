@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.local.oracle import Reports
-from cloister.local.oracles.labelled import STEPS, LabelledNumber
+from cloister.local.base.oracle import Reports
+from cloister.local.mechanisms.labelled import STEPS, LabelledNumber
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.randomised_response import answers_of
 from cloister.privacy.noise import discrete_laplace

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from cloister.local.client.coins import Words
 from cloister.local.client.noise import laplace_rows
 from cloister.local.client.perturb import perturbed
-from cloister.local.oracles.laplace import LaplaceNumber
+from cloister.local.mechanisms.laplace import LaplaceNumber
 from cloister.privacy.noise.source import Source
 
 __all__ = ["laplace"]

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import below, bit_coins
 from cloister.local.client.perturb import perturbed
 from cloister.local.client.unary import trim
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.memoised import Memoised
+from cloister.local.mechanisms.memoised import Memoised
 from cloister.privacy.noise.source import Source
 
 __all__ = ["again", "both_layers"]

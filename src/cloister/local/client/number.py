@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.number import NumberMechanism
 from cloister.local.client.perturb import checked
-from cloister.local.number import NumberMechanism
 
 __all__: list[str] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.local.oracle import Oracle, Reports
+from cloister.local.base.oracle import Oracle, Reports
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.randomised_response import answers_of
 from cloister.privacy.noise.source import SYSTEM, Source

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Words, tossed
 from cloister.local.client.perturb import perturbed
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.piecewise import Piecewise
-from cloister.local.oracles.square_wave import SquareWave
+from cloister.local.mechanisms.piecewise import Piecewise
+from cloister.local.mechanisms.square_wave import SquareWave
 from cloister.privacy.noise.source import Source
 
 __all__ = ["piecewise", "windowed"]

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Words, below, coins, uniform
 from cloister.local.client.perturb import checked, perturbed
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.rankings import ItemAtPlace, PairOrder
+from cloister.local.mechanisms.rankings import ItemAtPlace, PairOrder
 from cloister.privacy.errors import BadCandidates
 from cloister.privacy.noise.source import Source
 

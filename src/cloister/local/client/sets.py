@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from cloister.local.client.coins import Bytes, Words, bit_coins, tossed, uniform
 from cloister.local.client.perturb import checked, perturbed, pieces
 from cloister.local.client.unary import row_width, trim
-from cloister.local.oracles.padded import PaddedSample
-from cloister.local.oracles.sets import OneOfSet, SetBits
+from cloister.local.mechanisms.padded import PaddedSample
+from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.privacy.errors import BadCandidates
 from cloister.privacy.noise.source import Source
 

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Bytes, bit_rows, coins, tossed
 from cloister.local.client.perturb import perturbed, pieces
 from cloister.local.client.unary import put, row_width
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.sketch import ROW_BYTES, CountMeanSketch
+from cloister.local.mechanisms.sketch import ROW_BYTES, CountMeanSketch
 from cloister.privacy.noise.source import Source
 
 __all__ = ["sketch"]

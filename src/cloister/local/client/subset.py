@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Bytes, bit_rows, coins
 from cloister.local.client.perturb import perturbed, pieces
 from cloister.local.client.unary import row_width, trim
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.subset import SubsetSelection
+from cloister.local.mechanisms.subset import SubsetSelection
 from cloister.privacy.noise.source import Source
 
 __all__ = ["subset"]

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Bytes, bit_rows, coins
 from cloister.local.client.perturb import perturbed, pieces
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.threshold import ThresholdEncoding
-from cloister.local.oracles.unary import UnaryEncoding
+from cloister.local.mechanisms.threshold import ThresholdEncoding
+from cloister.local.mechanisms.unary import UnaryEncoding
 from cloister.privacy.noise.source import Source
 
 __all__ = ["put", "row_width", "trim", "unary"]

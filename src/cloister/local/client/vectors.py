@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.dyadic import threshold
 from cloister.local.client.coins import Bytes, tossed, uniform
 from cloister.local.client.duchi import leaning
 from cloister.local.client.perturb import perturbed, pieces
-from cloister.local.dyadic import threshold
-from cloister.local.oracles.duchi_vector import DuchiVector
-from cloister.local.oracles.sampled import SampledNumbers
+from cloister.local.mechanisms.duchi_vector import DuchiVector
+from cloister.local.mechanisms.sampled import SampledNumbers
 from cloister.privacy.noise.source import Source
 
 __all__ = ["chosen", "duchi_vector", "sampled"]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.local.oracle import Reports
+from cloister.local.base.oracle import Reports
 
 __all__ = ["encode"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from cloister.local.base.number import NumberMechanism
 from cloister.local.collector.mean import mean_interval
-from cloister.local.number import NumberMechanism
 from cloister.privacy.number import Number
 
 __all__ = ["widened"]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.columns import Span
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import Counts, aggregate
 from cloister.local.collector.estimate import Estimate, estimate
 from cloister.local.collector.projection import norm_sub
-from cloister.local.columns import Span
-from cloister.local.form import Answer, Form
-from cloister.local.oracle import Floats
+from cloister.local.survey.form import Form, FormAnswer
 from cloister.privacy.errors import BadInput
 
 __all__ = ["Beliefs", "beliefs", "conditional", "count", "estimates"]
@@ -47,7 +47,7 @@ class Beliefs:
         return total
 
 
-def count(form: Form, answers: Iterable[Answer]) -> tuple[list[Counts], int]:
+def count(form: Form, answers: Iterable[FormAnswer]) -> tuple[list[Counts], int]:
     """Counts of each question's reports, and how many answers were to no question of the form."""
     found = [aggregate(question.oracle, []) for question in form.questions]
     strange = 0

@@ -12,17 +12,17 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
+from cloister.local.base.oracle import Oracle
 from cloister.local.collector.counts import Counts, aggregate
-from cloister.local.collector.reader import Checked, Reader, Refusal, Slot
-from cloister.local.oracle import Oracle
-from cloister.local.question import Question
+from cloister.local.collector.reader import CheckedEnvelope, EnvelopeReader, Refusal, Slot
+from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
 from cloister.privacy.number import Number
 
 if TYPE_CHECKING:
-    from cloister.local.finding import Finding
+    from cloister.local.analysis.finding import Finding
 
-__all__ = ["Checked", "Collection", "Refusal"]
+__all__ = ["CheckedEnvelope", "Collection", "Refusal"]
 
 _PIECE = 1 << 13
 
@@ -50,7 +50,7 @@ class Collection:
         self._waiting: dict[tuple[Slot, bool], list[bytes]] = {}
         self._ids: set[bytes] = set()
         self._stored = 0
-        self._reader = Reader(listed)
+        self._reader = EnvelopeReader(listed)
         for slot, mechanism in self._reader.mechanisms.items():
             self._counts[slot] = aggregate(mechanism, [])
 
@@ -71,7 +71,7 @@ class Collection:
             self._take(piece)
         return self
 
-    def check(self, envelope: Any) -> Checked | Refusal:
+    def check(self, envelope: Any) -> CheckedEnvelope | Refusal:
         """What an envelope holds, or why it would be refused; it is not counted, and nothing is remembered of it.
 
         For a store that keeps what arrives: `count` takes its reports later, `text_of` writes them out again. What
@@ -118,7 +118,7 @@ class Collection:
         verdicts: list[Refusal | None] = []
         for one in self._reader.check(arrived):
             verdict: Refusal | None = None
-            if not isinstance(one, Checked):
+            if not isinstance(one, CheckedEnvelope):
                 verdict = one
             elif one.id in self._ids:
                 verdict = "replayed"
@@ -167,8 +167,8 @@ class Collection:
         weights: Literal["variance", "people"] = "variance",
         fakes: int | None = None,
     ) -> "Finding":
-        """What the reports on a question tell, all levels together: see `cloister.local.finding`."""
-        from cloister.local.finding import find
+        """What the reports on a question tell, all levels together: see `cloister.local.analysis.finding`."""
+        from cloister.local.analysis.finding import find
 
         counts = self.counts(question)
         return find(self.questions[question], counts, confidence, weights, fakes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.local.oracle import Floats, Oracle, Reports
+from cloister.local.base.oracle import Floats, Oracle, Reports
 from cloister.privacy.errors import BadInput
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats, Oracle
 from cloister.local.collector.counts import frequencies, likelihood, tally
 from cloister.local.collector.projection import Likelihood
 from cloister.local.collector.spread import Spread, coins, spread_of
-from cloister.local.oracle import Floats, Oracle
-from cloister.local.oracles.direct import DirectEncoding
-from cloister.local.oracles.response import RandomisedResponse
+from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.response import RandomisedResponse
 
 __all__ = ["chosen", "debiased"]
 

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cloister.local.base.oracle import Floats, Oracle
 from cloister.local.collector.counts import Counts, frequencies, likelihood, register
 from cloister.local.collector.projection import Likelihood, capped, em, norm_sub, simplex
 from cloister.local.collector.spread import Spread, spread_of
-from cloister.local.oracle import Floats, Oracle
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number

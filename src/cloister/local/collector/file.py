@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cloister.local.collector.collection import Collection
 from cloister.local.collector.counts import Counts
-from cloister.local.envelope import ID_BYTES, VERSION
-from cloister.local.question import Question
+from cloister.local.survey.envelope import ID_BYTES, VERSION
+from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadSource
 
 __all__ = ["load", "save"]

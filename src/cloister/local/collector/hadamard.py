@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import frequencies, likelihood, tally
 from cloister.local.collector.direct import chosen
 from cloister.local.collector.projection import Likelihood
 from cloister.local.collector.spread import Spread, coins, spread_of
-from cloister.local.oracle import Floats
-from cloister.local.oracles.hadamard import HadamardResponse
+from cloister.local.mechanisms.hadamard import HadamardResponse
 
 __all__ = ["transform"]
 

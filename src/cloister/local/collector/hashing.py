@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import frequencies, likelihood, tally
 from cloister.local.collector.direct import chosen, debiased
 from cloister.local.collector.projection import Likelihood
-from cloister.local.oracle import Floats
-from cloister.local.oracles.hashing import LocalHashing
+from cloister.local.mechanisms.hashing import LocalHashing
 
 __all__ = ["supports", "walk"]
 

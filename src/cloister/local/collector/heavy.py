@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import frequencies, tally, valid
 from cloister.local.collector.hashing import supports
-from cloister.local.oracle import Floats
-from cloister.local.oracles.heavy import HeavyHitters
+from cloister.local.mechanisms.heavy import HeavyHitters
 
 __all__ = ["KEPT"]
 

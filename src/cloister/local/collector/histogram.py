@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import frequencies, tally, valid
 from cloister.local.collector.direct import chosen
 from cloister.local.collector.spread import Spread, known_noise, spread_of
-from cloister.local.oracle import Floats
-from cloister.local.oracles.histogram import HistogramEncoding
+from cloister.local.mechanisms.histogram import HistogramEncoding
 
 __all__: list[str] = []
 

@@ -1,6 +1,7 @@
 """Means with their errors, from sums of reports and of their squares.
 
-A report's expectation is a straight line in the value (`Part`), so the mean of the reports, moved back along that line,
+A report's expectation is a straight line in the value (`Segment`), so the mean of the reports, moved back along that
+line,
 is unbiased for the mean of the values. The expectation of its square is a parabola, which gives the mean of the squared
 values, and with it the error that the noise really had, without knowing any value.
 """
@@ -15,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.number import NumberMechanism, Segment
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import Counts, register, tally, valid
 from cloister.local.collector.unary import columns, no_spare_bits
-from cloister.local.number import NumberMechanism, Part
-from cloister.local.oracle import Floats
-from cloister.local.oracles.duchi_vector import DuchiVector
-from cloister.local.oracles.sampled import SampledNumbers
+from cloister.local.mechanisms.duchi_vector import DuchiVector
+from cloister.local.mechanisms.sampled import SampledNumbers
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number
@@ -120,7 +121,7 @@ def _told(mechanism: SampledNumbers, data: NDArray[Any]) -> tuple[NDArray[np.int
     return places.reshape(shape), padded.view("<u8").reshape(shape)
 
 
-def sums(parts: Sequence[Part], data: NDArray[Any]) -> NDArray[Any]:
+def sums(parts: Sequence[Segment], data: NDArray[Any]) -> NDArray[Any]:
     """One row a part: how many reports are in it, the sum of their places and that of the squares, as Python ints."""
     rows = []
     for part in parts:
@@ -174,7 +175,7 @@ def mean_interval(mean: Any, error: Any, confidence: Number) -> tuple[Any, Any]:
     return mean - reach, mean + reach
 
 
-def _moved_back(parts: Sequence[Part], rows: list[list[int]], people: int) -> tuple[float, float, float]:
+def _moved_back(parts: Sequence[Segment], rows: list[list[int]], people: int) -> tuple[float, float, float]:
     """The estimate of the mean t in [-1, 1], its standard error, and the error for a population.
 
     Each run's sum is moved back along its own line, which keeps the whole unbiased whichever runs people fell into.
@@ -200,7 +201,7 @@ def _moved_back(parts: Sequence[Part], rows: list[list[int]], people: int) -> tu
     return mean, sqrt((noise + drawn) / told), sqrt(max(spread, noise) / told)
 
 
-def _mean_square(parts: Sequence[Part], rows: list[list[int]], mean: float) -> float:
+def _mean_square(parts: Sequence[Segment], rows: list[list[int]], mean: float) -> float:
     """The mean of t², from the parabola of each run that has one.
 
     A bit's square is the bit and tells nothing; then the least that the mean allows, which makes the error the largest.

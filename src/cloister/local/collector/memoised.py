@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import frequencies, likelihood, tally, valid
 from cloister.local.collector.direct import chosen, debiased
 from cloister.local.collector.projection import Likelihood, pairs
 from cloister.local.collector.unary import columns, no_spare_bits
-from cloister.local.oracle import Floats
-from cloister.local.oracles.memoised import Memoised
+from cloister.local.mechanisms.memoised import Memoised
 
 __all__: list[str] = []
 

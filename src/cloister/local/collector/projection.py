@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloister.local.oracle import Floats
+from cloister.local.base.oracle import Floats
 
 __all__ = ["Likelihood", "capped", "em", "norm_sub", "pairs", "simplex"]
 

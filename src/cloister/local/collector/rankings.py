@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats, Oracle
 from cloister.local.collector.counts import Counts, tally
 from cloister.local.collector.estimate import interval
-from cloister.local.oracle import Floats, Oracle
-from cloister.local.oracles.rankings import ItemAtPlace, PairOrder
+from cloister.local.mechanisms.rankings import ItemAtPlace, PairOrder
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number

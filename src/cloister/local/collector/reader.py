@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cloister.local.base.oracle import Oracle
 from cloister.local.collector.wire import decode
-from cloister.local.envelope import ID_BYTES, VERSION, pack, text_of, unpack
-from cloister.local.oracle import Oracle
-from cloister.local.question import Question
+from cloister.local.survey.envelope import ID_BYTES, VERSION, pack, text_of, unpack
+from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
 
-__all__ = ["Checked", "Reader", "Refusal", "Slot"]
+__all__ = ["CheckedEnvelope", "EnvelopeReader", "Refusal", "Slot"]
 
 Refusal = Literal[
     "oversized",
@@ -35,7 +35,7 @@ _FIELDS = {"id", "level", "mechanism", "private", "question", "report", "version
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedEnvelope:
     """An envelope of ours, with a report that its mechanism can make. A store needs its question, level and report.
 
     Attributes:
@@ -65,7 +65,7 @@ class _Known:
     after: bytes
 
 
-class Reader:
+class EnvelopeReader:
     """Reads envelopes of some questions, and writes them again from what a store keeps."""
 
     def __init__(self, questions: Iterable[Question]) -> None:
@@ -88,16 +88,16 @@ class Reader:
         # Envelopes in another spelling are looked at, so that the right reason is counted; anything longer is not.
         self._longest = _SPELLING + longest
 
-    def check(self, arrived: Sequence[Any]) -> list[Checked | Refusal]:
+    def check(self, arrived: Sequence[Any]) -> list[CheckedEnvelope | Refusal]:
         """Each envelope as what it is, or why it is refused. Nothing is remembered, so none is found replayed."""
         read = [self._read(one) for one in arrived]
         places: dict[Slot, list[int]] = {}
         for place, one in enumerate(read):
-            if isinstance(one, Checked):
+            if isinstance(one, CheckedEnvelope):
                 places.setdefault(one.slot, []).append(place)
         for slot, here in places.items():
             mechanism = self.mechanisms[slot]
-            reports = [one.report for place in here if isinstance(one := read[place], Checked)]
+            reports = [one.report for place in here if isinstance(one := read[place], CheckedEnvelope)]
             if decode(mechanism, reports)[1]:  # rare, so only then one by one
                 for place, report in zip(here, reports, strict=True):
                     if decode(mechanism, [report])[1]:
@@ -124,7 +124,7 @@ class Reader:
         after = self._known[between].after
         return b"".join((_BEFORE, pack(name).encode(), between, pack(report).encode(), after))
 
-    def _read(self, envelope: Any) -> Checked | Refusal:
+    def _read(self, envelope: Any) -> CheckedEnvelope | Refusal:
         if isinstance(envelope, str):
             envelope = envelope.encode("utf-8", "surrogatepass")
         if not isinstance(envelope, bytes | bytearray):
@@ -141,7 +141,7 @@ class Reader:
         report = unpack(text[found.end() : len(text) - len(known.after)].decode("latin-1"))
         if name is None or report is None or len(name) != ID_BYTES:
             return "malformed"
-        return Checked(*known.slot, report, name, known.private)
+        return CheckedEnvelope(*known.slot, report, name, known.private)
 
     def _reason(self, text: bytes) -> Refusal:
         """Why this is no envelope of ours: the first thing that is wrong."""

@@ -13,25 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.number import NumberMechanism
+from cloister.local.base.oracle import Floats, Oracle, Reports
 from cloister.local.collector.counts import register
 from cloister.local.collector.wire import decode
-from cloister.local.number import NumberMechanism
-from cloister.local.oracle import Floats, Oracle, Reports
-from cloister.local.oracles.direct import DirectEncoding
-from cloister.local.oracles.duchi_vector import DuchiVector
-from cloister.local.oracles.hadamard import HadamardResponse
-from cloister.local.oracles.hashing import LocalHashing
-from cloister.local.oracles.histogram import HistogramEncoding
-from cloister.local.oracles.labelled import STEPS, LabelledNumber
-from cloister.local.oracles.memoised import Memoised
-from cloister.local.oracles.padded import PaddedSample
-from cloister.local.oracles.response import RandomisedResponse
-from cloister.local.oracles.sampled import SampledNumbers
-from cloister.local.oracles.sets import OneOfSet, SetBits
-from cloister.local.oracles.sketch import CountMeanSketch
-from cloister.local.oracles.subset import SubsetSelection
-from cloister.local.oracles.threshold import ThresholdEncoding
-from cloister.local.oracles.unary import UnaryEncoding
+from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.duchi_vector import DuchiVector
+from cloister.local.mechanisms.hadamard import HadamardResponse
+from cloister.local.mechanisms.hashing import LocalHashing
+from cloister.local.mechanisms.histogram import HistogramEncoding
+from cloister.local.mechanisms.labelled import STEPS, LabelledNumber
+from cloister.local.mechanisms.memoised import Memoised
+from cloister.local.mechanisms.padded import PaddedSample
+from cloister.local.mechanisms.response import RandomisedResponse
+from cloister.local.mechanisms.sampled import SampledNumbers
+from cloister.local.mechanisms.sets import OneOfSet, SetBits
+from cloister.local.mechanisms.sketch import CountMeanSketch
+from cloister.local.mechanisms.subset import SubsetSelection
+from cloister.local.mechanisms.threshold import ThresholdEncoding
+from cloister.local.mechanisms.unary import UnaryEncoding
 from cloister.privacy.errors import BadInput
 
 __all__ = ["scores", "supports_of"]

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import frequencies, tally, valid
 from cloister.local.collector.direct import chosen, debiased
 from cloister.local.collector.unary import columns, no_spare_bits
-from cloister.local.oracle import Floats
-from cloister.local.oracles.padded import PaddedSample
-from cloister.local.oracles.sets import OneOfSet, SetBits
+from cloister.local.mechanisms.padded import PaddedSample
+from cloister.local.mechanisms.sets import OneOfSet, SetBits
 
 __all__: list[str] = []
 

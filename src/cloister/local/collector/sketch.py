@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import frequencies, tally, valid
 from cloister.local.collector.spread import Spread, spread_of
 from cloister.local.collector.unary import columns, no_spare_bits
-from cloister.local.oracle import Floats
-from cloister.local.oracles.sketch import ROW_BYTES, CountMeanSketch
+from cloister.local.mechanisms.sketch import ROW_BYTES, CountMeanSketch
 from cloister.privacy.errors import BadInput
 
 __all__: list[str] = []

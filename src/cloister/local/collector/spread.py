@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloister.local.oracle import Floats, Oracle
+from cloister.local.base.oracle import Floats, Oracle
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number

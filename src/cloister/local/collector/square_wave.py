@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import Counts, register, tally
 from cloister.local.collector.mean import MeanEstimate
 from cloister.local.collector.mean import estimate as estimate_mean
-from cloister.local.oracle import Floats
-from cloister.local.oracles.square_wave import SquareWave
+from cloister.local.mechanisms.square_wave import SquareWave
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Floats
 from cloister.local.collector.counts import frequencies, likelihood, tally, valid
 from cloister.local.collector.direct import chosen, debiased
 from cloister.local.collector.projection import Likelihood, pairs
-from cloister.local.oracle import Floats
-from cloister.local.oracles.subset import SubsetSelection
-from cloister.local.oracles.threshold import ThresholdEncoding
-from cloister.local.oracles.unary import UnaryEncoding
+from cloister.local.mechanisms.subset import SubsetSelection
+from cloister.local.mechanisms.threshold import ThresholdEncoding
+from cloister.local.mechanisms.unary import UnaryEncoding
 
 __all__ = ["columns", "no_spare_bits"]
 

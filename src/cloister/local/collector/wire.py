@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.oracle import Oracle, Reports
 from cloister.local.collector.counts import register, valid
-from cloister.local.oracle import Oracle, Reports
 
 __all__ = ["decode"]
 

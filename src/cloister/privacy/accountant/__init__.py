@@ -20,14 +20,13 @@ before the first row is read; what they say enters a ledger as one (epsilon, del
 The theorems are functions from losses to a loss: `sequential`, `parallel`, `advanced`, `post_processed`, `amplified`.
 """
 
+from cloister.privacy.accountant.additive import PureAccountant, ZcdpAccountant
 from cloister.privacy.accountant.amplification import amplified
 from cloister.privacy.accountant.composition import advanced, parallel, post_processed, sequential
 from cloister.privacy.accountant.contract import Accountant, Step
-from cloister.privacy.accountant.distribution import DistributionAccountant
-from cloister.privacy.accountant.pure import PureAccountant
+from cloister.privacy.accountant.events import GaussianStep, LaplaceStep
+from cloister.privacy.accountant.pld import DistributionAccountant
 from cloister.privacy.accountant.renyi import RenyiAccountant
-from cloister.privacy.accountant.steps import GaussianStep, LaplaceStep
-from cloister.privacy.accountant.zcdp import ZcdpAccountant
 
 __all__ = [
     "Accountant",

@@ -28,7 +28,7 @@ class RenyiAccountant(Accountant):
     Privacy: for one release whose steps and number are fixed before the first row is read. The curve is a sum and as
     such valid adaptively, but the best order is chosen afterwards, which a filter may not do.
 
-    >>> from cloister.privacy.accountant.steps import GaussianStep
+    >>> from cloister.privacy.accountant.events import GaussianStep
     >>> round(float(RenyiAccountant().compose(GaussianStep(1, rate="0.01"), count=1000).epsilon(1e-5)), 3)
     2.101
     """

@@ -19,11 +19,11 @@ from cloister.privacy.errors import (
     StoreFailed,
 )
 from cloister.privacy.ledger.account import Account, Balance
+from cloister.privacy.ledger.chain import ChainReader, ChainWriter
 from cloister.privacy.ledger.charge import Charge
 from cloister.privacy.ledger.entry import Entry, Line
 from cloister.privacy.ledger.head import Head
-from cloister.privacy.ledger.kept import KeptHead
-from cloister.privacy.ledger.page import Page, Reader
+from cloister.privacy.ledger.head_file import HeadFile
 from cloister.privacy.ledger.rules import Priced, Rules
 from cloister.privacy.ledger.store import Store, open_store
 from cloister.privacy.loss import Loss
@@ -49,11 +49,11 @@ class Ledger:
     are lost with it, it is not.
     """
 
-    def __init__(self, store: Store, key: SigningKey, kept: KeptHead) -> None:
+    def __init__(self, store: Store, key: SigningKey, kept: HeadFile) -> None:
         self._store = store
         self._key = key
         self._kept = kept
-        self._reader = Reader(key.public)
+        self._reader = ChainReader(key.public)
         self._folder: Path | None = None
 
     @classmethod
@@ -65,7 +65,7 @@ class Ledger:
             key: the owner's; it signs every entry.
             head: where to keep the newest head, outside the ledger; best on another disk.
         """
-        ledger = cls(open_store(place, "create"), key, KeptHead(head))
+        ledger = cls(open_store(place, "create"), key, HeadFile(head))
         if ledger._kept.path.exists():
             raise RolledBack(
                 f"a head is kept at {ledger._kept.path}, so its ledger existed. Restore that, or choose another path."
@@ -75,7 +75,7 @@ class Ledger:
         with ledger._closed_on_error():
             with ledger._store.writing() as tables:
                 tables.create()
-                page = Page(tables, key, ledger._reader)
+                page = ChainWriter(tables, key, ledger._reader)
                 if page.head is not None:
                     raise StoreFailed("there is a ledger at this place already. Use Ledger.open, or another place.")
                 entry = page.append("create", detail={"key": str(key.public), "ledger": secrets.token_hex(16)})
@@ -85,7 +85,7 @@ class Ledger:
     @classmethod
     def open(cls, place: str | os.PathLike[str], *, key: SigningKey, head: str | os.PathLike[str]) -> "Ledger":
         """A ledger that exists. If it may be an older copy it opens too, but refuses to spend."""
-        ledger = cls(open_store(place), key, KeptHead(head))
+        ledger = cls(open_store(place), key, HeadFile(head))
         with ledger._closed_on_error():
             _ = ledger.head  # there is one, and this key signed it
         return ledger
@@ -213,7 +213,7 @@ class Ledger:
             settled = [tables.settlement(entry.number) for entry in found]
         return any(one is None or one.kind != "void" for one in settled)
 
-    def _debit(self, page: Page, account: Account, loss: Loss) -> Line:
+    def _debit(self, page: ChainWriter, account: Account, loss: Loss) -> Line:
         # By its book and by its rules: two ledgers may have accounts of one name and budget, and only one would pay.
         if account.book is not self or page.balance(account.rules.key).rules != account.rules:
             raise AccountMismatch(f"account {account.rules.key} belongs to another ledger. Take it from this one.")
@@ -273,7 +273,7 @@ class Ledger:
             )
         kept = self._signed_kept()
         with self._store.writing() as tables:
-            page = Page(tables, self._key, self._reader)
+            page = ChainWriter(tables, self._key, self._reader)
             if kept is None:
                 self._kept.replace(head)
             else:
@@ -293,7 +293,7 @@ class Ledger:
         """
         kept = self._signed_kept()
         with self._store.writing() as tables:
-            page = Page(tables, self._key, self._reader)
+            page = ChainWriter(tables, self._key, self._reader)
             proven = kept is not None and page.contains(kept)
             line = page.debit(account.rules.key, page.balance(account.rules.key).left)
             lost = {} if proven else {"lost": str(kept) if kept else "no head was kept"}
@@ -310,11 +310,11 @@ class Ledger:
         return kept if kept is not None and kept.signed_by(self._key.public) else None
 
     @contextmanager
-    def _writing(self) -> Iterator[Page]:
+    def _writing(self) -> Iterator[ChainWriter]:
         # Read before the transaction: a kept head was committed before it was kept, so a true ledger contains it.
         kept = self._kept.read()
         with self._store.writing() as tables:
-            page = Page(tables, self._key, self._reader)
+            page = ChainWriter(tables, self._key, self._reader)
             if kept is None:
                 raise self._no_head()
             _require(page, kept)
@@ -358,7 +358,7 @@ def _digest(request: str) -> str:
     return fingerprint(request)
 
 
-def _require(page: Page, head: Head) -> None:
+def _require(page: ChainWriter, head: Head) -> None:
     if not page.contains(head):
         raise _older(head, page.head)
 

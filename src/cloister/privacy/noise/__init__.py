@@ -10,7 +10,7 @@ No float and no generator of numpy's takes part. Every sampler draws from exactl
 rational arithmetic throughout, random bits from the operating system.
 """
 
-from cloister.privacy.noise.decay import bernoulli_exp
+from cloister.privacy.noise.bernoulli_exp import bernoulli_exp
 from cloister.privacy.noise.gaussian import discrete_gaussian
 from cloister.privacy.noise.grid import Grid
 from cloister.privacy.noise.laplace import discrete_laplace, geometric

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cloister.privacy.noise import scalar
-from cloister.privacy.noise.decay import below_exp
-from cloister.privacy.noise.draws import Bools, Index, Integers, Whole, draw, pick, read, redraw
+from cloister.privacy.noise.bernoulli_exp import below_exp
+from cloister.privacy.noise.dispatch import Bools, Index, Integers, Whole, draw, pick, read, redraw
 from cloister.privacy.noise.laplace import propose_laplace
 from cloister.privacy.noise.source import SYSTEM, Size, Source
 

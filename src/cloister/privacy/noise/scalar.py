@@ -5,7 +5,7 @@ Canonne, Kamath & Steinke, "The Discrete Gaussian for Differential Privacy", 202
 come from here.
 """
 
-from cloister.privacy.noise.lazy import Toss
+from cloister.privacy.noise.lazy_uniform import Toss
 from cloister.privacy.noise.source import Source, integer
 
 __all__ = ["bernoulli", "bernoulli_exp", "gaussian", "geometric", "laplace", "uniform"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadCandidates, BadInput
 from cloister.privacy.noise import scalar
-from cloister.privacy.noise.decay import coins
+from cloister.privacy.noise.bernoulli_exp import coins
 from cloister.privacy.noise.laplace import discrete_laplace, geometric
 from cloister.privacy.noise.source import SYSTEM, Source
 from cloister.privacy.noise.uniform import uniform

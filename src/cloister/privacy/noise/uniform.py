@@ -6,7 +6,7 @@ import numpy as np
 
 from cloister.privacy.errors import BadScale
 from cloister.privacy.noise import scalar
-from cloister.privacy.noise.draws import Bools, Index, Integers, Whole, draw, pick, read, redraw
+from cloister.privacy.noise.dispatch import Bools, Index, Integers, Whole, draw, pick, read, redraw
 from cloister.privacy.noise.source import SYSTEM, Size, Source, words
 
 __all__ = ["bernoulli", "uniform", "uniform_array"]

@@ -6,7 +6,7 @@
 Every rule here decides from the request, from public facts, or from answers that already carry noise. So none can leak
 by refusing, and none changes the loss of an answer: they claim no epsilon, and the guarantee is the dataset's. What
 they add is caution against being misread: no table of tiny counts, no digits that are all noise. The same rules as the
-textbooks have them, applied to true sizes, are in `cloister.query.lessons`, each with the attack that defeats it.
+textbooks have them, applied to true sizes, are in `cloister.lessons.sql`, each with the attack that defeats it.
 """
 
 from cloister.query.controls.answers import MinimumSize, RangeAnswers, Rounded, SmallCells

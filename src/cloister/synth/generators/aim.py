@@ -1,6 +1,6 @@
 """Marginals measured one after the other, each where the model is farthest from the table: AIM.
 
-    1  measure every column by itself; take together cells that are too light to be told from noise (levels.py)
+    1  measure every column by itself; take together cells that are too light to be told from noise (coarsening.py)
     2  again and again: choose privately the marginal of two or three columns, in one of several resolutions, whose
        distance (L1) to the model exceeds the noise it would get by most; measure it; fit the model anew
     3  when a measurement shows hardly more than noise, the next ones get twice the share
@@ -19,20 +19,20 @@ from typing import Any
 
 import numpy as np
 
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.privacy.purse import Purse
-from cloister.synth.asking import LARGEST, Asked
-from cloister.synth.domain import Domain, Places, read_domain
-from cloister.synth.inference import Model, fit, total_of
-from cloister.synth.junction import tree_cells, tree_cliques
-from cloister.synth.levels import grain_marginal
-from cloister.synth.marginals import MOST_PLACES, Counts, Floats, NoisyMarginal, Survey
+from cloister.synth.domain.coarsening import grain_marginal
+from cloister.synth.domain.domain import Domain, Places, read_domain
+from cloister.synth.domain.resolution import Resolution
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import MOST_PLACES, Floats, MarginalCounts, Measurer, NoisyMarginal
+from cloister.synth.model.inference import Model, fit, total_of
+from cloister.synth.model.junction_tree import tree_cells, tree_cliques
+from cloister.synth.model.marginal_oracle import LARGEST, MarginalOracle
 from cloister.synth.options import MOST_ALLOWED, check_names, check_number, check_whole
-from cloister.synth.resolution import Resolution
-from cloister.synth.review import review
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.table import SyntheticTable
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["aim"]
 
@@ -86,7 +86,7 @@ def aim(
     if workload is not None:  # here, not after the charge
         _weights(read_domain(ds, table=table, columns=columns, bins=bins)[0], workload)
 
-    def steps(survey: Survey, tell: Progress) -> Made:
+    def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         generator = np.random.default_rng(int.from_bytes(survey.meter.source.bytes(32), "little"))
         weights, named = _weights(survey.domain, workload), _named(survey.domain, workload or ())
         weights = {places: weight for places, weight in weights.items() if survey.domain.cells(places) < MOST_PLACES}
@@ -160,7 +160,7 @@ class _Candidate:
 class _Run:
     """One run of the algorithm: what was released so far, and the model of it."""
 
-    survey: Survey
+    survey: Measurer
     weights: dict[Places, float]
     workload: list[Places]
     most_cells: int
@@ -174,19 +174,19 @@ class _Run:
     words: list[str] = field(default_factory=list)
     true: dict[tuple[Places, int], Floats] = field(default_factory=dict)
 
-    def made(self) -> Made:
+    def made(self) -> GeneratorResult:
         """Measure, choose, fit; then the review."""
         budget = self.survey.purse
         first = self._first_share(budget)
         model = self._begin(budget.part(first))
         if self.weights:
-            model = self._measure_on(model, Purse(budget.part(1 - _SIZE - first - _REVIEW)))
+            model = self._measure_on(model, BudgetShare(budget.part(1 - _SIZE - first - _REVIEW)))
         self.tell(0.8, "fitting")
         model = self._fit(model, _LAST_STEPS, _LAST_ENOUGH / self._light**_CLOSER)
         self.tell(0.9, "reviewing")
-        found = review(self.survey, model, budget.part(_REVIEW))
+        found = estimate_error(self.survey, model, budget.part(_REVIEW))
         measured = [*self.size, *self.singles, *(one for one, _ in self.measured)]
-        return Made(model, measured, self.words, found, self.workload)
+        return GeneratorResult(model, measured, self.words, found, self.workload)
 
     @property
     def _light(self) -> float:
@@ -195,7 +195,7 @@ class _Run:
         need = float(np.sum(np.power(shape, 2 / 3)) ** 1.5) / len(shape)
         return min(max(_CELLS / need, 1.0), _MOST_LIGHT)
 
-    def _first_share(self, budget: Purse) -> Fraction:
+    def _first_share(self, budget: BudgetShare) -> Fraction:
         """What part of the spend single columns get: more, the fewer rows there are for it. Buys the number of rows."""
         smallest = min(range(len(self.survey.domain.shape)), key=lambda place: self.survey.domain.shape[place])
         self.size = self.survey.measure([(smallest,)], budget.part(_SIZE), why="how many rows there are")
@@ -208,7 +208,7 @@ class _Run:
         domain = self.survey.domain
         worth = [round(1000 * size ** (2 / 3)) for size in domain.shape]
         for place in range(len(domain.shape)):
-            part = Purse(loss).part(Fraction(worth[place], sum(worth)))
+            part = BudgetShare(loss).part(Fraction(worth[place], sum(worth)))
             self.singles += self.survey.measure([(place,)], part, why="every column")
         self.resolution = Resolution.of(domain, self.singles, total_of([*self.size, *self.singles]), _LEAST)
         self.tell(0.05, "every column")
@@ -232,7 +232,7 @@ class _Run:
             enough=enough,
         )
 
-    def _measure_on(self, model: Model, left: Purse) -> Model:
+    def _measure_on(self, model: Model, left: BudgetShare) -> Model:
         """Rounds of choosing and measuring, until the purse is empty."""
         signal = total_of([*self.size, *self.singles]) / self.survey.noise(self.survey.purse.loss)
         usual = _ROUNDS * len(self.resolution.base) * (signal / _FEW) ** _ROUND_POWER
@@ -242,9 +242,9 @@ class _Run:
             share = min(share, 1 - spent)
             if 1 - spent < 2 * share:
                 share = 1 - spent
-            step = Purse(left.part(share))
+            step = BudgetShare(left.part(share))
             sigma = self.survey.noise(step.part(1 - _CHOICE))
-            asked = Asked(model)
+            asked = MarginalOracle(model)
             candidates = [one for one in self._candidates(spent + share) if asked.cells(one.places) <= LARGEST]
             if not candidates:  # most_cells is too small for any pair
                 break
@@ -253,7 +253,7 @@ class _Run:
             self._measure(chosen, step.part(1 - _CHOICE))
             self.resolution.refine(chosen.places, chosen.level, model.factors)
             model = self._fit(model, _ROUND_STEPS, _ROUND_ENOUGH / self._light**_CLOSER)
-            after = self._at(Asked(model).joint(chosen.places), chosen) * model.total
+            after = self._at(MarginalOracle(model).joint(chosen.places), chosen) * model.total
             spent += share
             if np.abs(after - before).sum() <= sqrt(2 / pi) * sigma * chosen.cells:
                 share *= 2
@@ -302,7 +302,7 @@ class _Run:
     def _choose(
         self,
         candidates: Sequence[_Candidate],
-        asked: Asked,
+        asked: MarginalOracle,
         sigma: float,
         loss: Loss,
     ) -> int:
@@ -311,7 +311,7 @@ class _Run:
         for number, one in enumerate(candidates):
             levels.setdefault(one.places, []).append((number, one))
 
-        def scores(inside: Survey) -> Floats:
+        def scores(inside: Measurer) -> Floats:
             answer = np.zeros(len(candidates))
             for places, counts in inside.counted(levels):
                 level = levels[places][0][1].level
@@ -327,7 +327,7 @@ class _Run:
 
         return self.survey.choose(scores, loss)
 
-    def _true(self, places: Places, level: int, counts: Counts, whole: int) -> Floats:
+    def _true(self, places: Places, level: int, counts: MarginalCounts, whole: int) -> Floats:
         """True counts at a level of resolution. Inside a step only."""
         known = self.true.get((places, level))
         if known is None:

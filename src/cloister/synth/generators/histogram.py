@@ -14,12 +14,12 @@ import numpy as np
 
 from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.loss import Loss
-from cloister.synth.errors_expected import Expected
 from cloister.synth.generators.m_way import marginal_of
-from cloister.synth.marginals import Floats
+from cloister.synth.measure.marginals import Floats
+from cloister.synth.model.full_joint import MOST_CELLS
+from cloister.synth.output.expected_errors import ExpectedError
+from cloister.synth.output.table import SyntheticTable, told_by
 from cloister.synth.run import Progress
-from cloister.synth.table import SyntheticTable, told_by
-from cloister.synth.whole import MOST_CELLS
 
 __all__ = ["Histogram", "histogram"]
 
@@ -39,7 +39,7 @@ class Histogram(SyntheticTable):
         """What each cell holds."""
         return self.domain.modelled[0].labels()
 
-    def range(self, low: Any, high: Any) -> Expected:
+    def range(self, low: Any, high: Any) -> ExpectedError:
         """How many rows have low <= value < high, and the standard error of that number. Costs nothing.
 
         Bins that a range cuts through count by the part of them that lies inside, as if rows were spread evenly there;
@@ -53,7 +53,7 @@ class Histogram(SyntheticTable):
             raise BadBounds("a range is low <= value < high, so low lies below high.")
         inside = axis.weights_of({"from": low, "below": high})
         error = self.standard_error * math.sqrt(float((inside**2).sum()))
-        return Expected(float((self.counts * inside).sum()), error, "noise")
+        return ExpectedError(float((self.counts * inside).sum()), error, "noise")
 
 
 def histogram(

@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from cloister.privacy.loss import Loss
-from cloister.synth.inference import fit
-from cloister.synth.marginals import Survey
-from cloister.synth.review import review
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.table import SyntheticTable
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import Measurer
+from cloister.synth.model.inference import fit
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["independent"]
 
@@ -47,13 +47,13 @@ def independent(
         Structural zeros are kept; domains and `rows` are public.
     """
 
-    def steps(survey: Survey, tell: Progress) -> Made:
+    def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         places = [(place,) for place in range(len(survey.domain.shape))]
         measured = survey.measure(places, survey.purse.part(1 - _REVIEW), why="every column by itself")
         tell(0.5, "fitting")
         model = fit(survey.domain.shape, measured, zeros=survey.domain.zeros)
-        found = review(survey, model, survey.purse.part(_REVIEW))
-        return Made(model, measured, [], found)
+        found = estimate_error(survey, model, survey.purse.part(_REVIEW))
+        return GeneratorResult(model, measured, [], found)
 
     return synthesise(
         ds,

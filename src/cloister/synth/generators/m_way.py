@@ -8,11 +8,13 @@ left out says that nobody is there), every cell gets a draw of its own, and the 
 from collections.abc import Sequence
 from typing import Any
 
+from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.synth.marginals import Survey
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.table import SyntheticTable
-from cloister.synth.whole import MOST_CELLS, check_cells, whole_model
+from cloister.synth.measure.marginals import Measurer
+from cloister.synth.model.full_joint import MOST_CELLS, check_cells, full_joint
+from cloister.synth.options import check_names
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["m_way", "marginal_of"]
 
@@ -58,11 +60,11 @@ def marginal_of(
     """A table from the marginal of some columns, under a method's name."""
     check_cells(ds, table, columns, bins, most_cells, method)
 
-    def steps(survey: Survey, tell: Progress) -> Made:
+    def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         every = tuple(range(len(survey.domain.shape)))
         measured = survey.measure([every], survey.purse.loss, why="every combination of values")
         tell(0.6, "fitting")
-        return Made(whole_model(survey.domain, measured[0].counts), measured)
+        return GeneratorResult(full_joint(survey.domain, measured[0].counts), measured)
 
     return synthesise(
         ds,
@@ -76,3 +78,61 @@ def marginal_of(
         progress=progress,
         random_state=random_state,
     )
+
+
+# One column: its values drawn from a noisy histogram.
+
+
+def one_column(
+    ds: Any,
+    *,
+    spend: Loss,
+    column: str,
+    rows: int | None = None,
+    table: str | None = None,
+    bins: Any = 128,
+    progress: Progress | None = None,
+    random_state: Any = None,
+) -> SyntheticTable:
+    """A synthetic table of one column.
+
+    Args:
+        column: its name; any column with public cells.
+        ds, spend, rows, table, bins, progress, random_state: as in `synth.independent`. 128 bins keep ages apart.
+
+    Privacy: the spend, for the dataset's unit of m rows (add/remove); see `synth.m_way`. Each cell of the public domain
+        has noise of its own, whether anybody is in it or not; `rows` is public, or follows from the same counts.
+    """
+    if not isinstance(column, str):
+        raise BadInput("say which column: column='age'.")
+    return marginal_of(ds, "one_column", spend, rows, [column], table, bins, MOST_CELLS, progress, random_state)
+
+
+# Two columns together: age and marital status, as the textbook has them, with the corrections of m_way.py.
+
+
+def two_way(
+    ds: Any,
+    *,
+    spend: Loss,
+    columns: Sequence[str],
+    rows: int | None = None,
+    table: str | None = None,
+    bins: Any = 128,
+    progress: Progress | None = None,
+    random_state: Any = None,
+) -> SyntheticTable:
+    """A synthetic table of two columns, from their joint counts.
+
+    Args:
+        columns: the two.
+        ds, spend, rows, table, bins, progress, random_state: as in `synth.independent`. 128 bins keep ages apart.
+
+    Privacy: the spend, for the dataset's unit of m rows (add/remove); see `synth.m_way`. The full cross product of both
+        domains is counted (100 ages × 7 states are 700 cells, whoever occurs), each cell with noise of its own; the
+        number of rows comes from the same counts, so that the cells cost the spend and nothing else is paid.
+    """
+    check_names("columns", columns)
+    if columns is None or len(set(columns)) != 2:
+        raise BadInput("a two-way marginal needs two columns: columns=['age', 'marital'].")
+    return marginal_of(ds, "two_way", spend, rows, columns, table, bins, MOST_CELLS, progress, random_state)

@@ -1,9 +1,9 @@
 """Micro-aggregated Gaussians: columns in sets, rows in groups, a Gaussian for each group, and every step private.
 
-    1  buy the counts of every column, in each class of the label (singles.py)
+    1  buy the counts of every column, in each class of the label (one_way.py)
     2  buy the means and products of all columns; sets of columns that go together follow (attribute_sets.py)
     3  within each set cut the rows into groups of about k (partition.py)
-    4  buy the mean and covariance of every group (moments.py), drawn towards those of all rows (shrinking.py)
+    4  buy the mean and covariance of every group (moments.py), drawn towards those of all rows (shrinkage.py)
     5  draw rows from the Gaussians of the groups (gaussian.py), each set by itself, and match them to the counts
 
 The textbook's case study (attribute-level micro-aggregation and a multivariate Gaussian generative model) names steps 2
@@ -22,7 +22,7 @@ and single columns alone were off by 0.14 of all rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, sqrt
 from typing import Any
@@ -31,23 +31,88 @@ import numpy as np
 
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.synth.attribute_sets import Linkage, attribute_sets, cleared, correlations, pooled
-from cloister.synth.domain import Places
-from cloister.synth.features import Features, check_features
-from cloister.synth.gaussian import GaussianModel, Part, nearest_covariance
-from cloister.synth.levels import nonnegative
-from cloister.synth.marginals import Floats, Survey
-from cloister.synth.moments import Moments, measure_moments
+from cloister.synth.domain.coarsening import nonnegative
+from cloister.synth.domain.domain import Places
+from cloister.synth.domain.features import ONE, Features, check_features
+from cloister.synth.measure.attribute_sets import Linkage, attribute_sets, cleared, correlations, pooled
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import Floats, Measurer, deviation
+from cloister.synth.measure.moments import GroupMoments, law_of_moments, measure_moments
+from cloister.synth.measure.one_way import OneWayMarginals, measure_one_way
+from cloister.synth.measure.partition import Leaf, depth_of, leaf_key, partition
+from cloister.synth.measure.shrinkage import shrunk
+from cloister.synth.model.gaussian import GaussianModel, GaussianPart, nearest_covariance
 from cloister.synth.options import check_flag, check_number, check_whole
-from cloister.synth.partition import Leaf, depth_of, leaf_key, partition
-from cloister.synth.review import review
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.shrinking import shrunk
-from cloister.synth.singles import measure_singles
-from cloister.synth.table import SyntheticTable
-from cloister.synth.worth import clear_rows, what_is_worth
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["mggm"]
+
+
+# What is worth its noise: which moments are bought, and how small groups may be.
+#
+# A product whose noise is as large as itself tells nothing, and what it cost is missing elsewhere. The noise is known
+# before anything is bought; how many rows it is to be compared with was released.
+#
+# Privacy: from public sizes and released counts; nothing here sees a row.
+
+
+_WORTH = 0.1  # products whose mean has more noise than this are not bought
+_RARE = 4  # a category has so many times more rows than the noise on a product
+_CLEAR = 150  # so has a group: on Adult fewer rows made worse tables than one group of all
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """How the rest of a spend is used.
+
+    Attributes:
+        crossed: whether products of columns are worth their noise.
+        together: the share that buys moments of all rows.
+        cuts, groups: the shares that buy groups and their moments; 0 if they would be noise.
+        least: the share of rows that a category needs to have a covariance.
+    """
+
+    crossed: bool
+    together: Fraction
+    cuts: Fraction
+    groups: Fraction
+    least: float
+
+
+def what_is_worth(
+    survey: Measurer, singles: OneWayMarginals, rest: Fraction, columns: int, largest: int, size: int
+) -> Worth:
+    """Divide what single columns have left.
+
+    Args:
+        survey: pays.
+        singles: tell how many rows there are, about.
+        rest: the share of the spend that is left.
+        columns: beside the label.
+        largest: how many columns a set has at most.
+        size: about how many rows a group should have.
+    """
+    grown = sqrt(len(singles.classes))
+    crossed = _noise(survey, columns, survey.purse.part(rest)) * grown < _WORTH * singles.total
+    together, cuts, groups = rest * 5 / 10, rest * 1 / 10, rest * 4 / 10
+    smallest = max(size, clear_rows(survey, min(largest, columns), survey.purse.part(groups)))
+    if not crossed or singles.total / len(singles.classes) < 2 * smallest:
+        together, cuts, groups = rest, Fraction(0), Fraction(0)
+    least = _RARE * _noise(survey, columns, survey.purse.part(together)) * grown / singles.total
+    return Worth(crossed, together, cuts, groups, least)
+
+
+def clear_rows(survey: Measurer, columns: int, loss: Loss) -> float:
+    """How many rows a group of some columns needs for moments that stand out of their noise."""
+    return _CLEAR * _noise(survey, columns, loss, weighed=True)
+
+
+def _noise(survey: Measurer, columns: int, loss: Loss, weighed: bool = False) -> float:
+    """The standard deviation of the noise on a sum of products, in rows."""
+    law, _ = law_of_moments(survey, columns, loss, weighed=weighed)
+    return deviation(law, ONE**2 * survey.whole)
+
 
 _SINGLES, _MORE, _REVIEW = Fraction(1, 10), Fraction(3, 10), Fraction(1, 50)
 _FINE = 1.5  # single columns whose L1 distance is more noise than this are not bought again
@@ -104,10 +169,10 @@ def mggm(
     if len(features.domain.modelled) < 2 and label is not None:
         raise BadInput("Gaussians need columns beside the label.")
 
-    def steps(survey: Survey, tell: Progress) -> Made:
+    def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         budget = survey.purse
         told = None if label is None else survey.domain.places[label]
-        singles = measure_singles(survey, told, budget.part(_SINGLES))
+        singles = measure_one_way(survey, told, budget.part(_SINGLES))
         more = _MORE if singles.error * sqrt(_SINGLES / (_SINGLES + _MORE)) < _FINE else Fraction(0)
         if more:
             singles = singles.again(survey, budget.part(more))
@@ -158,8 +223,8 @@ def mggm(
         wanted = singles.wanted(counts, *plain.drawn(_LOOKED, np.random.default_rng(20190))) if fine else {}
         model = replace(plain, wanted=wanted)
         tell(0.85, "reviewing")
-        found_out = review(survey, model, budget.part(_REVIEW)) if reviewed else None
-        return Made(model, list(singles.measured), words, found_out)
+        found_out = estimate_error(survey, model, budget.part(_REVIEW)) if reviewed else None
+        return GeneratorResult(model, list(singles.measured), words, found_out)
 
     return synthesise(
         ds,
@@ -176,10 +241,10 @@ def mggm(
     )
 
 
-_Usual = tuple[Moments, Floats, Floats]
+_Usual = tuple[GroupMoments, Floats, Floats]
 
 
-def _one_group(features: Features, others: Places, places: Places, usual: _Usual) -> Part:
+def _one_group(features: Features, others: Places, places: Places, usual: _Usual) -> GaussianPart:
     """The Gaussian of each class: its own means, and the spread that all of them have."""
     together, means, covariance = usual
     missing = np.array([together.means(kind)[2] for kind in range(len(means))])
@@ -187,10 +252,12 @@ def _one_group(features: Features, others: Places, places: Places, usual: _Usual
     gaps = {place: missing[:, every.index(place)] for place in every if place in places}
     spread = nearest_covariance(covariance, 1e-5)
     noise = np.full(len(means), together.together.noise[2] / together.total)
-    return Part(places, np.eye(len(means)), means, np.repeat(spread[None], len(means), axis=0), gaps, noise)
+    return GaussianPart(places, np.eye(len(means)), means, np.repeat(spread[None], len(means), axis=0), gaps, noise)
 
 
-def _groups(features: Features, places: Places, leaves: Sequence[Leaf], found: Moments, usual: _Usual) -> Part:
+def _groups(
+    features: Features, places: Places, leaves: Sequence[Leaf], found: GroupMoments, usual: _Usual
+) -> GaussianPart:
     """The Gaussians of a set's groups, each as near to its own moments as their noise allows."""
     together, means, covariance = usual
     own, classes = features.of(places), len(means)
@@ -215,4 +282,6 @@ def _groups(features: Features, places: Places, leaves: Sequence[Leaf], found: M
         weights[kind, block] = nonnegative(weights[kind, block], total) / total
     # What is left of a group's own noise is about a third: the rest is explained away.
     noise = np.hypot(together.together.noise[2] / together.total, found.noise[2] / 3 / np.maximum(found.count, 1.0))
-    return Part(places, weights, np.array(centres), np.array(spreads), dict(zip(gaps, chances, strict=True)), noise)
+    return GaussianPart(
+        places, weights, np.array(centres), np.array(spreads), dict(zip(gaps, chances, strict=True)), noise
+    )

@@ -18,14 +18,14 @@ import numpy as np
 
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.synth.domain import read_domain
-from cloister.synth.inference import total_of
-from cloister.synth.latent import blocks_of, fit_classes
-from cloister.synth.marginals import Survey
+from cloister.synth.domain.domain import read_domain
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import Measurer
+from cloister.synth.model.inference import total_of
+from cloister.synth.model.latent import blocks_of, fit_classes
 from cloister.synth.options import check_whole
-from cloister.synth.review import review
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.table import SyntheticTable
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["mixture"]
 
@@ -89,7 +89,7 @@ def _check(domain: Any) -> None:
         )
 
 
-def _steps(survey: Survey, tell: Progress, fits: int) -> Made:
+def _steps(survey: Measurer, tell: Progress, fits: int) -> GeneratorResult:
     budget, blocks = survey.purse, blocks_of(survey.domain)
     pairs = [tuple(sorted((*one.places, *other.places))) for one, other in combinations(blocks, 2)]
     alone = _SINGLE if pairs else 1 - _REVIEW
@@ -104,4 +104,4 @@ def _steps(survey: Survey, tell: Progress, fits: int) -> Made:
     total = total_of([*singles, *measured])
     model = fit_classes(blocks, singles, measured, total, survey.domain, fits, generator, told)
     tell(0.85, "reviewing")
-    return Made(model, [*singles, *measured], [], review(survey, model, budget.part(_REVIEW)))
+    return GeneratorResult(model, [*singles, *measured], [], estimate_error(survey, model, budget.part(_REVIEW)))

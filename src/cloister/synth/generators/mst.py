@@ -1,6 +1,6 @@
 """A tree of the strongest pairs: Chow & Liu's network, chosen and measured privately.
 
-    1  measure every column by itself; take together cells that are too light to be told from noise (levels.py)
+    1  measure every column by itself; take together cells that are too light to be told from noise (coarsening.py)
     2  join columns to a tree: again and again choose, by the exponential mechanism, the pair of columns from two parts
        of the forest whose joint counts are farthest (L1) from what independent columns would have
     3  measure the pairs of the tree, and fit
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from cloister.privacy.loss import Loss
-from cloister.synth.asking import Asked
-from cloister.synth.domain import Places
-from cloister.synth.inference import Model, fit, total_of
-from cloister.synth.levels import grain_marginal, grains_of
-from cloister.synth.marginals import Merges, Survey
-from cloister.synth.review import review
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.table import SyntheticTable
+from cloister.synth.domain.coarsening import grain_marginal, grains_of
+from cloister.synth.domain.domain import Places
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import Measurer, Merges
+from cloister.synth.model.inference import Model, fit, total_of
+from cloister.synth.model.marginal_oracle import MarginalOracle
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["choose_tree", "mst", "tree_steps"]
 
@@ -68,7 +68,7 @@ def mst(
     )
 
 
-def tree_steps(survey: Survey, tell: Progress) -> Made:
+def tree_steps(survey: Measurer, tell: Progress) -> GeneratorResult:
     """All of it, for a survey with the spend in its purse.
 
     Privacy: the survey's purse; see `mst`.
@@ -89,10 +89,10 @@ def tree_steps(survey: Survey, tell: Progress) -> Made:
         tell(0.6, "fitting")
         held += [replace(one, merges=()) for one in pairs]
         model = fit(shape, held, zeros=domain.zeros, grains=grains, steps=1000)
-    return Made(model, measured, words, review(survey, model, budget.part(_REVIEW)))
+    return GeneratorResult(model, measured, words, estimate_error(survey, model, budget.part(_REVIEW)))
 
 
-def choose_tree(survey: Survey, model: Model, loss: Loss, tell: Progress) -> list[Places]:
+def choose_tree(survey: Measurer, model: Model, loss: Loss, tell: Progress) -> list[Places]:
     """The pairs of a spanning tree, each chosen by the exponential mechanism.
 
     Privacy: the loss, in d - 1 equal parts. The score of a pair is the L1 distance between its true counts and those
@@ -101,14 +101,14 @@ def choose_tree(survey: Survey, model: Model, loss: Loss, tell: Progress) -> lis
     columns = len(survey.domain.shape)
     pairs: list[Places] = list(combinations(range(columns), 2))
     part_of = list(range(columns))
-    asked = Asked(model)
+    asked = MarginalOracle(model)
     grains: list[Merges] = [tuple(model.grains[place].cells for place in pair) for pair in pairs]
     gaps: dict[Places, float] = {}
     tree: list[Places] = []
     for done in range(columns - 1):
         open_pairs = [pair for pair in pairs if part_of[pair[0]] != part_of[pair[1]]]
 
-        def scores(inside: Survey, listed: list[Places] = open_pairs) -> list[float]:
+        def scores(inside: Measurer, listed: list[Places] = open_pairs) -> list[float]:
             if not gaps:
                 for (pair, counts), merges in zip(inside.counted(pairs), grains, strict=True):
                     far = counts.table(merges) / inside.whole - asked.joint(pair) * model.total

@@ -21,14 +21,14 @@ import numpy as np
 
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.synth.domain import Domain, Places
-from cloister.synth.errors_expected import Condition, Query
-from cloister.synth.marginals import Floats, Merges, NoisyMarginal, Survey, merged_counts, merged_shape
+from cloister.synth.domain.domain import Domain, Places
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import Floats, Measurer, Merges, NoisyMarginal, merged_counts, merged_shape
+from cloister.synth.model.full_joint import MOST_CELLS, allowed_cells, check_cells, full_joint
 from cloister.synth.options import check_names, check_whole
-from cloister.synth.review import review
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.table import SyntheticTable
-from cloister.synth.whole import MOST_CELLS, allowed_cells, check_cells, whole_model
+from cloister.synth.output.expected_errors import MarginalQuery, RangeCondition
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["mwem"]
 
@@ -43,7 +43,7 @@ class _Question:
     places: Places
     merges: Merges
     words: str
-    count: Query | None = None
+    count: MarginalQuery | None = None
 
     def of(self, counts: Floats) -> Floats:
         """Its answer, from the marginal of its columns."""
@@ -82,7 +82,7 @@ def mwem(
     told = [one.words for one in _questions(domain, workload)]
     planned = min(len(told), 12) if rounds is None else rounds
 
-    def steps(survey: Survey, tell: Progress) -> Made:
+    def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         # Bins that were bought may all be met by a condition that some equal ones are not: its count is then that of
         # all rows, which is an answer. A refusal here would come after the charge.
         budget, questions = survey.purse, _questions(survey.domain, workload, bought=True)
@@ -101,12 +101,12 @@ def mwem(
             words.append(chosen.words)
             weights = _updated(weights, known, total)
             tell(0.1 + 0.7 * (done + 1) / planned, f"{done + 1} questions")
-        model = whole_model(survey.domain, weights, total)
+        model = full_joint(survey.domain, weights, total)
         every = [*measured, *(noisy for _, noisy in known)]
-        found = review(survey, model, budget.part(_REVIEW))
+        found = estimate_error(survey, model, budget.part(_REVIEW))
         marginals = [one.places for one in questions if one.count is None]
         counts = [one.count for one in questions if one.count is not None]
-        return Made(model, every, words, found, marginals, counts)
+        return GeneratorResult(model, every, words, found, marginals, counts)
 
     return synthesise(
         ds,
@@ -141,23 +141,23 @@ def _questions(domain: Domain, workload: Workload | None, bought: bool = False) 
             found.append(_Question(places, (), " and ".join(domain.words(places))))
             continue
         axes = [domain.modelled[place] for place in places]
-        conditions = tuple(Condition.of(axis, one[axis.name]) for axis in axes)
+        conditions = tuple(RangeCondition.of(axis, one[axis.name]) for axis in axes)
         if not bought and any(cells.most.all() or not cells.most.any() for cells in conditions):
             raise BadInput("a count needs a condition that some cells meet and others do not.")
         merges = tuple(cells.most.astype(np.int64) for cells in conditions)
-        found.append(_Question(places, merges, str(dict(one)), Query(one, places, conditions)))
+        found.append(_Question(places, merges, str(dict(one)), MarginalQuery(one, places, conditions)))
     if not found:
         raise BadInput("a workload has at least one question.")
     return found
 
 
-def _worst(survey: Survey, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:
+def _worst(survey: Measurer, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:
     """The question that the weights answer worst, chosen privately; what noise would do to an answer is taken off."""
     sigma = survey.noise(loss)
     expected = [one.of(_marginal(weights, one.places)) for one in questions]
     noise = [sqrt(2 / pi) * sigma * one.size for one in expected]
 
-    def scores(inside: Survey) -> list[float]:
+    def scores(inside: Measurer) -> list[float]:
         counted = inside.counted([one.places for one in questions])
         return [
             float(np.abs(counts.table(one.merges) / inside.whole - there).sum()) - much

@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 
 from cloister.privacy.loss import Loss
-from cloister.synth.asking import LARGEST, Asked
-from cloister.synth.domain import Places
-from cloister.synth.inference import Model, fit
-from cloister.synth.junction import tree_cells, tree_cliques
-from cloister.synth.marginals import Floats, NoisyMarginal, Survey
+from cloister.synth.domain.domain import Places
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import Floats, Measurer, NoisyMarginal
+from cloister.synth.model.inference import Model, fit
+from cloister.synth.model.junction_tree import tree_cells, tree_cliques
+from cloister.synth.model.marginal_oracle import LARGEST, MarginalOracle
 from cloister.synth.options import MOST_ALLOWED, check_number, check_whole
-from cloister.synth.review import review
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.table import SyntheticTable
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["privbayes"]
 
@@ -81,7 +81,7 @@ def privbayes(
     check_number("usefulness", usefulness, least=1e-6, most=1e6, what="how heavy cells must be against their noise")
     check_whole("most_cells", most_cells, most=MOST_ALLOWED)
 
-    def steps(survey: Survey, tell: Progress) -> Made:
+    def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         budget, shape = survey.purse, survey.domain.shape
         measured = survey.measure([(place,) for place in range(len(shape))], budget.part(_SINGLE), why="every column")
         model = fit(shape, measured, zeros=survey.domain.zeros)
@@ -94,7 +94,7 @@ def privbayes(
                 words.append(network.grow(budget.part(_CHOOSE).split(len(shape) - 1), rest))
                 tell(0.1 + 0.7 * (done + 1) / (len(shape) - 1), words[-1])
             measured, model = network.measured, network.finished()
-        return Made(model, measured, words, review(survey, model, budget.part(_REVIEW)))
+        return GeneratorResult(model, measured, words, estimate_error(survey, model, budget.part(_REVIEW)))
 
     return synthesise(
         ds,
@@ -114,7 +114,7 @@ def privbayes(
 class _Network:
     def __init__(
         self,
-        survey: Survey,
+        survey: Measurer,
         model: Model,
         measured: list[NoisyMarginal],
         degree: int,
@@ -133,7 +133,7 @@ class _Network:
         def expected(one: _Candidate) -> Floats:
             return _product(asked.marginal(one.parents), asked.marginal((one.column,)), one, self.model.total)
 
-        def scores(inside: Survey) -> list[float]:
+        def scores(inside: Measurer) -> list[float]:
             counted = inside.counted([one.places for one in candidates])
             return [
                 float(np.abs(counts.table() / inside.whole - expected(one)).sum())
@@ -156,7 +156,7 @@ class _Network:
         domain = self.survey.domain
         return fit(domain.shape, self.measured, zeros=domain.zeros, start=self.model, steps=steps)
 
-    def _candidates(self, asked: Asked) -> list[_Candidate]:
+    def _candidates(self, asked: MarginalOracle) -> list[_Candidate]:
         """Columns that are out, each with every set of parents that is not too large; public and released facts."""
         shape = self.survey.domain.shape
         present = [*(one.places for one in self.measured), *(zero.places for zero in self.survey.domain.zeros)]

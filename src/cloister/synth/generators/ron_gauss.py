@@ -21,24 +21,24 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from cloister.data.literals import literal
-from cloister.data.relation import Relation
+from cloister.data.dialect import literal
+from cloister.data.private_table import PrivateTable
 from cloister.data.schema import internal
 from cloister.data.statistics import GroupKey, Value
+from cloister.privacy.budget_split import noise_for
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
-from cloister.privacy.purse import law
-from cloister.synth.domain import Places
-from cloister.synth.features import ONE, Features, check_features
-from cloister.synth.gaussian import GaussianModel, Part, nearest_covariance
-from cloister.synth.levels import nonnegative
-from cloister.synth.marginals import Floats, NoisyMarginal, Survey, deviation
-from cloister.synth.moments import scaled
+from cloister.synth.domain.coarsening import nonnegative
+from cloister.synth.domain.domain import Places
+from cloister.synth.domain.features import ONE, Features, check_features
+from cloister.synth.measure.error_estimate import estimate_error
+from cloister.synth.measure.marginals import Floats, Measurer, NoisyMarginal, deviation
+from cloister.synth.measure.moments import scaled
+from cloister.synth.model.gaussian import GaussianModel, GaussianPart, nearest_covariance
 from cloister.synth.options import check_flag, check_whole
-from cloister.synth.review import review
-from cloister.synth.run import Made, Progress, synthesise
-from cloister.synth.table import SyntheticTable
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.run import GeneratorResult, Progress, synthesise
 
 __all__ = ["directions", "ron_gauss"]
 
@@ -87,7 +87,7 @@ def ron_gauss(
     if isinstance(kept, bool) or not isinstance(kept, int) or not 1 <= kept <= used:
         raise BadInput(f"dimensions is a whole number from 1 to {used}, the numbers and categories of these columns.")
 
-    def steps(survey: Survey, tell: Progress) -> Made:
+    def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         own = Features(survey.domain)
         names, chosen = _used(own, label)
         turned = directions(len(chosen), min(kept, len(chosen)), directions_seed)
@@ -106,7 +106,9 @@ def ron_gauss(
         tell(0.8, "reviewing")
         told = NoisyMarginal((), np.array(total), first[3] * sqrt(size), (), "the number of rows, with means")
         words = [f"{kept} directions of {len(chosen)}"]
-        return Made(model, [told], words, review(survey, model, survey.purse.part(_REVIEW)) if reviewed else None)
+        return GeneratorResult(
+            model, [told], words, estimate_error(survey, model, survey.purse.part(_REVIEW)) if reviewed else None
+        )
 
     return synthesise(
         ds,
@@ -137,23 +139,23 @@ def _used(features: Features, label: str | None) -> tuple[list[int], list[int]]:
     return places, features.of(places)
 
 
-def _classes(survey: Survey, features: Features, label: str) -> GroupKey:
+def _classes(survey: Measurer, features: Features, label: str) -> GroupKey:
     return features.domain.modelled[survey.domain.places[label]].key()
 
 
 def _first(
-    survey: Survey,
+    survey: Measurer,
     features: Features,
     places: Sequence[int],
     chosen: Sequence[int],
     loss: Loss,
-    rows: Relation,
+    rows: PrivateTable,
     groups: GroupKey | None,
 ) -> tuple[Floats, Floats, Floats, float]:
     """Counts, sums and gaps of each class, and the noise on a count."""
     c, gaps = len(places), [place for place in features.gaps if place in places]
     alpha = max(1, round(sqrt(c)))
-    noise = law(root_above(alpha**2 + c) * ONE * survey.most, (alpha + c) * ONE * survey.most, loss)
+    noise = noise_for(root_above(alpha**2 + c) * ONE * survey.most, (alpha + c) * ONE * survey.most, loss)
     keys = () if groups is None else (groups,)
     size = 1 if groups is None else len(groups.values)
     values = [*(features.value(i) for i in chosen), *(features.gap(place) for place in gaps)]
@@ -169,13 +171,13 @@ def _first(
 
 
 def _second(
-    survey: Survey,
+    survey: Measurer,
     features: Features,
     places: Sequence[int],
     chosen: Sequence[int],
     turned: NDArray[np.int64],
     loss: Loss,
-    rows: Relation,
+    rows: PrivateTable,
     groups: GroupKey | None,
 ) -> tuple[Floats, Floats, float]:
     """For each class the sums of products of projected rows, of squared lengths, and the noise on a product."""
@@ -183,7 +185,7 @@ def _second(
     # A singular value is a float; a millionth more is certainly above it.
     longest = ceil(float(np.linalg.norm(turned, 2)) ** 2 * (1 + 1e-6)) * c * ONE**2
     square = c * (ONE * _FINE) ** 2
-    noise = law(
+    noise = noise_for(
         root_above(longest**2 + square**2) * survey.most, (longest * (p + 1) // 2 + square + 1) * survey.most, loss
     )
     sides = [
@@ -227,7 +229,7 @@ def _part(
     turned: NDArray[np.int64],
     first: tuple[Floats, Floats, Floats, float],
     second: tuple[Floats, Floats, float],
-) -> Part:
+) -> GaussianPart:
     """The Gaussian of each class: its own covariance in the directions, the rest of the spread in all others."""
     count, sums, gaps, _ = first
     basis, _ = np.linalg.qr(turned / _FINE)
@@ -249,4 +251,4 @@ def _part(
         covariances.append(nearest_covariance(basis @ inside @ basis.T + rest * other, 1e-5))
     listed = [place for place in features.gaps if place in places]
     gaps_of = dict(zip(listed, chances, strict=True))
-    return Part(places, np.eye(len(count)), np.array(means), np.array(covariances), gaps_of)
+    return GaussianPart(places, np.eye(len(count)), np.array(means), np.array(covariances), gaps_of)

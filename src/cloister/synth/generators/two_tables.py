@@ -22,25 +22,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import PrivacyFilter, release_steps
 from cloister.privacy.loss import Loss
-from cloister.privacy.meter import Meter, measure_steps
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
-from cloister.privacy.purse import Purse, purse
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
-from cloister.synth.axes import Axis, Cells
-from cloister.synth.cost import written_epsilon
-from cloister.synth.cuts import PrivateCuts
-from cloister.synth.dependencies import Decided, learn_decided
-from cloister.synth.domain import Domain, check_rows, most_rows
+from cloister.synth.domain.axis import Axis, Cells
+from cloister.synth.domain.cuts import PrivateCuts
+from cloister.synth.domain.dependencies import DependentColumn, learn_decided
+from cloister.synth.domain.domain import Domain, check_rows, most_rows
 from cloister.synth.generators.mst import tree_steps
-from cloister.synth.handed import PRICE, side_path
-from cloister.synth.joining import NUMBER, read_two
-from cloister.synth.marginals import Floats, Survey, check_noise
+from cloister.synth.generators.table_join import NUMBER, read_two
+from cloister.synth.measure.marginals import Floats, Measurer, check_noise
 from cloister.synth.options import check_progress
-from cloister.synth.run import Made, Progress
-from cloister.synth.table import SyntheticTable, as_many_as_fit, decoded, unasked_rows
+from cloister.synth.output.cost import written_epsilon
+from cloister.synth.output.shared_table import PRICE, side_path
+from cloister.synth.output.table import SyntheticTable, as_many_as_fit, decoded, unasked_rows
+from cloister.synth.run import GeneratorResult, Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,7 +171,7 @@ def two_tables(
         child; those with more have each counted less), so it moves marginals over the join by m. Children are counted
         by unit in the engine, and never beyond m. Half of the spend goes to each model.
     """
-    budget = purse(spend, "the synthetic tables", "generators")
+    budget = budget_share(spend, "the synthetic tables", "generators")
     check_progress(progress)
     if isinstance(bins, PrivateCuts):
         raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
@@ -186,11 +186,11 @@ def two_tables(
     label = f"{reader.label}\n" if reader is not None and reader.label else ""
     asked = {parent: list(above[0].names), child: list(beside[0].names), "bins": bins}
 
-    def whole(meter: Meter) -> list[tuple[Domain, Made, tuple[Decided, ...]]]:
+    def whole(meter: PrivacyFilter) -> list[tuple[Domain, GeneratorResult, tuple[DependentColumn, ...]]]:
         found = []
         for number, (domain, relation) in enumerate((above, beside)):
-            own = Purse(budget.part(Fraction(1, 2)))
-            inside, decided = learn_decided(Survey(domain, relation, meter, own))
+            own = BudgetShare(budget.part(Fraction(1, 2)))
+            inside, decided = learn_decided(Measurer(domain, relation, meter, own))
 
             def part(share: float, word: str, start: float = 0.45 * number) -> None:
                 tell(start + 0.45 * share, word)
@@ -198,7 +198,7 @@ def two_tables(
             found.append((domain, tree_steps(inside, part), decided))
         return found
 
-    (first, second), receipt = measure_steps(
+    (first, second), receipt = release_steps(
         whole,
         accounts=[ds.account, *([] if reader is None else [reader.account])],
         spend=budget.loss,
@@ -224,8 +224,8 @@ def two_tables(
 
 
 def _drawn(
-    first: tuple[Domain, Made, tuple[Decided, ...]],
-    second: tuple[Domain, Made, tuple[Decided, ...]],
+    first: tuple[Domain, GeneratorResult, tuple[DependentColumn, ...]],
+    second: tuple[Domain, GeneratorResult, tuple[DependentColumn, ...]],
     release: Release,
     rows: int | None,
     keys: tuple[str, ...],
@@ -284,7 +284,7 @@ def _with_room(above: SyntheticTable, most: int) -> tuple[SyntheticTable, Cells]
 
 def _children(
     domain: Domain,
-    made: Made,
+    made: GeneratorResult,
     above: Domain,
     parents: Cells,
     owners: Cells,
@@ -309,7 +309,7 @@ def _parental(domain: Domain, prefix: str) -> list[tuple[int, Axis]]:
 
 
 def _alike(
-    domain: Domain, made: Made, near: Sequence[int], kind: Cells, rows: int, generator: np.random.Generator
+    domain: Domain, made: GeneratorResult, near: Sequence[int], kind: Cells, rows: int, generator: np.random.Generator
 ) -> Cells:
     """Children of parents that are alike; of fewer likenesses where the model has no such children."""
     for kept in range(len(near), -1, -1):

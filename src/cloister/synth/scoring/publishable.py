@@ -9,14 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.privacy.budget_split import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
-from cloister.privacy.purse import law
 from cloister.privacy.release import Release
-from cloister.synth.marginals import Survey
+from cloister.synth.measure.marginals import Measurer
 from cloister.synth.options import check_whole
-from cloister.synth.scoring.figure import Figure
-from cloister.synth.scoring.workload import MOST_PAIRS, Compared, buy_rows, carry_out, compare_with, pay, some_pairs
+from cloister.synth.scoring.report.interval import Interval
+from cloister.synth.scoring.utility.workload import (
+    MOST_PAIRS,
+    Compared,
+    buy_rows,
+    carry_out,
+    compare_with,
+    pay,
+    some_pairs,
+)
 
 __all__ = ["PublishableScore", "publishable_score"]
 
@@ -40,10 +48,10 @@ class PublishableScore:
         number with 95 % confidence.
     """
 
-    rows: Figure
-    columns: Mapping[str, Figure]
-    one_way: Figure
-    two_way: Figure | None
+    rows: Interval
+    columns: Mapping[str, Interval]
+    one_way: Interval
+    two_way: Interval | None
     pairs: int
     release: Release
 
@@ -120,7 +128,7 @@ def publishable_score(
     paid = pay(data, spend, "the score", asked, random_state)
     pairs = some_pairs(len(names), most_pairs) if len(names) > 1 else []
 
-    def steps(survey: Survey) -> dict[str, Any]:
+    def steps(survey: Measurer) -> dict[str, Any]:
         shares = {"columns": paid.budget.part(_COLUMNS), "pairs": paid.budget.part(_PAIRS)}
         n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs))
         # Shares of n rows that are taken for shares of n + d differ by at most d/2n, whatever the columns.
@@ -137,10 +145,10 @@ def publishable_score(
     return PublishableScore(**found, pairs=len(pairs), release=release)
 
 
-def _columns(survey: Survey, compared: Compared, rows: int, loss: Loss) -> tuple[list[float], float]:
+def _columns(survey: Measurer, compared: Compared, rows: int, loss: Loss) -> tuple[list[float], float]:
     """The error of each column, and how far noise moves each."""
     count = len(compared.domain.modelled)
-    noise = law(root_above(count * survey.most**2), count * survey.most, loss)
+    noise = noise_for(root_above(count * survey.most**2), count * survey.most, loss)
 
     def look() -> NDArray[np.int64]:
         survey.count([(place,) for place in range(count)])
@@ -151,11 +159,11 @@ def _columns(survey: Survey, compared: Compared, rows: int, loss: Loss) -> tuple
 
 
 def _pairs(
-    survey: Survey, compared: Compared, pairs: Sequence[tuple[int, ...]], rows: int, loss: Loss
+    survey: Measurer, compared: Compared, pairs: Sequence[tuple[int, ...]], rows: int, loss: Loss
 ) -> tuple[float, float]:
     """The mean error of pairs, and how far noise moves it."""
     most = len(pairs) * survey.most
-    noise = law(most, most, loss)
+    noise = noise_for(most, most, loss)
 
     def look() -> NDArray[np.int64]:
         survey.count(pairs)
@@ -165,7 +173,7 @@ def _pairs(
     return float(np.ravel(survey.meter.release(look, noise))[0]) / size, float(noise.margin("0.95")) / size
 
 
-def _share(value: float, margin: float, off: float) -> Figure:
+def _share(value: float, margin: float, off: float) -> Interval:
     """An error with its interval: two independent noises; cut to where an error can lie, only here at the end."""
     both = math.hypot(margin, off)
-    return Figure(*(min(max(one, 0.0), 1.0) for one in (value, value - both, value + both)))
+    return Interval(*(min(max(one, 0.0), 1.0) for one in (value, value - both, value + both)))

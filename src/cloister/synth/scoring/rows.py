@@ -17,13 +17,13 @@ from cloister.data.schema import Column, Schema, Table
 from cloister.data.tables import open_engine, open_tables
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.unit import ROW
-from cloister.synth.axes import Axis, read_axis
+from cloister.synth.domain.axis import Axis, read_axis
 
 __all__ = [
     "Floats",
     "Integers",
-    "Rows",
-    "Side",
+    "ScoreRows",
+    "EncodedRows",
     "columns_of",
     "only_table",
     "read_rows",
@@ -38,7 +38,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class EncodedRows:
     """One column.
 
     Attributes:
@@ -82,7 +82,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class ScoreRows:
     """Rows in numbers.
 
     Attributes:
@@ -93,7 +93,7 @@ class Rows:
         left_out: how many rows were not read, because a value that may not be missing is.
     """
 
-    sides: tuple[Side, ...]
+    sides: tuple[EncodedRows, ...]
     codes: Integers
     points: Floats
     left_out: int = 0
@@ -106,11 +106,11 @@ class Rows:
         """Of the columns."""
         return [side.name for side in self.sides]
 
-    def take(self, index: NDArray[Any]) -> "Rows":
+    def take(self, index: NDArray[Any]) -> "ScoreRows":
         """Some of the rows."""
-        return Rows(self.sides, np.asfortranarray(self.codes[index]), np.asfortranarray(self.points[index]))
+        return ScoreRows(self.sides, np.asfortranarray(self.codes[index]), np.asfortranarray(self.points[index]))
 
-    def at_most(self, most: int, random: np.random.Generator) -> "Rows":
+    def at_most(self, most: int, random: np.random.Generator) -> "ScoreRows":
         """So many rows at random, or all if there are fewer."""
         return self if len(self) <= most else self.take(random.choice(len(self), most, replace=False))
 
@@ -129,7 +129,7 @@ def only_table(schema: Schema, table: str | None) -> Table:
     return schema.tables[name]
 
 
-def sides_of(table: Table, columns: Sequence[str] | None, bins: Any) -> tuple[Side, ...]:
+def sides_of(table: Table, columns: Sequence[str] | None, bins: Any) -> tuple[EncodedRows, ...]:
     """The columns that can be scored: those with public values or bounds, or those of them that are named.
 
     Args:
@@ -143,7 +143,7 @@ def sides_of(table: Table, columns: Sequence[str] | None, bins: Any) -> tuple[Si
     if not chosen:
         raise BadSchema("no column has public values or bounds. Give them in the schema.")
     own = dict(bins) if isinstance(bins, Mapping) else {one.name: bins for one in chosen}
-    return tuple(Side(one, read_axis(replace(one, nullable=True), own.get(one.name, 32))) for one in chosen)
+    return tuple(EncodedRows(one, read_axis(replace(one, nullable=True), own.get(one.name, 32))) for one in chosen)
 
 
 def source_of(source: Any) -> Any:
@@ -184,7 +184,7 @@ def view_of(source: Any, table: Table, columns: Mapping[str, Column]) -> pa.Tabl
         tables.close()
 
 
-def read_rows(source: Any, table: Table, sides: Sequence[Side]) -> Rows:
+def read_rows(source: Any, table: Table, sides: Sequence[EncodedRows]) -> ScoreRows:
     """Read a table, frame or file through the schema.
 
     Privacy: reads rows as they are; for the owner's eyes, or for rows that were released.
@@ -196,11 +196,11 @@ def read_rows(source: Any, table: Table, sides: Sequence[Side]) -> Rows:
         codes[:, j], points[:, j] = _coded(found.column(side.name), side)
     strict = [j for j, side in enumerate(sides) if not side.column.nullable]
     whole = ~np.isnan(points[:, strict]).any(axis=1)
-    rows = Rows(tuple(sides), codes, points)
+    rows = ScoreRows(tuple(sides), codes, points)
     return rows if whole.all() else replace(rows.take(np.flatnonzero(whole)), left_out=int((~whole).sum()))
 
 
-def _coded(column: Any, side: Side) -> tuple[Integers, Floats]:
+def _coded(column: Any, side: EncodedRows) -> tuple[Integers, Floats]:
     codes = side.axis.place(column)
     gone = codes == len(side.labels)
     if not side.ordered:

@@ -25,20 +25,25 @@ from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.loss import Loss
 from cloister.privacy.unit import ROW, Unit
 from cloister.synth.options import check_flag, check_names, check_progress, check_whole
-from cloister.synth.scoring.attacking import Attacks, attack
-from cloister.synth.scoring.closeness import Closeness
-from cloister.synth.scoring.copies import Copies, count_copies
-from cloister.synth.scoring.dependence import Map, correlation_map, information_map
-from cloister.synth.scoring.learning import Learning, learning, target_place
-from cloister.synth.scoring.making import told_making
-from cloister.synth.scoring.marginal_error import MarginalErrors, frames, marginal_errors
-from cloister.synth.scoring.membership import Membership
-from cloister.synth.scoring.numbers import NumberDistance, number_distances, with_quantile_cuts
-from cloister.synth.scoring.propensity import Propensity, propensity
-from cloister.synth.scoring.ranges import RangeErrors, range_errors
+from cloister.synth.scoring.report.provenance import told_making
+from cloister.synth.scoring.risk.attack_sample import Attacks, attack
+from cloister.synth.scoring.risk.closeness import Closeness
+from cloister.synth.scoring.risk.copies import Copies, count_copies
+from cloister.synth.scoring.risk.membership import Membership
+from cloister.synth.scoring.risk.singling_out import SinglingOut
 from cloister.synth.scoring.rows import columns_of, only_table, read_rows, sides_of, usable
-from cloister.synth.scoring.shapes import Shape, shapes
-from cloister.synth.scoring.singling_out import SinglingOut
+from cloister.synth.scoring.utility.dependence import Map, correlation_map, information_map
+from cloister.synth.scoring.utility.learning import Learning, learning, target_place
+from cloister.synth.scoring.utility.marginal_error import (
+    MarginalErrors,
+    RangeErrors,
+    frames,
+    marginal_errors,
+    range_errors,
+)
+from cloister.synth.scoring.utility.numbers import NumberDistance, number_distances, with_quantile_cuts
+from cloister.synth.scoring.utility.propensity import Propensity, propensity
+from cloister.synth.scoring.utility.shapes import ColumnShape, shapes
 from cloister.version import __version__
 
 __all__ = ["OWNERS_VIEW", "Progress", "Score", "score"]
@@ -93,7 +98,7 @@ class Score:
     ranges: RangeErrors
     propensity: tuple[Propensity, ...]
     learning: Learning | None
-    shapes: tuple[Shape, ...]
+    shapes: tuple[ColumnShape, ...]
     numbers: tuple[NumberDistance, ...]
     copies: Copies
     closeness: Closeness | None
@@ -159,7 +164,7 @@ class Score:
 
     def to_html(self, path: Path | str | None = None, title: str = "Synthetic table") -> str:
         """A page with charts that needs no network; written to a file if there is a path."""
-        from cloister.synth.scoring.page import page
+        from cloister.synth.scoring.report.page import page
 
         text = page(self, title)
         if path is not None:
@@ -167,7 +172,7 @@ class Score:
         return text
 
     def __str__(self) -> str:
-        from cloister.synth.scoring.text import told
+        from cloister.synth.scoring.report.text import told
 
         return told(self)
 

@@ -5,13 +5,121 @@ from typing import TYPE_CHECKING, Any
 
 from cloister.privacy.errors import BadInput
 from cloister.synth.scoring.check import Check, Limits
-from cloister.synth.scoring.dangers import dangers
-from cloister.synth.scoring.uses import notes, uses
+from cloister.synth.scoring.utility.utility_checks import notes, uses
+
+if TYPE_CHECKING:
+    from cloister.synth.scoring.score import Score
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cloister.privacy.loss import Loss
+from cloister.privacy.unit import ROW, Unit
+from cloister.synth.scoring.report.interval import Interval, percent
+from cloister.synth.scoring.risk.attack_sample import FEWEST
+from cloister.synth.scoring.risk.closeness import Closeness
+from cloister.synth.scoring.risk.copies import Copies
+from cloister.synth.scoring.risk.membership import Membership, beaten
+from cloister.synth.scoring.risk.singling_out import SinglingOut
 
 if TYPE_CHECKING:
     from cloister.synth.scoring.score import Score
 
 __all__ = ["Check", "Limits", "Verdict", "judge"]
+
+
+# What attackers got out of a table, held against limits: one check for each attack.
+
+
+# A table that knows nobody is stopped by chance once in a thousand, by all four attacks together: each has a quarter.
+_UNLIKELY = 1e-3 / 4
+_SURE = 3.4808  # standard errors that a normal number exceeds with that chance
+_REFUTED = 1e-4
+
+
+def dangers(score: "Score", limits: Limits) -> Iterator[Check]:
+    """A check for each attack; one that is open if nobody was held back."""
+    if score.copies.fresh is None:
+        yield Check("attacks", "privacy", None, "no rows were held back, so copying cannot be told from likeness.")
+        return
+    yield _copied(score.copies, limits.copies)
+    if score.closeness is not None and score.membership is not None:
+        yield _near(score.closeness, limits.closeness, score.attacked)
+        yield _guessed(score.membership, limits.advantage, score.attacked)
+    if score.singling_out is not None:
+        yield _alone(score.singling_out, limits.singling_out)
+    for name in score.not_tried:
+        told = f"not decided: all {score.rows['synthetic']:,} rows are too many to attack with. Hand on fewer."
+        yield Check(name, "privacy", None, told)
+    if score.claim is not None and score.membership is not None:
+        yield _claimed(score.claim, score.unit, score.membership)
+
+
+def _copied(copies: Copies, limit: float) -> Check:
+    found, fresh = copies.excess or 0.0, 0.0 if copies.fresh is None else copies.fresh.value
+    passed = found <= limit or (copies.chance or 0.0) >= _UNLIKELY
+    text = (
+        f"{percent(copies.real.value, 2)} of the real rows are in the table, {percent(fresh, 2)} of those held back "
+        f"(limit: {percent(limit, 2)} more)"
+    )
+    return Check("exact copies", "privacy", passed, text + _surely(passed, found > limit))
+
+
+def _near(near: Closeness, limit: float, tried: int) -> Check:
+    nearer = near.nearer
+    passed = _within(Interval(nearer.value - 0.5, (nearer.low or 0) - 0.5, (nearer.high or 1) - 0.5), limit, tried)
+    text = (
+        f"a real row is nearer to the table than a stranger is in {nearer.text(1, percent=True)} of pairs "
+        f"(chance: 50\u00a0%; limit: {percent(0.5 + limit, 0)})"
+    )
+    return Check("closest rows", "privacy", passed, text + _surely(passed, nearer.value - 0.5 > limit))
+
+
+def _guessed(guessed: Membership, limit: float, tried: int) -> Check:
+    passed = _within(guessed.advantage, limit, tried)
+    text = (
+        f"{guessed.right.text(1, percent=True)} of guesses who was in the table are right "
+        f"(chance: 50\u00a0%; limit: {percent(0.5 + limit / 2, 0)})"
+    )
+    return Check("membership", "privacy", passed, text + _surely(passed, guessed.advantage.value > limit))
+
+
+def _alone(single: SinglingOut, limit: float) -> Check:
+    passed = single.risk <= limit or single.chance >= _UNLIKELY
+    beyond = single.real.value > (single.fresh.high or 0.0)  # else the difference is noise, and no risk to name
+    text = (
+        f"{percent(single.real.value)} of rules fit exactly one real row, {single.fresh.text(1, percent=True)} would "
+        f"if the table knew nobody{f'; up to {percent(single.risk)} single out beyond chance' if beyond else ''} "
+        f"(limit: {percent(limit, 0)} beyond chance)"
+    )
+    return Check("singling out", "privacy", passed, text + _surely(passed, beyond and single.risk > limit))
+
+
+def _claimed(claim: Loss, unit: Unit, guessed: Membership) -> Check:
+    # One row of somebody with several is two steps away, by way of the table without them.
+    chance = beaten(guessed, claim if unit == ROW else claim.as_replace_one())
+    told = f"guesses are right no more often than {claim} allows."
+    if chance < _REFUTED:
+        told = f"so many right guesses have a chance of {chance:.2g} if the table costs {claim}: it does not."
+    return Check("the claim", "privacy", chance >= _REFUTED, told)
+
+
+def _within(figure: Interval, limit: float, tried: int) -> bool | None:
+    """Whether a number is surely not far beyond its limit; None if too few rows were tried to tell."""
+    low, high = figure.low or 0.0, figure.high or 0.0
+    error = (high - low) / (2 * 1.959964)
+    if low > limit and figure.value > _SURE * error:  # chance alone gives 0
+        return False
+    unsure = high - low > 2 * max(limit, 1e-9) and high > limit
+    return None if unsure or tried < FEWEST else True
+
+
+def _surely(passed: bool | None, above: bool) -> str:
+    """How a sentence on a limit ends: a number above it that passes needs a word."""
+    if passed is None:
+        return ": too few rows were attacked to tell."
+    if passed and above:
+        return ": above the limit, but not surely; chance may explain it."
+    return "." if passed else ": surely above the limit."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +177,8 @@ class Verdict:
         }
 
     def __str__(self) -> str:
+        from cloister.synth.scoring.report.text import wrapped
         from cloister.synth.scoring.score import OWNERS_VIEW
-        from cloister.synth.scoring.text import wrapped
 
         lines = [*wrapped(OWNERS_VIEW, ""), "", *wrapped(self.headline, "")]
         for one in self.checks:

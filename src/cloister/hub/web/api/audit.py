@@ -26,7 +26,7 @@ Text = Annotated[str, Query(max_length=200)]
 _FUTURE = 10**11
 
 
-class Entry(BaseModel):
+class AuditEntryFacts(BaseModel):
     """One line of the log."""
 
     number: int
@@ -39,7 +39,7 @@ class Entry(BaseModel):
     hash: str
 
 
-class Checked(BaseModel):
+class AuditCheck(BaseModel):
     """Whether the chain holds."""
 
     ok: bool
@@ -59,7 +59,7 @@ def search(
     until: Annotated[float | None, Query(ge=0, le=_FUTURE)] = None,
     before: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
     most: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> list[Entry]:
+) -> list[AuditEntryFacts]:
     """Entries, newest first; `before` is for the next page."""
     action, object, text = (one.replace("\0", "") for one in (action, object, text))  # noqa: A001
     with here.hub.database.reading() as session:
@@ -76,7 +76,7 @@ def search(
         )
     here.hub.audit.record(here.who.id, "audit.searched", "audit", action=action, object=object, text=text)
     return [
-        Entry(
+        AuditEntryFacts(
             number=one.number,
             time=one.time,
             person=one.person_id,
@@ -91,7 +91,7 @@ def search(
 
 
 @router.get("/api/audit/verify")
-def verify(here: Reader) -> Checked:
+def verify(here: Reader) -> AuditCheck:
     """Recompute the chain."""
     with here.hub.database.reading() as session:
         try:
@@ -100,7 +100,7 @@ def verify(here: Reader) -> Checked:
             count, reason = 0, str(error)
         head = here.hub.audit.head(session)
     here.hub.audit.record(here.who.id, "audit.verified", "audit", ok=not reason, entries=count)
-    return Checked(ok=not reason, entries=count, reason=reason, head=str(head) if head else None)
+    return AuditCheck(ok=not reason, entries=count, reason=reason, head=str(head) if head else None)
 
 
 @router.get("/api/audit/export", response_class=Response)

@@ -7,12 +7,12 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from cloister.hub.models import Version
-from cloister.hub.store import datasets
-from cloister.hub.store.mock import mock_table
-from cloister.hub.store.sight import Sight, look, seen
+from cloister.hub.core.models import Version
+from cloister.hub.datasets import datasets
+from cloister.hub.datasets.dataset_view import DatasetView, visible_dataset, visible_datasets
+from cloister.hub.datasets.mock import mock_table
+from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.web.context import Visitor, scoped
-from cloister.hub.work.place import place_of
 from cloister.privacy.errors import NotHere, NotNow
 
 __all__ = ["router"]
@@ -91,7 +91,7 @@ class Pause(BaseModel):
 def list_datasets(here: Reader) -> DatasetList:
     """The datasets one may know of."""
     with here.hub.database.reading() as session:
-        found = look(here.hub, session, here.who, here.environment)
+        found = visible_datasets(here.hub, session, here.who, here.environment)
         return DatasetList(datasets=[_facts(here, one) for one in found])
 
 
@@ -110,7 +110,7 @@ def create_dataset(here: Sharer, given: NewDataset) -> DatasetFacts:
             policy_text=given.policy,
             schema_text=given.schema_,
         )
-        return _facts(here, seen(here.hub, session, here.who, given.name, here.environment))
+        return _facts(here, visible_dataset(here.hub, session, here.who, given.name, here.environment))
 
 
 @router.get("/api/datasets/{name}")
@@ -203,12 +203,12 @@ def show_version(here: Reader, name: Name, number: int) -> VersionFacts:
     return _version(found)
 
 
-def _seen(here: Visitor, name: str) -> Sight:
+def _seen(here: Visitor, name: str) -> DatasetView:
     with here.hub.database.reading() as session:
-        return seen(here.hub, session, here.who, name, here.environment)
+        return visible_dataset(here.hub, session, here.who, name, here.environment)
 
 
-def _with_schema(here: Visitor, name: str) -> Sight:
+def _with_schema(here: Visitor, name: str) -> DatasetView:
     sight = _seen(here, name)
     if sight.verdict is not None:
         sight.verdict.require()
@@ -217,7 +217,7 @@ def _with_schema(here: Visitor, name: str) -> Sight:
     return sight
 
 
-def _facts(here: Visitor, sight: Sight) -> DatasetFacts:
+def _facts(here: Visitor, sight: DatasetView) -> DatasetFacts:
     one = sight.dataset
     return DatasetFacts(
         name=one.name,
@@ -225,7 +225,7 @@ def _facts(here: Visitor, sight: Sight) -> DatasetFacts:
         about=one.about,
         owner=one.owner.name,
         organisation=one.organisation.name if one.organisation else None,
-        trust=place_of(one.trust).title,
+        trust=trust_model_of(one.trust).title,
         mine=sight.mine,
         paused=one.paused,
         version=None if sight.version is None else sight.version.number,

@@ -13,16 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy.orm import defer
 from starlette.responses import Response
 
-from cloister.hub.kinds import Planned
-from cloister.hub.models import Job
+from cloister.hub.core.models import Job
+from cloister.hub.jobs import gateway
+from cloister.hub.jobs.job_types import Planned
+from cloister.hub.jobs.planner import Planner, PlanRequest
+from cloister.hub.jobs.queue import ENDED
 from cloister.hub.web.context import Visitor, scoped
-from cloister.hub.work import gateway
-from cloister.hub.work.planner import Asked, Planner
-from cloister.hub.work.queue import ENDED
 from cloister.privacy.errors import NotHere
 
 if TYPE_CHECKING:
-    from cloister.hub.hub import Hub
+    from cloister.hub.core.hub import Hub
 
 __all__ = ["router"]
 
@@ -35,7 +35,7 @@ _POLL_S = 0.03
 _A_PAGE = 100
 
 
-class Work(BaseModel):
+class JobBody(BaseModel):
     """A piece of work to plan or to do."""
 
     model_config = ConfigDict(extra="forbid")
@@ -101,14 +101,14 @@ class JobList(BaseModel):
 
 
 @router.post("/api/datasets/{name}/plan")
-async def plan(request: Request, name: str, asked: Work, here: MayWork) -> PlanFacts:
+async def plan(request: Request, name: str, asked: JobBody, here: MayWork) -> PlanFacts:
     """What a piece of work would cost. It costs nothing to ask."""
     planned = await planned_by(request, here, name, asked.kind, asked.form, asked.purpose)
     return PlanFacts(**planned.to_json())
 
 
 @router.post("/api/datasets/{name}/jobs", status_code=202)
-async def submit(request: Request, name: str, asked: Work, here: MayWork) -> JobFacts:
+async def submit(request: Request, name: str, asked: JobBody, here: MayWork) -> JobFacts:
     """Hand a piece of work in. It is queued, or waits until somebody agrees to it."""
     job = await submitted_by(request, here, name, asked.kind, asked.form, asked.purpose)
     return await run_in_threadpool(_found, here, job.id)
@@ -136,7 +136,7 @@ async def _passed(
     planner: Planner | None = getattr(request.app.state, "planner", None)
     if planner is None:  # an application that no server runs plans by itself
         return None
-    asked = Asked(here.who.id, name, kind, dict(form), purpose, here.environment)
+    asked = PlanRequest(here.who.id, name, kind, dict(form), purpose, here.environment)
     return await planner.ask(asked, request.is_disconnected)
 
 

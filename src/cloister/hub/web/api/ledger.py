@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
-from cloister.hub.books import copies, statements
-from cloister.hub.books.statements import Line, Sum
+from cloister.hub.accounting import ledger_copy, statements
+from cloister.hub.accounting.statements import StatementLine, Sum
 from cloister.hub.web.context import Visitor, scoped
 from cloister.hub.web.pages.ledger import statement_of
 from cloister.privacy.errors import Denied
@@ -53,7 +53,7 @@ class Own(BaseModel):
     spends: list[Spend]
 
 
-class Account(BaseModel):
+class AccountFacts(BaseModel):
     """A dataset's account."""
 
     dataset: str
@@ -69,7 +69,7 @@ class Account(BaseModel):
     problems: list[str] = Field(description="where the ledger and the jobs do not agree; empty if all is well")
 
 
-class Checked(BaseModel):
+class LedgerCheck(BaseModel):
     """What the verifier found."""
 
     ok: bool
@@ -101,13 +101,13 @@ def mine(here: Reader) -> list[Own]:
 
 
 @router.get("/api/datasets/{name}/ledger")
-def account(name: str, here: Reader) -> Account:
+def account(name: str, here: Reader) -> AccountFacts:
     """Who spent what of a dataset: everything for its owner and for auditors, else the total and one's own spends."""
     with here.hub.database.reading() as session:
         _, found, _ = statement_of(here, session, name)
     here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
     balance = found.balance
-    return Account(
+    return AccountFacts(
         dataset=name,
         budget=_loss(balance.rules.budget) if balance else None,
         cap=_loss(balance.rules.cap) if balance else None,
@@ -123,11 +123,11 @@ def account(name: str, here: Reader) -> Account:
 
 
 @router.get("/api/ledger/verify")
-def verify(here: Auditor) -> Checked:
+def verify(here: Auditor) -> LedgerCheck:
     """Recompute every hash, signature and total of the ledger."""
-    report = copies.check_ledger(here.hub)
+    report = ledger_copy.check_ledger(here.hub)
     here.hub.audit.record(here.who.id, "ledger.verified", "ledger", ok=report.ok, entries=report.entries)
-    return Checked(
+    return LedgerCheck(
         ok=report.ok,
         entries=report.entries,
         head=str(report.head) if report.head else None,
@@ -146,7 +146,7 @@ def copy(here: Auditor) -> Response:
     here.hub.audit.record(here.who.id, "ledger.copied", "ledger")
     folder = tempfile.TemporaryDirectory(prefix="cloister-ledger-")
     path = Path(folder.name) / "ledger.db"
-    copies.copy_ledger(here.hub, path)
+    ledger_copy.copy_ledger(here.hub, path)
     return FileResponse(path, media_type="application/x-sqlite3", background=BackgroundTask(folder.cleanup))
 
 
@@ -154,7 +154,7 @@ def _loss(loss: Loss | None) -> dict[str, str] | None:
     return None if loss is None else loss.to_json()
 
 
-def _spend(one: Line) -> Spend:
+def _spend(one: StatementLine) -> Spend:
     return Spend(
         entry=one.entry,
         time=one.time,

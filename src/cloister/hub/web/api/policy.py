@@ -5,13 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
-from cloister.hub.kinds import KINDS
-from cloister.hub.policy import published, words
-from cloister.hub.policy.reader import look
-from cloister.hub.store.datasets import owned
-from cloister.hub.store.sight import seen
+from cloister.hub.datasets.dataset_view import visible_dataset
+from cloister.hub.datasets.datasets import owned
+from cloister.hub.jobs import gateway
+from cloister.hub.jobs.job_types import KINDS
+from cloister.hub.policy import versions
+from cloister.hub.policy.text import words
+from cloister.hub.policy.text.reader import look
 from cloister.hub.web.context import Visitor, scoped
-from cloister.hub.work import gateway
 from cloister.privacy.errors import NotHere
 
 __all__ = ["router"]
@@ -19,7 +20,7 @@ __all__ = ["router"]
 router = APIRouter(tags=["policy"])
 
 
-class Told(BaseModel):
+class Sentence(BaseModel):
     """A role, as far as the reader may know it."""
 
     name: str
@@ -36,13 +37,13 @@ class PolicyAnswer(BaseModel):
     dataset: str
     number: int
     purposes: list[str]
-    roles: list[Told]
+    roles: list[Sentence]
     residency: list[str]
     retention_days: int | None
     text: str | None = Field(description="the page itself; for its owner only")
 
 
-class Page(BaseModel):
+class PolicyBody(BaseModel):
     """A page to publish."""
 
     text: str = Field(max_length=100_000)
@@ -50,7 +51,7 @@ class Page(BaseModel):
     publish: bool = Field(True, description="false: only check it")
 
 
-class Published(BaseModel):
+class PublishedPolicy(BaseModel):
     """What became of a page."""
 
     number: int | None = Field(description="its number, if it was published")
@@ -72,17 +73,17 @@ class Why(BaseModel):
 def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) -> PolicyAnswer:
     """What the policy says; the page itself only to its owner."""
     with here.hub.database.reading() as session:
-        sight = seen(here.hub, session, here.who, name, here.environment)
+        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         if sight.policy is None:
             raise NotHere("there is no policy that holds.")
-        policy, kept = sight.policy, published.newest(session, sight.dataset)
+        policy, kept = sight.policy, versions.newest(session, sight.dataset)
     reader = None if sight.mine else here.who.verified_email
     return PolicyAnswer(
         dataset=policy.dataset,
         number=kept.number if kept is not None else 0,
         purposes=list(policy.purposes),
         roles=[
-            Told(name=role.name, by_request=role.by_request, **words.role_in_words(policy, role, reader))
+            Sentence(name=role.name, by_request=role.by_request, **words.role_in_words(policy, role, reader))
             for role in policy.roles
         ],
         residency=list(policy.residency),
@@ -92,19 +93,19 @@ def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) ->
 
 
 @router.put("/api/datasets/{name}/policy")
-def publish_policy(name: str, body: Page, here: Annotated[Visitor, Depends(scoped("share"))]) -> Published:
+def publish_policy(name: str, body: PolicyBody, here: Annotated[Visitor, Depends(scoped("share"))]) -> PublishedPolicy:
     """Publish a page as the dataset's policy, or only check it."""
     operations = [kind.operation for kind in KINDS.values()]
     with here.hub.database.reading() as session:
-        schema = published.schema_of(session, owned(session, name, here.who))
+        schema = versions.schema_of(session, owned(session, name, here.who))
     reading = look(body.text, schema, operations)  # before the transaction: only one writes at a time
     with here.hub.database.writing() as session:
         dataset = owned(session, name, here.who)
-        note = published.unverified_note(session, reading.policy)
+        note = versions.unverified_note(session, reading.policy)
         number = None
         if body.publish:
-            number = published.publish(here.hub, session, here.who, dataset, body.text, after=body.after)
-    return Published(number=number, notes=[*reading.notes, *([note] if note else [])])
+            number = versions.publish(here.hub, session, here.who, dataset, body.text, after=body.after)
+    return PublishedPolicy(number=number, notes=[*reading.notes, *([note] if note else [])])
 
 
 @router.get("/api/datasets/{name}/why")

@@ -7,12 +7,12 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from cloister.hub import models, requests
-from cloister.hub.requests import notices
-from cloister.hub.requests.deciding import ACCESS_DAYS, comments, decisions
+from cloister.hub import approvals
+from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions
+from cloister.hub.core import models, notices
+from cloister.hub.jobs.gateway import find_dataset
 from cloister.hub.web.context import Visitor, scoped
 from cloister.hub.web.pages.requests import to_decide
-from cloister.hub.work.gateway import find_dataset
 
 __all__ = ["router"]
 
@@ -24,7 +24,7 @@ Number = Annotated[int, Path(ge=1, lt=2**31)]
 _MOST = 200
 
 
-class Asked(BaseModel):
+class AccessRequestBody(BaseModel):
     """A request for access."""
 
     dataset: str = Field(max_length=200)
@@ -33,7 +33,7 @@ class Asked(BaseModel):
     text: str = Field(max_length=4000, description="what the data are needed for")
 
 
-class Word(BaseModel):
+class CommentBody(BaseModel):
     """A reviewer's decision."""
 
     agreed: bool
@@ -41,13 +41,13 @@ class Word(BaseModel):
     days: int = Field(default=ACCESS_DAYS, ge=1, le=3650, description="how long a granted access lasts")
 
 
-class Said(BaseModel):
+class CommentFacts(BaseModel):
     """A sentence: a comment, or a reason."""
 
     text: str = Field(min_length=1, max_length=4000)
 
 
-class Decided(BaseModel):
+class DecisionBody(BaseModel):
     """What a reviewer said."""
 
     person: str
@@ -56,7 +56,7 @@ class Decided(BaseModel):
     time: float
 
 
-class Commented(BaseModel):
+class CommentedFacts(BaseModel):
     """A comment."""
 
     person: str
@@ -64,7 +64,7 @@ class Commented(BaseModel):
     time: float
 
 
-class Shown(BaseModel):
+class RequestFacts(BaseModel):
     """A request."""
 
     id: int
@@ -80,18 +80,18 @@ class Shown(BaseModel):
     plan: dict[str, Any] | None = Field(description="of a release: its cost, expected error and engine SQL")
     created: float
     ends: float | None
-    decisions: list[Decided] = []
-    comments: list[Commented] = []
+    decisions: list[DecisionBody] = []
+    comments: list[CommentedFacts] = []
 
 
-class Listed(BaseModel):
+class RequestList(BaseModel):
     """Requests that concern me."""
 
-    mine: list[Shown]
-    waiting: list[Shown] = Field(description="for my decision")
+    mine: list[RequestFacts]
+    waiting: list[RequestFacts] = Field(description="for my decision")
 
 
-class Told(BaseModel):
+class NoticeList(BaseModel):
     """A notice."""
 
     id: int
@@ -102,79 +102,79 @@ class Told(BaseModel):
 
 
 @router.get("/api/requests")
-def listed(here: Reader) -> Listed:
+def listed(here: Reader) -> RequestList:
     """What I asked for, and what waits for my decision."""
     own = sa.select(models.Request).where(models.Request.person_id == here.who.id)
     with here.hub.database.reading() as session:
         mine = list(session.scalars(own.order_by(models.Request.id.desc()).limit(_MOST)))
         waiting = to_decide(here.hub, session, here.who)
-    return Listed(mine=[*map(_shown, mine)], waiting=[*map(_shown, waiting)])
+    return RequestList(mine=[*map(_shown, mine)], waiting=[*map(_shown, waiting)])
 
 
 @router.post("/api/requests", status_code=201)
-def ask(asked: Asked, here: Worker) -> Shown:
+def ask(asked: AccessRequestBody, here: Worker) -> RequestFacts:
     """Ask for a role of a dataset's policy."""
     with here.hub.database.writing() as session:
         dataset = find_dataset(here.hub, session, here.who, asked.dataset, here.environment)
-        made = requests.ask_access(
+        made = approvals.ask_access(
             here.hub, session, here.who, dataset, asked.role, asked.purpose, asked.text.replace("\0", "")
         )
         return _whole(session, made)
 
 
 @router.get("/api/requests/{number}")
-def shown(number: Number, here: Reader) -> Shown:
+def shown(number: Number, here: Reader) -> RequestFacts:
     """One request, with decisions and comments."""
     with here.hub.database.reading() as session:
-        return _whole(session, requests.find(here.hub, session, here.who, number))
+        return _whole(session, approvals.find(here.hub, session, here.who, number))
 
 
 @router.post("/api/requests/{number}/decision")
-def decide(number: Number, word: Word, here: Sharer) -> Shown:
+def decide(number: Number, word: CommentBody, here: Sharer) -> RequestFacts:
     """Agree to it, or deny it."""
     with here.hub.database.writing() as session:
-        found = requests.find(here.hub, session, here.who, number)
+        found = approvals.find(here.hub, session, here.who, number)
         reason = word.reason.replace("\0", "")
-        return _whole(session, requests.decide(here.hub, session, here.who, found, word.agreed, reason, word.days))
+        return _whole(session, approvals.decide(here.hub, session, here.who, found, word.agreed, reason, word.days))
 
 
 @router.post("/api/requests/{number}/comments", status_code=201)
-def comment(number: Number, said: Said, here: Worker) -> Shown:
+def comment(number: Number, said: CommentFacts, here: Worker) -> RequestFacts:
     """Say something below it."""
     with here.hub.database.writing() as session:
-        found = requests.find(here.hub, session, here.who, number)
-        requests.comment(here.hub, session, here.who, found, said.text.replace("\0", ""))
+        found = approvals.find(here.hub, session, here.who, number)
+        approvals.comment(here.hub, session, here.who, found, said.text.replace("\0", ""))
         session.flush()
         return _whole(session, found)
 
 
 @router.post("/api/requests/{number}/withdraw")
-def withdraw(number: Number, here: Worker) -> Shown:
+def withdraw(number: Number, here: Worker) -> RequestFacts:
     """Take one's own request back."""
     with here.hub.database.writing() as session:
-        found = requests.find(here.hub, session, here.who, number)
-        return _whole(session, requests.withdraw(here.hub, session, here.who, found))
+        found = approvals.find(here.hub, session, here.who, number)
+        return _whole(session, approvals.withdraw(here.hub, session, here.who, found))
 
 
 @router.post("/api/requests/{number}/revoke")
-def revoke(number: Number, said: Said, here: Sharer) -> Shown:
+def revoke(number: Number, said: CommentFacts, here: Sharer) -> RequestFacts:
     """Take back what was granted."""
     with here.hub.database.writing() as session:
-        found = requests.find(here.hub, session, here.who, number)
+        found = approvals.find(here.hub, session, here.who, number)
         reason = said.text.replace("\0", "")
-        return _whole(session, requests.revoke(here.hub, session, here.who, found, reason))
+        return _whole(session, approvals.revoke(here.hub, session, here.who, found, reason))
 
 
 @router.get("/api/notices")
-def told(here: Reader) -> list[Told]:
+def told(here: Reader) -> list[NoticeList]:
     """My newest notices."""
     with here.hub.database.reading() as session:
         found = notices.mine(session, here.who)
-    return [Told(id=one.id, text=one.text, link=one.link, time=one.created, read=one.read) for one in found]
+    return [NoticeList(id=one.id, text=one.text, link=one.link, time=one.created, read=one.read) for one in found]
 
 
-def _shown(one: models.Request) -> Shown:
-    return Shown(
+def _shown(one: models.Request) -> RequestFacts:
+    return RequestFacts(
         id=one.id,
         kind="access" if one.kind == "access" else "release",
         dataset=one.dataset.name,
@@ -191,15 +191,15 @@ def _shown(one: models.Request) -> Shown:
     )
 
 
-def _whole(session: Session, one: models.Request) -> Shown:
+def _whole(session: Session, one: models.Request) -> RequestFacts:
     session.flush()
     session.refresh(one)
     shown = _shown(one)
     shown.decisions = [
-        Decided(person=said.person.name, agreed=said.agreed, reason=said.reason, time=said.created)
+        DecisionBody(person=said.person.name, agreed=said.agreed, reason=said.reason, time=said.created)
         for said in decisions(session, one)
     ]
     shown.comments = [
-        Commented(person=said.person.name, text=said.text, time=said.created) for said in comments(session, one)
+        CommentedFacts(person=said.person.name, text=said.text, time=said.created) for said in comments(session, one)
     ]
     return shown

@@ -7,9 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from cloister.hub.models import Survey
-from cloister.hub.surveys import ballots, composing, export, results, survey
-from cloister.hub.surveys.asked import Asked
+from cloister.hub.core.models import Survey
+from cloister.hub.surveys import ballots, export, results, survey
+from cloister.hub.surveys import draft as composing
+from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.web.context import Visitor, scoped
 from cloister.hub.web.spreadsheets import csv_of
 from cloister.privacy.errors import BadForm
@@ -127,7 +128,7 @@ def create(body: NewSurvey, here: MayWork) -> SurveyFacts:
 def advice(body: Wanted, here: MayWork) -> Advised:
     """What error to expect of a question, and which mechanisms could serve it. Looks at public facts alone."""
     try:
-        asked = Asked.read({**body.question, "id": body.question.get("id") or "q"})
+        asked = SurveyQuestion.read({**body.question, "id": body.question.get("id") or "q"})
         return Advised(levels=composing.expected(asked, body.people, body.lasting))
     except BadForm as error:  # somebody is still writing it
         return Advised(levels=[], problem=str(error).removeprefix(f"{error.code}: "))

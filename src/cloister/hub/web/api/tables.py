@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from cloister.hub.models import Job
+from cloister.hub.core.models import Job
+from cloister.hub.jobs import gateway
 from cloister.hub.web.context import Visitor, scoped
-from cloister.hub.work import gateway
 from cloister.privacy.errors import NotHere
 
 __all__ = ["download", "made", "router", "table_name"]

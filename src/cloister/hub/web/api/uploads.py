@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from cloister.hub.models import Upload
-from cloister.hub.store import datasets, upload
+from cloister.hub.core.models import Upload
+from cloister.hub.datasets import datasets, upload
 from cloister.hub.web.context import Visitor, scoped
 from cloister.privacy.errors import UploadRefused
 

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.models import Person
-from cloister.hub.people import desk, sessions, sign_in, tokens, totp
-from cloister.hub.people.passwords import SHORTEST
+from cloister.hub.core.models import Person
+from cloister.hub.users import sessions, sign_in, tokens, totp, user_actions
+from cloister.hub.users.passwords import SHORTEST
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
@@ -39,7 +39,7 @@ def change_password(request: Request, here: Me, sent: Sent) -> Response:
         if sent.get("new", "") != sent.get("again", ""):
             raise BadForm("the two new passwords differ. Type the same one twice.")
         old, new = sent.get("current", ""), sent.get("new", "")
-        desk.change_password(here.hub, here.who, old, new, here.address, end_tokens=sent.ticked("end_tokens"))
+        user_actions.change_password(here.hub, here.who, old, new, here.address, end_tokens=sent.ticked("end_tokens"))
     except (BadForm, SignInFailed, TooMany) as problem:
         return _page(request, here, problem=problem)
     return go(request, "/sign-in?after=password")
@@ -49,7 +49,7 @@ def change_password(request: Request, here: Me, sent: Sent) -> Response:
 def ask_verify_link(request: Request, here: Me) -> Response:
     """Send a link to one's own address, with which it is verified."""
     try:
-        desk.ask_verify_link(here.hub, here.who)
+        user_actions.ask_verify_link(here.hub, here.who)
     except (NotNow, TooMany) as problem:
         return _page(request, here, problem=problem)
     return go(request, "/account", said="A link is on its way to your address. Open it in this browser.")
@@ -103,7 +103,7 @@ def make_token(request: Request, here: Me, sent: Sent) -> Response:
     try:
         days = sent.number("days", "Days", low=1, high=366)
         sign_in.prove(here.hub, here.who, sent.get("token_password", ""), here.address)
-        secret = desk.make_token(here.hub, here.who, sent.get("label", ""), sent.all("scopes"), days)
+        secret = user_actions.make_token(here.hub, here.who, sent.get("label", ""), sent.all("scopes"), days)
     except (BadForm, NotNow, SignInFailed, TooMany) as problem:
         return _page(request, here, problem=problem)
     return _page(request, here, token=secret)
@@ -112,14 +112,14 @@ def make_token(request: Request, here: Me, sent: Sent) -> Response:
 @router.post("/account/tokens/{number}/revoke")
 def revoke_token(request: Request, number: int, here: Me) -> Response:
     """End a token."""
-    desk.revoke_token(here.hub, here.who, number)
+    user_actions.revoke_token(here.hub, here.who, number)
     return go(request, "/account", said="The token is revoked.")
 
 
 @router.post("/account/sessions/end")
 def end_sessions(request: Request, here: Me) -> Response:
     """Sign out everywhere."""
-    desk.end_sessions(here.hub, here.who)
+    user_actions.end_sessions(here.hub, here.who)
     return go(request, "/sign-in?after=sessions")
 
 

@@ -6,9 +6,9 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.books import activity
-from cloister.hub.models import AuditEntry, Job, Person
-from cloister.hub.store.datasets import owned, pause
+from cloister.hub.accounting import activity
+from cloister.hub.core.models import AuditEntry, Job, Person
+from cloister.hub.datasets.datasets import owned, pause
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 

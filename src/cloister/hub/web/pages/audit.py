@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response, StreamingResponse
 
-from cloister.hub.hub import Hub
-from cloister.hub.models import Person
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Person
 from cloister.hub.web.context import Visitor, page, with_role
 from cloister.privacy.errors import BadForm, Broken
 

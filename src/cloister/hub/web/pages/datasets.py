@@ -6,17 +6,17 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub import models
-from cloister.hub.kinds import KINDS
+from cloister.hub.core import models
+from cloister.hub.datasets import datasets
+from cloister.hub.datasets.dataset_view import visible_dataset, visible_datasets
+from cloister.hub.datasets.mock import mock_table
+from cloister.hub.jobs.job_types import KINDS
+from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.policy.purposes import offered
-from cloister.hub.store import datasets
-from cloister.hub.store.mock import mock_table
-from cloister.hub.store.sight import look, seen
 from cloister.hub.web.context import Visitor, form, go, page, signed_in, with_role
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
 from cloister.hub.web.spreadsheets import csv_of_table
-from cloister.hub.work.place import place_of
 from cloister.privacy.errors import BadForm, CloisterError, NotHere
 
 __all__ = ["POLICY", "router"]
@@ -49,7 +49,7 @@ roles:
 def listed(request: Request, here: Here) -> Response:
     """The datasets one may know of."""
     with here.hub.database.reading() as session:
-        found = look(here.hub, session, here.who, here.environment)
+        found = visible_datasets(here.hub, session, here.who, here.environment)
     return page(request, "datasets.html", sights=found)
 
 
@@ -87,7 +87,7 @@ def create(request: Request, here: Owner, sent: Sent) -> Response:
 def show(request: Request, name: str, here: Here) -> Response:
     """A dataset: what is public of it, whom it trusts, what one can do."""
     with here.hub.database.reading() as session:
-        sight = seen(here.hub, session, here.who, name, here.environment)
+        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         versions = datasets.versions(session, sight.dataset) if sight.mine else []
         open_request = sa.select(models.Request).where(
             models.Request.kind == "access",
@@ -109,7 +109,7 @@ def show(request: Request, name: str, here: Here) -> Response:
         kinds=[kind for kind in KINDS.values() if sight.purposes(kind.operation)],
         refused=[kind for kind in KINDS.values() if not sight.purposes(kind.operation)],
         waiting=waiting,
-        place=place_of(sight.dataset.trust),
+        place=trust_model_of(sight.dataset.trust),
         purposes=offered(sight.policy.purposes) if sight.policy else (),
         left=left,
         gone=float(1 - left.amount / cap.amount) if cap.amount else 1.0,
@@ -120,7 +120,7 @@ def show(request: Request, name: str, here: Here) -> Response:
 def mock(name: str, table: str, here: Here, rows: int = 1000) -> Response:
     """Invented rows, as a CSV file."""
     with here.hub.database.reading() as session:
-        sight = seen(here.hub, session, here.who, name, here.environment)
+        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
     if sight.verdict is not None:
         sight.verdict.require()
     schema = sight.schema

@@ -7,12 +7,12 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse, Response
 
-from cloister.hub.database import now
-from cloister.hub.hub import Hub
-from cloister.hub.models import Job
-from cloister.hub.operate import metrics
+from cloister.hub.core import metrics
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Job
+from cloister.hub.jobs import heartbeats
 from cloister.hub.web.context import Visitor, visitor
-from cloister.hub.work import heartbeats
 from cloister.privacy.errors import CloisterError, RolledBack
 from cloister.version import __version__
 

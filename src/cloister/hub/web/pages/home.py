@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from cloister.hub.models import Dataset, Job, Notice, Person
-from cloister.hub.models import Request as Asked
+from cloister.hub.core.models import Dataset, Job, Notice, Person
+from cloister.hub.core.models import Request as Asked
+from cloister.hub.jobs.trust_model import TRUST_MODELS
 from cloister.hub.web.context import Visitor, page, visitor
-from cloister.hub.work.place import PLACES
 
 __all__ = ["router"]
 
@@ -64,7 +64,7 @@ def home(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Respon
 @router.get("/trust")
 def trust(request: Request) -> Response:
     """Who could see what, under each trust model."""
-    return page(request, "trust.html", curator=PLACES["curator"])
+    return page(request, "trust.html", curator=TRUST_MODELS["curator"])
 
 
 def _waiting(session: Session, person: Person) -> dict[str, Any]:

@@ -7,21 +7,21 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy.orm import defer
 from starlette.responses import Response
 
-from cloister.hub import wire
-from cloister.hub.kinds import KINDS, Planned
-from cloister.hub.models import Job
-from cloister.hub.models import Request as Asked
+from cloister.client import wire
+from cloister.hub.core.models import Job
+from cloister.hub.core.models import Request as Asked
+from cloister.hub.jobs import gateway
+from cloister.hub.jobs.external_tables.submission import HANDED
+from cloister.hub.jobs.job_types import KINDS, Planned
+from cloister.hub.jobs.queue import ENDED
+from cloister.hub.jobs.runner import owner_detail
+from cloister.hub.jobs.visibility import find_job
 from cloister.hub.web import charts
 from cloister.hub.web.api.jobs import model, model_name
 from cloister.hub.web.api.tables import table_name
 from cloister.hub.web.context import Visitor, go, page, signed_in
 from cloister.hub.web.spreadsheets import csv_of_table
 from cloister.hub.web.words import column_digits
-from cloister.hub.work import gateway
-from cloister.hub.work.handing import HANDED
-from cloister.hub.work.job import owner_detail
-from cloister.hub.work.known import find_job
-from cloister.hub.work.queue import ENDED
 from cloister.privacy.errors import CloisterError, NotHere
 
 __all__ = ["chart_of", "draw", "router"]

@@ -12,14 +12,14 @@ from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, PlainTextResponse, Response
 
-from cloister.hub.books import copies, statements
-from cloister.hub.books.statements import Statement, Sum
-from cloister.hub.models import Dataset
-from cloister.hub.store.datasets import find
+from cloister.hub.accounting import ledger_copy, statements
+from cloister.hub.accounting.statements import Statement, Sum
+from cloister.hub.core.models import Dataset
+from cloister.hub.datasets.datasets import find
+from cloister.hub.jobs.gateway import may_know
 from cloister.hub.web import charts
 from cloister.hub.web.context import Visitor, page, signed_in, with_role
 from cloister.hub.web.spreadsheets import csv_of
-from cloister.hub.work.gateway import may_know
 from cloister.privacy.errors import NotHere
 from cloister.privacy.ledger import Report
 
@@ -75,7 +75,7 @@ def _mine(request: Request, here: Visitor, report: Report | None = None) -> Resp
 @router.post("/ledger/verify")
 def verify(request: Request, here: Auditor) -> Response:
     """Check every entry, signature and total."""
-    report = copies.check_ledger(here.hub)
+    report = ledger_copy.check_ledger(here.hub)
     here.hub.audit.record(here.who.id, "ledger.verified", "ledger", ok=report.ok, entries=report.entries)
     return _mine(request, here, report)
 
@@ -86,7 +86,7 @@ def copy(here: Auditor) -> Response:
     here.hub.audit.record(here.who.id, "ledger.copied", "ledger")
     folder = tempfile.TemporaryDirectory(prefix="cloister-ledger-")
     path = Path(folder.name) / "ledger.db"
-    copies.copy_ledger(here.hub, path)
+    ledger_copy.copy_ledger(here.hub, path)
     return FileResponse(
         path,
         filename="cloister-ledger.db",

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.requests import notices
+from cloister.hub.core import notices
 from cloister.hub.web.context import Visitor, go, page, signed_in
 from cloister.privacy.errors import NotHere
 

@@ -6,9 +6,9 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.models import ROLES, Organisation, Person
-from cloister.hub.people import desk
-from cloister.hub.people.roles import person_here
+from cloister.hub.core.models import ROLES, Organisation, Person
+from cloister.hub.users import user_actions
+from cloister.hub.users.roles import person_here
 from cloister.hub.web.context import Visitor, form, go, page, with_role
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
@@ -34,7 +34,7 @@ def invite(request: Request, here: Operator, sent: Sent) -> Response:
     """Make an invitation. Its link is drawn on this one page, and never again."""
     try:
         email = sent.text("email", "E-mail address")
-        secret = desk.invite(
+        secret = user_actions.invite(
             here.hub,
             here.who,
             email=email,
@@ -51,7 +51,9 @@ def invite(request: Request, here: Operator, sent: Sent) -> Response:
 def make_organisation(request: Request, here: Operator, sent: Sent) -> Response:
     """A new organisation."""
     try:
-        made = desk.make_organisation(here.hub, here.who, sent.get("organisation_name", ""), sent.get("country", ""))
+        made = user_actions.make_organisation(
+            here.hub, here.who, sent.get("organisation_name", ""), sent.get("country", "")
+        )
     except _REFUSALS as problem:
         return _everybody(request, here, problem=problem)
     return go(request, "/people", said=f"{made.name} is added.")
@@ -67,7 +69,7 @@ def show_one(request: Request, number: int, here: Operator) -> Response:
 def set_roles(request: Request, number: int, here: Operator, sent: Sent) -> Response:
     """Give a person exactly these roles."""
     try:
-        desk.set_roles(here.hub, here.who, number, sent.all("roles"))
+        user_actions.set_roles(here.hub, here.who, number, sent.all("roles"))
     except _REFUSALS as problem:
         return _one(request, here, number, problem=problem)
     # Who has laid down the last role that opens this page would be refused there.
@@ -79,7 +81,7 @@ def set_roles(request: Request, number: int, here: Operator, sent: Sent) -> Resp
 def set_organisation(request: Request, number: int, here: Operator, sent: Sent) -> Response:
     """Let a person belong to an organisation."""
     try:
-        desk.set_organisation(here.hub, here.who, number, _organisation(sent))
+        user_actions.set_organisation(here.hub, here.who, number, _organisation(sent))
     except _REFUSALS as problem:
         return _one(request, here, number, problem=problem)
     return go(request, f"/people/{number}", said="The organisation is set.")
@@ -89,7 +91,7 @@ def set_organisation(request: Request, number: int, here: Operator, sent: Sent) 
 def make_reset_link(request: Request, number: int, here: Operator, sent: Sent) -> Response:
     """A link to set a new password. It is drawn on this one page, and never again."""
     try:
-        secret = desk.make_reset_link(here.hub, here.who, number, second_factor=sent.ticked("second_factor"))
+        secret = user_actions.make_reset_link(here.hub, here.who, number, second_factor=sent.ticked("second_factor"))
     except _REFUSALS as problem:
         return _one(request, here, number, problem=problem)
     return _one(request, here, number, link=_address(here, "reset", secret))
@@ -99,7 +101,7 @@ def make_reset_link(request: Request, number: int, here: Operator, sent: Sent) -
 def make_verify_link(request: Request, number: int, here: Operator) -> Response:
     """A link that verifies the address, to be handed over. It is drawn on this one page, and never again."""
     try:
-        secret = desk.make_verify_link(here.hub, here.who, number)
+        secret = user_actions.make_verify_link(here.hub, here.who, number)
     except _REFUSALS as problem:
         return _one(request, here, number, problem=problem)
     return _one(request, here, number, verify_link=_address(here, "verify", secret))
@@ -109,7 +111,7 @@ def make_verify_link(request: Request, number: int, here: Operator) -> Response:
 def close(request: Request, number: int, here: Operator) -> Response:
     """Close an account."""
     try:
-        desk.set_active(here.hub, here.who, number, False)
+        user_actions.set_active(here.hub, here.who, number, False)
     except _REFUSALS as problem:
         return _one(request, here, number, problem=problem)
     return go(request, f"/people/{number}", said="The account is closed.")
@@ -118,7 +120,7 @@ def close(request: Request, number: int, here: Operator) -> Response:
 @router.post("/people/{number}/open")
 def reopen(request: Request, number: int, here: Operator) -> Response:
     """Open a closed account again."""
-    desk.set_active(here.hub, here.who, number, True)
+    user_actions.set_active(here.hub, here.who, number, True)
     return go(request, f"/people/{number}", said="The account is open again.")
 
 

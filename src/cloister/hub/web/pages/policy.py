@@ -7,16 +7,17 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from cloister.hub.kinds import KINDS
-from cloister.hub.models import ROLES, Dataset, Person
-from cloister.hub.models import Policy as Kept
-from cloister.hub.policy import check, form, published, words
+from cloister.hub.core.models import ROLES, Dataset, Person
+from cloister.hub.core.models import Policy as Kept
+from cloister.hub.datasets.dataset_view import visible_dataset
+from cloister.hub.datasets.datasets import owned
+from cloister.hub.jobs.job_types import KINDS
+from cloister.hub.policy import versions as published
 from cloister.hub.policy.decide import Verdict
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import PURPOSES
-from cloister.hub.policy.reader import look, read
-from cloister.hub.store.datasets import owned
-from cloister.hub.store.sight import seen
+from cloister.hub.policy.text import check, form, words
+from cloister.hub.policy.text.reader import look, read
 from cloister.hub.web.context import Visitor, go, page, signed_in
 from cloister.hub.web.context import form as sent_form
 from cloister.hub.web.forms import Form
@@ -48,7 +49,7 @@ class Draft:
 def show(request: Request, name: str, here: Here) -> Response:
     """What the policy says; for the owner, to be edited."""
     with here.hub.database.reading() as session:
-        sight = seen(here.hub, session, here.who, name, here.environment)
+        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         if sight.mine:
             return _draw(request, here, session, sight.dataset, None)
         if sight.policy is None:

@@ -7,17 +7,18 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from cloister.hub import models, requests
-from cloister.hub.hub import Hub
-from cloister.hub.kinds import KINDS, Planned
-from cloister.hub.models import Dataset, Person
+from cloister.hub import approvals
+from cloister.hub.approvals.access import askable_purposes
+from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions
+from cloister.hub.approvals.reviewers import current_policy
+from cloister.hub.core import models
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Person
+from cloister.hub.jobs.gateway import find_dataset
+from cloister.hub.jobs.job_types import KINDS, Planned
 from cloister.hub.policy.purposes import PURPOSES
-from cloister.hub.requests.access import askable_purposes
-from cloister.hub.requests.deciding import ACCESS_DAYS, comments, decisions
-from cloister.hub.requests.reviewers import current_policy
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
-from cloister.hub.work.gateway import find_dataset
 from cloister.privacy.errors import CloisterError, NotHere
 
 __all__ = ["router", "to_decide"]
@@ -97,7 +98,7 @@ def ask(request: Request, name: str, here: SignedIn, sent: Sent) -> Response:
     with here.hub.database.writing() as session:
         dataset = find_dataset(here.hub, session, here.who, name, here.environment)
         text = sent.text("text", "What you need the data for", 4000)
-        made = requests.ask_access(here.hub, session, here.who, dataset, role, purpose, text)
+        made = approvals.ask_access(here.hub, session, here.who, dataset, role, purpose, text)
     return go(request, f"/requests/{made.id}", said="Sent. You will be told when somebody decides.")
 
 
@@ -107,7 +108,7 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
     with here.hub.database.reading() as session:
         found = _find(here, session, number)
         said, below = decisions(session, found), comments(session, found)
-        deciding = requests.may_decide(here.hub, session, here.who, found)
+        deciding = approvals.may_decide(here.hub, session, here.who, found)
     job = found.job
     kind = KINDS.get(job.kind) if job is not None else None
     return page(
@@ -134,7 +135,7 @@ def decide(request: Request, number: int, here: SignedIn, sent: Sent) -> Respons
     days = sent.number("days", "Days", 1, 3650) if sent.maybe("days") else ACCESS_DAYS
     with here.hub.database.writing() as session:
         found = _find(here, session, number)
-        made = requests.decide(here.hub, session, here.who, found, agreed, sent.maybe("reason", 4000), days)
+        made = approvals.decide(here.hub, session, here.who, found, agreed, sent.maybe("reason", 4000), days)
     said = {"granted": "Granted.", "denied": "Denied."}.get(made.state, "Your agreement counts. It needs another one.")
     return go(request, f"/requests/{number}", said=said)
 
@@ -143,7 +144,7 @@ def decide(request: Request, number: int, here: SignedIn, sent: Sent) -> Respons
 def comment(request: Request, number: int, here: SignedIn, sent: Sent) -> Response:
     """Say something below it."""
     with here.hub.database.writing() as session:
-        requests.comment(here.hub, session, here.who, _find(here, session, number), sent.text("text", "Comment", 4000))
+        approvals.comment(here.hub, session, here.who, _find(here, session, number), sent.text("text", "Comment", 4000))
     return go(request, f"/requests/{number}#comments")
 
 
@@ -151,7 +152,7 @@ def comment(request: Request, number: int, here: SignedIn, sent: Sent) -> Respon
 def withdraw(request: Request, number: int, here: SignedIn) -> Response:
     """Take one's own request back."""
     with here.hub.database.writing() as session:
-        requests.withdraw(here.hub, session, here.who, _find(here, session, number))
+        approvals.withdraw(here.hub, session, here.who, _find(here, session, number))
     return go(request, f"/requests/{number}", said="Withdrawn.")
 
 
@@ -160,11 +161,11 @@ def revoke(request: Request, number: int, here: SignedIn, sent: Sent) -> Respons
     """Take back what was granted."""
     with here.hub.database.writing() as session:
         found = _find(here, session, number)
-        requests.revoke(here.hub, session, here.who, found, sent.text("reason", "Reason", 4000))
+        approvals.revoke(here.hub, session, here.who, found, sent.text("reason", "Reason", 4000))
     return go(request, f"/requests/{number}", said="Revoked.")
 
 
 def _find(here: Visitor, session: Session, number: int) -> models.Request:
     if not 0 < number < 2**31:
         raise NotHere("there is no such request.")
-    return requests.find(here.hub, session, here.who, number)
+    return approvals.find(here.hub, session, here.who, number)

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from cloister.data.schema import TYPES
-from cloister.hub.store import datasets, drafts
-from cloister.hub.store.schema_form import SchemaForm
-from cloister.hub.store.sight import seen
+from cloister.hub.datasets import datasets, schema_draft
+from cloister.hub.datasets.dataset_view import visible_dataset
+from cloister.hub.datasets.schema_form import SchemaForm
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
@@ -28,7 +28,7 @@ Sent = Annotated[Form, Depends(form)]
 def show(request: Request, name: str, here: Here) -> Response:
     """What is public; for the owner, the editor."""
     with here.hub.database.reading() as session:
-        sight = seen(here.hub, session, here.who, name, here.environment)
+        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         text = datasets.latest_schema(session, sight.dataset) if sight.mine else ""
     if sight.verdict is not None:
         sight.verdict.require()
@@ -51,7 +51,7 @@ def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
     text = sent.get("text", "") if action == "text" else ""
     try:
         if action in ("draft", "look"):
-            text = drafts.draft_schema(here.hub, here.who, dataset, from_values=action == "look")
+            text = schema_draft.draft_schema(here.hub, here.who, dataset, from_values=action == "look")
             return _edit(request, here, name, text, drafted=True)
         if action not in ("form", "text"):
             raise BadForm("this form has no such button.")

@@ -6,9 +6,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.people import accounts, desk, links, sign_in, totp
-from cloister.hub.people.passwords import SHORTEST
-from cloister.hub.people.sign_in import Entered
+from cloister.hub.users import accounts, one_time_links, sign_in, totp, user_actions
+from cloister.hub.users.passwords import SHORTEST
+from cloister.hub.users.sign_in import Entered
 from cloister.hub.web.context import Visitor, form, go, page, signed_in, visitor
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.problems import status_of
@@ -99,7 +99,7 @@ def ask_account(request: Request, here: Anybody) -> Response:
 def make_account(request: Request, here: Anybody, sent: Sent) -> Response:
     """Make an account."""
     try:
-        desk.sign_up(
+        user_actions.sign_up(
             here.hub,
             email=sent.get("email", ""),
             name=sent.get("name", ""),
@@ -124,7 +124,7 @@ def accept_invitation(request: Request, secret: str, here: Anybody, sent: Sent) 
     with here.hub.database.reading() as session:
         link, _ = accounts.invitation(session, secret)
     try:
-        desk.sign_up(
+        user_actions.sign_up(
             here.hub,
             email=link.detail["email"],
             name=sent.get("name", ""),
@@ -141,14 +141,14 @@ def accept_invitation(request: Request, secret: str, here: Anybody, sent: Sent) 
 def show_verify(request: Request, secret: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """The button that verifies one's address; nothing happens by opening a link."""
     with here.hub.database.reading() as session:
-        link = links.look(session, links.VERIFY, secret)
+        link = one_time_links.look(session, one_time_links.VERIFY, secret)
     return page(request, "verify.html", mine=link.person_id == here.who.id, email=here.who.email)
 
 
 @router.post("/verify/{secret}")
 def verify(request: Request, secret: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """Verify the address of the account that is signed in."""
-    desk.verify(here.hub, here.who, secret)
+    user_actions.verify(here.hub, here.who, secret)
     return go(request, "/account", said="Your e-mail address is verified.")
 
 
@@ -162,7 +162,7 @@ def show_reset(request: Request, secret: str, here: Anybody) -> Response:
 def set_password(request: Request, secret: str, here: Anybody, sent: Sent) -> Response:
     """Set it. Nobody is signed in by that: the second factor is still asked for."""
     try:
-        desk.reset_password(here.hub, secret, _twice(sent), here.address)
+        user_actions.reset_password(here.hub, secret, _twice(sent), here.address)
     except BadForm as problem:
         return _reset_page(request, here, secret, problem)
     return go(request, "/sign-in?after=password")
@@ -220,7 +220,7 @@ def _invitation_page(
 
 def _reset_page(request: Request, here: Visitor, secret: str, problem: CloisterError | None = None) -> Response:
     with here.hub.database.reading() as session:
-        link = links.look(session, links.RESET, secret)
+        link = one_time_links.look(session, one_time_links.RESET, secret)
     status = status_of(problem) if problem else 200
     factor = bool(link.detail["second_factor"])
     return page(request, "reset.html", status, problem=_words(problem), shortest=SHORTEST, factor=factor)

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.books.subject import NOT_PROMISED, cards
-from cloister.hub.hub import Hub
-from cloister.hub.models import Dataset
-from cloister.hub.policy.published import schema_of
+from cloister.hub.accounting.subject_card import NOT_PROMISED, cards
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset
+from cloister.hub.jobs.gateway import may_know
+from cloister.hub.policy.versions import schema_of
 from cloister.hub.web.context import Visitor, page, visitor
-from cloister.hub.work.gateway import may_know
 from cloister.privacy.errors import AccountMismatch, NotHere, SignInFailed
 
 __all__ = ["card_link", "router"]

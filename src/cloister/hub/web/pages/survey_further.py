@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from cloister.hub.surveys import beside, sentences
+from cloister.hub.surveys import comparison, sentences
 from cloister.hub.surveys.results import Results
 from cloister.hub.web import survey_charts
 from cloister.hub.web.context import Visitor, page, signed_in
@@ -75,13 +75,13 @@ def side_by_side(request: Request, name: str, here: Here, wave: int = 0, questio
     with here.hub.database.reading() as session:
         found, read = found_for(here, session, name, wave)
         fits = [
-            (key, one.asked.text, beside.fitting(session, here.who, one))
+            (key, one.asked.text, comparison.fitting(session, here.who, one))
             for key, one in read.found.items()
             if one.finding is not None
         ]
         if question and job:
             try:
-                chosen, *sides = beside.both(session, here.who, read.about(question), job)
+                chosen, *sides = comparison.both(session, here.who, read.about(question), job)
             except NotHere as error:
                 problem = error
     return page(
@@ -109,7 +109,7 @@ def side_by_side_chart(
         _, read = found_for(here, session, name, wave)
         if not question or not job:
             raise BadForm("name a question of the survey, and one of your answers.")
-        _, *sides = beside.both(session, here.who, read.about(question), job)
+        _, *sides = comparison.both(session, here.who, read.about(question), job)
     points = [
         {"group": choice, "source": side.source, "value": value, "low": low, "high": high}
         for choice in sides[0].shares

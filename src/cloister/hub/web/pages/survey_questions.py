@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.surveys import composing, survey
-from cloister.hub.surveys.asked import LEVELS, MECHANISMS, PERIODS, TYPES, Asked, Level
+from cloister.hub.surveys import draft, survey
+from cloister.hub.surveys.question import LEVELS, MECHANISMS, PERIODS, TYPES, PrivacyLevel, SurveyQuestion
 from cloister.hub.surveys.survey import asked_of
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
@@ -82,9 +82,7 @@ def move(request: Request, name: str, question: str, here: Here, sent: Sent) -> 
     """One place up or down."""
     _read_before(here, name)
     with here.hub.database.writing() as session:
-        composing.move(
-            here.hub, session, survey.find_own(session, name, here.who), question, sent.text("where", "Where")
-        )
+        draft.move(here.hub, session, survey.find_own(session, name, here.who), question, sent.text("where", "Where"))
     return go(request, f"/surveys/{name}#q-{question}")
 
 
@@ -93,7 +91,7 @@ def delete(request: Request, name: str, question: str, here: Here) -> Response:
     """Take it out."""
     _read_before(here, name)
     with here.hub.database.writing() as session:
-        composing.remove(here.hub, session, survey.find_own(session, name, here.who), question)
+        draft.remove(here.hub, session, survey.find_own(session, name, here.who), question)
     return go(request, f"/surveys/{name}", said="The question is taken out.")
 
 
@@ -108,13 +106,13 @@ def preview(request: Request, name: str, here: Here) -> Response:
 def _put(request: Request, here: Visitor, name: str, sent: Form, instead_of: str = "") -> Response:
     told = _told(sent)
     try:
-        Asked.read({**told, "id": told.get("id") or "q"})
+        SurveyQuestion.read({**told, "id": told.get("id") or "q"})
         if sent.get("action") == "look":
             return _draw(request, here, name, {**dict(sent), **_shown(told)}, instead_of)
         _read_before(here, name)
         with here.hub.database.writing() as session:
             found = survey.find_own(session, name, here.who)
-            read = composing.put(here.hub, session, found, told, instead_of)
+            read = draft.put(here.hub, session, found, told, instead_of)
     except BadForm as error:
         return _draw(request, here, name, {**dict(sent), **_shown(told)}, instead_of, problem=error)
     return go(request, f"/surveys/{name}#q-{read.id}", said="The question is saved.")
@@ -142,7 +140,7 @@ def _shown(told: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in told.items() if isinstance(value, str)}
 
 
-def _values(asked: Asked) -> dict[str, str]:
+def _values(asked: SurveyQuestion) -> dict[str, str]:
     """A question as its form shows it."""
     told = {name: str(value) for name, value in asked.to_json().items() if isinstance(value, str | int)}
     if asked.type == "scale" and asked.options:
@@ -152,7 +150,7 @@ def _values(asked: Asked) -> dict[str, str]:
     return told | {"levels": _lines(asked.levels)}
 
 
-def _lines(levels: Sequence[Level]) -> str:
+def _lines(levels: Sequence[PrivacyLevel]) -> str:
     """Levels as people write them: 0.5 for 1/2, if it is that exactly."""
     shown = [(one, show(Fraction(one.epsilon))) for one in levels]
     exact = [text if text.replace(".", "", 1).isdigit() and Fraction(text) == Fraction(one.epsilon) else one.epsilon
@@ -195,12 +193,12 @@ def _draw(
 
 def _expected(values: Mapping[str, str], people: int, lasting: bool) -> list[dict[str, Any]]:
     """For the page as it is first drawn; while somebody types, the page asks the API."""
-    kept = {key: value for key, value in values.items() if key in Asked.__dataclass_fields__ and value}
+    kept = {key: value for key, value in values.items() if key in SurveyQuestion.__dataclass_fields__ and value}
     if kept.get("type") == "scale":
         kept.pop("options", None)
     try:
-        return composing.expected(
-            Asked.read({**kept, "id": kept.get("id", "q"), "text": kept.get("text", "?")}), people, lasting
+        return draft.expected(
+            SurveyQuestion.read({**kept, "id": kept.get("id", "q"), "text": kept.get("text", "?")}), people, lasting
         )
     except BadForm:  # not complete yet
         return []

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from cloister.hub.models import Survey
+from cloister.hub.core.models import Survey
 from cloister.hub.surveys import export, results, sentences, survey
-from cloister.hub.surveys.found import CONFIDENCE, DELTA, Found
+from cloister.hub.surveys.question_result import CONFIDENCE, DELTA, QuestionResult
 from cloister.hub.surveys.results import Results
 from cloister.hub.web import charts, survey_charts
 from cloister.hub.web.context import Visitor, page, signed_in
@@ -142,7 +142,7 @@ def _download(content: bytes, name: str, kind: str) -> Response:
 # Pictures
 
 
-def picture_of(found: Found, theme: charts.Theme, size: charts.Size) -> str:
+def picture_of(found: QuestionResult, theme: charts.Theme, size: charts.Size) -> str:
     """A finding, drawn."""
     rows = found.rows()
     if not rows:
@@ -161,7 +161,7 @@ def heat_cells(table: CrossTable) -> list[dict[str, Any]]:
     ]
 
 
-def alt_text(found: Found) -> str:
+def alt_text(found: QuestionResult) -> str:
     """What a picture shows, for those who do not see it."""
     rows = found.rows()
     if not rows or found.asked.type == "number":

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.database import now
-from cloister.hub.models import Survey
-from cloister.hub.surveys import ballots, composing, survey
-from cloister.hub.surveys.asked import TYPES
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Survey
+from cloister.hub.surveys import ballots, survey
+from cloister.hub.surveys import draft as composing
+from cloister.hub.surveys.question import TYPES
 from cloister.hub.surveys.survey import asked_of
 from cloister.hub.web.context import Visitor, form, go, page, signed_in, with_role
 from cloister.hub.web.forms import Form

@@ -12,8 +12,8 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from cloister.hub.models import Dataset, Upload
-from cloister.hub.store import datasets, drafts, upload
+from cloister.hub.core.models import Dataset, Upload
+from cloister.hub.datasets import datasets, schema_draft, upload
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
@@ -40,7 +40,7 @@ def make(request: Request, name: str, here: Here, sent: Sent) -> Response:
         link = datasets.examine_version(here.hub, here.who, name, address=address)
         with here.hub.database.writing() as session:
             dataset = datasets.owned(session, name, here.who)
-            sent_in = {} if link else {table: one.id for table, one in drafts.waiting(session, dataset).items()}
+            sent_in = {} if link else {table: one.id for table, one in schema_draft.waiting(session, dataset).items()}
             datasets.new_version(here.hub, session, here.who, dataset, uploads=sent_in, link=link)
     except CloisterError as error:
         return _again(request, here, name, error)

@@ -5,13 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.hub.kinds import KINDS
-from cloister.hub.policy import published, words
+from cloister.hub.jobs import gateway
+from cloister.hub.jobs.job_types import KINDS
+from cloister.hub.policy import versions
 from cloister.hub.policy.decide import Verdict
 from cloister.hub.policy.policy import OPERATIONS
 from cloister.hub.policy.purposes import PURPOSES, offered
+from cloister.hub.policy.text import words
 from cloister.hub.web.context import Visitor, page, signed_in
-from cloister.hub.work import gateway
 from cloister.privacy.errors import BadInput, Refused
 
 __all__ = ["router"]
@@ -42,7 +43,7 @@ def why(
             problem = error
     with here.hub.database.reading() as session:
         dataset = gateway.find_dataset(here.hub, session, here.who, name, here.environment)
-        policy, number = published.current(here.hub, session, dataset)
+        policy, number = versions.current(here.hub, session, dataset)
     asked = [role.name for role in policy.roles if role.by_request and operation in role.may]
     return page(
         request,

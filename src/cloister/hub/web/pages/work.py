@@ -15,20 +15,20 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 from starlette.responses import RedirectResponse, Response
 
+from cloister.client.wire import loss_to_text
 from cloister.data.schema import Column, Schema
-from cloister.hub.kinds import Kind, Planned, kind_of
-from cloister.hub.models import Dataset, Job, SavedQuery
+from cloister.hub.core.models import Dataset, Job, SavedQuery
+from cloister.hub.datasets.dataset_view import visible_dataset
+from cloister.hub.jobs import limits
+from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.policy import cost
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import offered
-from cloister.hub.store.sight import seen
 from cloister.hub.web.api.jobs import planned_by, submitted_by
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import show, status_of, title_of
-from cloister.hub.wire import loss_to_text
-from cloister.hub.work import limits
 from cloister.privacy.errors import BadInput, CloisterError, Denied, HubRefused, NotHere, NotNow, Refused
 from cloister.privacy.loss import Loss
 
@@ -114,7 +114,7 @@ async def work(
 def shorter(request: Request, name: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """The same pages under the dataset's address."""
     with here.hub.database.reading() as session:
-        dataset = seen(here.hub, session, here.who, name, here.environment).dataset
+        dataset = visible_dataset(here.hub, session, here.who, name, here.environment).dataset
     return RedirectResponse(f"/work/{request.url.path.rpartition('/')[2]}/{dataset.name}", 303)
 
 
@@ -131,7 +131,7 @@ def keep(
     """Keep a question under a name."""
     title, sql = sent.text("name", "Its name", most=200), sent.text("sql", "Question", most=20_000)
     with here.hub.database.writing() as session:
-        dataset = seen(here.hub, session, here.who, name, here.environment).dataset
+        dataset = visible_dataset(here.hub, session, here.who, name, here.environment).dataset
         mine = sa.select(sa.func.count()).select_from(SavedQuery).where(SavedQuery.person_id == here.who.id)
         if (session.scalar(mine) or 0) >= _MOST_SAVED:
             raise NotNow(f"you keep {_MOST_SAVED} questions already. Forget one first.")
@@ -164,12 +164,12 @@ def _decided(name: str, decision: int) -> str:
     return f"/datasets/{name}/why?decision={decision}" if decision else ""
 
 
-def _why(kind: Kind, name: str, purpose: str) -> str:
+def _why(kind: JobType, name: str, purpose: str) -> str:
     """The page that explains what the policy says to a kind of work, whatever it costs."""
     return f"/datasets/{name}/why?{urlencode({'operation': kind.operation, 'purpose': purpose})}"
 
 
-def _turned_away(request: Request, kind: Kind, name: str, verdict: Verdict, purpose: str) -> Response:
+def _turned_away(request: Request, kind: JobType, name: str, verdict: Verdict, purpose: str) -> Response:
     try:
         verdict.require()
     except Denied as refusal:
@@ -181,7 +181,7 @@ def _turned_away(request: Request, kind: Kind, name: str, verdict: Verdict, purp
 def _draw(
     request: Request,
     here: Visitor,
-    kind: Kind,
+    kind: JobType,
     name: str,
     values: Mapping[str, str],
     planned: Planned | None = None,
@@ -189,7 +189,7 @@ def _draw(
     why: str = "",
 ) -> Response:
     with here.hub.database.reading() as session:
-        sight = seen(here.hub, session, here.who, name, here.environment)
+        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         if sight.verdict is not None and not sight.verdict.allowed:
             return _turned_away(request, kind, sight.dataset.name, sight.verdict, values.get("purpose", ""))
         if sight.policy is None or sight.schema is None or sight.subject is None:

@@ -1,0 +1,550 @@
+"""Ask a hub from Python, with the standard library and pyarrow alone. It mirrors the local API.
+
+    hub = cloister.hub.Client("https://hub.example.org", token="clo_…", owner_key="ed25519:…")
+    visits = hub.dataset("visits", purpose="scientific research")
+    print(visits.plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01")))
+    answer = visits.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01"))
+    answer.to_pandas()                     # the same Answer as from `cl.open(...)`, with its receipt
+    model = visits.train("MixedNB", target="readmitted", spend=cl.rho("0.02"))
+    table = visits.synthesise(spend=cl.rho("0.05"), rows=5_000)      # rows that nobody lived, with their side file
+    visits.hand_in("visits-synthetic.parquet", key="ed25519:…")      # for its owner: a table that was made elsewhere
+
+A refusal comes back as the class it has on the hub: `except OverBudget` works here and there. Work that waits for an
+approval, or is not done in time, raises `Waiting`, which holds the job.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import pyarrow as pa
+
+from cloister.client.jobs import Finished, RemoteJob, RemotePlan, Waiting, of_form
+from cloister.client.survey import RemoteSurvey
+from cloister.client.transport import Transport, drawn, form_data, send_file, shared_bar
+from cloister.client.wire import loss_to_text, plan_from_json
+from cloister.data.schema import Schema
+from cloister.privacy.errors import BadForm, BadLoss, BadSchema, NotNow
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import Number
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.signing import PublicKey
+from cloister.query.answer import Answer
+from cloister.query.builder import Builder
+
+if TYPE_CHECKING:
+    from cloister.synth.output.shared_table import HandedTable
+
+__all__ = ["Client", "Finished", "RemoteDataset", "RemoteJob", "RemotePlan", "RemoteSurvey", "Waiting"]
+
+Progress = Callable[[str, int, int], None]  # table, bytes sent, bytes in all
+
+
+class Client:
+    """A hub, seen by one person.
+
+    Args:
+        address: of the hub, such as `https://hub.example.org`. Plain http only on this machine: a token is a secret.
+        token: made under Account on the hub; `clo_…`.
+        owner_key: the public key that signs the hub's receipts, from a place you trust, in one line or in a file; every
+            receipt is then checked against it, and an answer with a false one is not returned.
+        timeout_s: how long one exchange may take.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        *,
+        owner_key: str | os.PathLike[str] | PublicKey | None = None,
+        timeout_s: float = 60,
+    ) -> None:
+        self.transport = Transport(address, token, timeout_s)
+        self.owner_key = (
+            owner_key if isinstance(owner_key, PublicKey) or owner_key is None else PublicKey.load(owner_key)
+        )
+
+    def me(self) -> dict[str, Any]:
+        """Who this token belongs to, and what it may."""
+        return self.get("/api/me")
+
+    def datasets(self) -> list[dict[str, Any]]:
+        """The datasets one may know of."""
+        return _listed(self.transport.json("GET", "/api/datasets"), "datasets")
+
+    def dataset(self, name: str, *, purpose: str = "") -> "RemoteDataset":
+        """A dataset, to ask it questions.
+
+        Args:
+            purpose: stated with every question, unless a question states its own.
+        """
+        return RemoteDataset(self, name, purpose)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """My work, the newest first."""
+        return _listed(self.transport.json("GET", "/api/jobs"), "jobs")
+
+    def job(self, number: int) -> RemoteJob:
+        """A piece of work by its number."""
+        return RemoteJob(self, int(number), self.get(f"/api/jobs/{int(number)}"))
+
+    def requests(self) -> dict[str, Any]:
+        """What I asked for (`mine`), and what waits for my decision (`waiting`)."""
+        return self.get("/api/requests")
+
+    def decide(self, request: int, agreed: bool, reason: str = "") -> dict[str, Any]:
+        """Agree to a request, or deny it with a reason."""
+        return self.post(f"/api/requests/{int(request)}/decision", {"agreed": agreed, "reason": reason})
+
+    def create_dataset(
+        self,
+        name: str,
+        *,
+        policy: str | os.PathLike[str],
+        schema: Schema | Mapping[str, Any] | str | os.PathLike[str],
+        tables: Mapping[str, str | os.PathLike[str]],
+        title: str = "",
+        about: str = "",
+        progress: Progress | None = None,
+        wait_s: float = 600,
+    ) -> "RemoteDataset":
+        """Share tables, with the policy that says who may do what with them.
+
+        Args:
+            name: of the dataset, and of its account in the ledger, for good.
+            policy: the policy's YAML, or a file that holds it.
+            schema: the public facts: a `Schema`, a file, or its content.
+            tables: a CSV or Parquet file for each table.
+            title: for people.
+            about: a paragraph for people.
+            progress: called with (table, bytes sent, bytes in all); a bar is drawn in a terminal unless given.
+            wait_s: how long to wait until the hub has checked and sealed the tables.
+        """
+        facts = Schema.load(schema)
+        missing = set(facts.tables) ^ set(tables)
+        if missing:  # before anything is sent
+            raise BadSchema(f"schema and files must name the same tables; only one of them has {sorted(missing)}.")
+        body = {"name": name, "title": title or name, "about": about, "policy": _text(policy), "schema": facts.dump()}
+        self.post("/api/datasets", body)
+        dataset = self.dataset(name)
+        dataset.upload(tables, schema=facts, progress=progress, wait_s=wait_s)
+        return dataset
+
+    def surveys(self) -> list[dict[str, Any]]:
+        """My surveys, the newest first."""
+        return _listed(self.transport.json("GET", "/api/surveys"), "surveys")
+
+    def survey(self, name: str) -> RemoteSurvey:
+        """One of my surveys."""
+        return RemoteSurvey(self, name)
+
+    def create_survey(self, name: str, *, title: str, purpose: str, consent: str, **facts: Any) -> RemoteSurvey:
+        """Compose a survey; it is a draft until it is published.
+
+        Args:
+            name: in the address of its page, for good.
+            title: what people read first.
+            purpose: what the answers are for.
+            consent: what people agree to.
+            facts: about, language, target, ends, invited, lasting, asked (a list of questions).
+        """
+        body = {"name": name, "title": title, "purpose": purpose, "consent": consent, **facts}
+        self.post("/api/surveys", body)
+        return RemoteSurvey(self, name)
+
+    def advise_question(self, question: Mapping[str, Any], people: int = 500) -> list[dict[str, Any]]:
+        """What error to expect of a survey's question at each level, and which mechanisms could serve it."""
+        told = self.post("/api/surveys/advice", {"question": dict(question), "people": people})
+        if told.get("problem"):
+            raise BadForm(str(told["problem"]))
+        return of_form(told.get("levels"), list)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.transport.address}>"
+
+    def get(self, path: str) -> dict[str, Any]:
+        """What the hub's API says at a path."""
+        return of_form(self.transport.json("GET", path), dict)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Hand something to the hub's API."""
+        return of_form(self.transport.json("POST", path, body), dict)
+
+    def checked(self, receipt: Receipt) -> Receipt:
+        """A receipt, after it was checked against the pinned key, if there is one."""
+        if self.owner_key is not None:
+            receipt.verify(self.owner_key)
+        return receipt
+
+
+class RemoteDataset:
+    """Private answers from tables that stay on the hub."""
+
+    def __init__(self, client: Client, name: str, purpose: str = "") -> None:
+        self.client = client
+        self.name = name
+        self.purpose = purpose
+        self._path = f"/api/datasets/{_segment(name)}"
+        self._schema: Schema | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the hub's page says about it: title, owner, trust, budget left."""
+        return self.client.get(self._path)
+
+    @property
+    def schema(self) -> Schema:
+        """What is public, as far as one may see it."""
+        if self._schema is None:
+            self._schema = Schema.parse(self.client.get(f"{self._path}/schema")["schema"], max_bytes=None)
+        return self._schema
+
+    def plan(
+        self,
+        sql: "str | Builder",
+        *,
+        spend: Loss | None = None,
+        within: Number | None = None,
+        confidence: Number = "0.95",
+        purpose: str = "",
+    ) -> RemotePlan:
+        """What asking would cost and how wrong the answer may be. Costs nothing and reads nothing.
+
+        Args:
+            sql: the question.
+            spend: what it may cost; or
+            within: the error that is acceptable, in the units of the answer.
+            confidence: of the intervals.
+            purpose: what the answer is for, in the words of the dataset's policy.
+        """
+        if (spend is None) == (within is None):
+            raise BadLoss(
+                "say what the answer may cost (spend=rho('0.01')) or how wrong it may be (within=5), one of them."
+            )
+        form = {"sql": str(sql), "confidence": str(confidence)}
+        form |= {"within": str(within)} if spend is None else {"spend": loss_to_text(spend)}
+        return self.plan_work("query", form, purpose)
+
+    def plan_work(self, kind: str, form: Mapping[str, Any], purpose: str = "") -> RemotePlan:
+        """The plan of any kind of work. Costs nothing and reads nothing.
+
+        Args:
+            kind: such as "synthesise".
+            form: what its page asks for, such as {"method": "aim", "spend": cl.rho("0.05"), "rows": 5000}.
+            purpose: what it is for.
+        """
+        words, wanted = _in_words(form), purpose or self.purpose
+        plan = plan_from_json(self.client.post(f"{self._path}/plan", {"kind": kind, "form": words, "purpose": wanted}))
+        return RemotePlan(plan.loss, plan.lines, plan.errors, plan.statements, plan.notes, kind, words, wanted)
+
+    def sql(
+        self, text: str, *, spend: Loss, confidence: Number = "0.95", purpose: str = "", wait_s: float = 60
+    ) -> Answer:
+        """Ask, and wait for the answer.
+
+        Args:
+            text: the question.
+            spend: what it may cost.
+            confidence: of the intervals.
+            purpose: what the answer is for.
+            wait_s: how long to wait.
+
+        Raises:
+            Waiting: it is not there yet; the job is in it.
+            CloisterError: whatever the hub refuses, by the class it has there.
+        """
+        form = {"sql": text, "spend": loss_to_text(spend), "confidence": str(confidence)}
+        return self.submit("query", form, purpose=purpose).answer(wait_s=wait_s)
+
+    def run(
+        self, what: RemotePlan | str, *, purpose: str = "", wait_s: float = 60, source: None = None, **form: Any
+    ) -> Any:
+        """Carry out a plan, or a kind of work by its name.
+
+        Args:
+            what: a plan of this dataset, which gives an `Answer`; or a kind of work such as `"profile"`.
+            purpose: what it is for; a plan has its own.
+            wait_s: how long to wait.
+            source: the hub's noise is made on the hub; none can be given.
+            form: what the kind asks for, such as `spend=rho("0.1")`.
+        """
+        if source is not None:
+            raise BadForm("the noise is made on the hub. Leave source out.")
+        if isinstance(what, str):
+            return self.submit(what, form, purpose=purpose).finished(wait_s=wait_s)
+        job = self.submit(what.kind, what.form, purpose=what.purpose)
+        return job.answer(wait_s=wait_s) if what.kind == "query" else job.finished(wait_s=wait_s)
+
+    def train(
+        self,
+        estimator: str,
+        *,
+        target: str = "",
+        features: Sequence[str] = (),
+        spend: Loss,
+        table: str = "",
+        evaluate: Number | None = None,
+        group: str = "",
+        parts: int | None = None,
+        purpose: str = "",
+        wait_s: float = 600,
+    ) -> Any:
+        """Train a model on the hub, and wait for it: a fitted estimator of `cloister.learn`, with its receipt.
+
+        Args:
+            estimator: its name, such as `"LogisticRegression"`.
+            target: the column to predict.
+            features: the columns to predict from; all that fit unless given.
+            spend: what the model and its evaluation may cost.
+            table: if there are several.
+            evaluate: the share of the spend that pays for an evaluation on people held back; see `job.finished()`.
+            group: a column whose groups the evaluation compares.
+            parts: how many clusters or components.
+            purpose: what the model is for.
+            wait_s: how long to wait.
+
+        Raises:
+            Waiting: it is not there yet; the job is in it: `waiting.job.model()` later.
+            MissingExtra: scikit-learn is not installed here.
+        """
+        form: dict[str, Any] = {"estimator": estimator, "target": target, "features": list(features), "spend": spend}
+        form |= {"table": table, "group": group}
+        form |= {"evaluate": str(evaluate)} if evaluate is not None else {}
+        form |= {"parts": str(parts)} if parts is not None else {}
+        return self.submit("train", form, purpose=purpose).model(wait_s=wait_s)
+
+    def synthesise(
+        self,
+        *,
+        method: str = "aim",
+        spend: Loss,
+        rows: int | None = None,
+        columns: Sequence[str] = (),
+        table: str = "",
+        bins: int | None = None,
+        score: Number | None = None,
+        purpose: str = "",
+        wait_s: float = 600,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> "HandedTable":
+        """Make a synthetic table on the hub, and wait for it: rows with their side file, both verified.
+
+        Args:
+            method: the generator: `"aim"`, `"mixture"`, `"mst"`, `"privbayes"` or `"independent"`.
+            spend: what the table and its score may cost.
+            rows: how many; about as many as the real table has unless given.
+            columns: of the table; all that can be used unless given.
+            table: from which it is made, if there are several.
+            bins: into which numbers and dates are cut.
+            score: the share of the spend that pays for errors which may be told; they are in `side["score"]`.
+            purpose: what the table is for.
+            wait_s: how long to wait.
+            progress: told a share from 0 to 1 and a word; a bar is drawn in a terminal unless given.
+
+        Raises:
+            Waiting: it is not there yet; the job is in it: `waiting.job.synthetic()` later.
+        """
+        form: dict[str, Any] = {"method": method, "spend": spend, "columns": list(columns), "table": table}
+        given = {"rows": rows, "bins": bins, "score": score}
+        form |= {name: str(value) for name, value in given.items() if value is not None}
+        job = self.submit("synthesise", form, purpose=purpose)
+        with shared_bar(progress, "synthesising") as tell:
+            return job.synthetic(wait_s=wait_s, progress=tell)
+
+    def hand_in(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: str | os.PathLike[str] | PublicKey | None = None,
+        gate: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Hand in a synthetic table that you made from your own dataset; its number there.
+
+        Its loss is charged to the dataset's account before anybody sees it. Then whoever the policy lets synthesise can
+        take it. The hub keeps the file as it is, and says that it was made elsewhere.
+
+        Args:
+            path: the Parquet file that `cloister synth make` or `to_parquet` wrote; its side file lies beside it.
+            key: the public key of the ledger that paid, in one line or in a file, if the side file has a receipt.
+            gate: attack it here first, and send nothing unless it passes: `{"real": "visits.parquet", "holdout":
+                "held-back.parquet"}`, and what else `synth.gate` takes. Neither rows nor verdict leave this machine.
+                Making tables until one passes is a choice that has to be paid for: `synth.choose`.
+
+        Raises:
+            BadForm: the gate did not let it pass, or the files do not fit each other or the dataset's schema; the
+                sentence says what to do.
+            OverBudget: the dataset's budget does not have it.
+        """
+        from cloister.synth.output.shared_table import read_table, side_path
+
+        made = read_table(path)  # before anything is sent: that both are here, and are what they should be
+        if gate is not None:
+            self._pass(made, gate)
+        shown = "" if key is None else str(key if isinstance(key, PublicKey) else PublicKey.load(key))
+        files = {"table": Path(path).read_bytes(), "side": side_path(path).read_bytes()}
+        body, kind = form_data({"key": shown}, files)
+        told = json.loads(self.client.transport.raw("POST", f"{self._path}/tables", body, kind))
+        return int(of_form(told, dict)["number"])
+
+    def _pass(self, made: "HandedTable", asked: Mapping[str, Any]) -> None:
+        """Refuse a table that the gate does not let pass. All of it happens here: a verdict is a look at real rows."""
+        from cloister.synth.scoring.gate import gate
+
+        verdict = gate(**{"synthetic": made, "schema": self.schema, "table": made.side["table"], **asked})
+        if not verdict.passed:
+            failed = ", ".join(one.name for one in verdict.checks if not one.passed)
+            raise BadForm(f"the gate did not let it pass ({failed}), so nothing was sent. See why with synth.gate(…).")
+
+    def handed_in(self, *, purpose: str = "") -> list[dict[str, Any]]:
+        """The synthetic tables that its owner has handed in, as far as I may take them, the newest first."""
+        words = urlencode({"purpose": purpose or self.purpose})
+        return _listed(self.client.get(f"{self._path}/tables?{words}"), "tables")
+
+    def take(self, number: int, *, purpose: str = "") -> "HandedTable":
+        """One of them, with its side file. Both are checked against the pinned key, or the one that the hub names.
+
+        What the hub vouches for is the charge, and that the file is as it was handed in: see `side["handed in"]`.
+        """
+        from cloister.synth.output.shared_table import parse_table
+
+        place, words = f"{self._path}/tables/{int(number)}", urlencode({"purpose": purpose or self.purpose})
+        told = self.client.get(f"{place}?{words}")
+        content = self.client.transport.raw("GET", f"{place}/table?{words}")
+        found = parse_table(content, json.dumps(of_form(told.get("side"), dict)).encode())
+        found.verify(self.client.owner_key or of_form(told.get("key"), str))
+        return found
+
+    def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:
+        """Hand in a piece of work and return at once."""
+        body = {"kind": kind, "form": _in_words(form), "purpose": purpose or self.purpose}
+        record = self.client.post(f"{self._path}/jobs", body)
+        return RemoteJob(self.client, int(record["id"]), record)
+
+    def mock(self, table: str | None = None) -> pa.Table:
+        """Made-up rows of a table, drawn from the schema alone: to try a question for free."""
+        name = table or self.table().table
+        raw = self.client.transport.raw("GET", f"{self._path}/mock/{_segment(name)}")
+        try:
+            with pa.ipc.open_stream(raw) as reader:
+                return reader.read_all()
+        except pa.ArrowInvalid:
+            raise BadForm("the hub's mock table cannot be read. Check the hub's version.") from None
+
+    def table(self, name: str | None = None) -> Builder:
+        """Begin a question about a table; the only private one unless named."""
+        private = [one.name for one in self.schema.tables.values() if not one.public]
+        if name is None and len(private) != 1:
+            raise BadSchema(f"say which table: {', '.join(private)}.")
+        return Builder(self, name or private[0])
+
+    def where(self, condition: str) -> Builder:
+        """The same questions, built in Python: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
+        return self.table().where(condition)
+
+    def group_by(self, *columns: str) -> Builder:
+        """Begin a question with its groups."""
+        return self.table().group_by(*columns)
+
+    def ledger(self) -> dict[str, Any]:
+        """What was spent, as far as one may see it."""
+        return self.client.get(f"{self._path}/ledger")
+
+    def why(self, operation: str = "query", purpose: str = "", spend: Loss | None = None) -> dict[str, Any]:
+        """Whether the policy lets me do this, by which rule, and why.
+
+        Args:
+            operation: a plain word, such as query.
+            purpose: what for; the dataset's unless given.
+            spend: what it would cost, such as the loss of a plan: then every limit is asked too, as it stands.
+        """
+        asked = {"operation": operation, "purpose": purpose or self.purpose}
+        words = urlencode(asked if spend is None else {**asked, "spend": loss_to_text(spend)})
+        return self.client.get(f"{self._path}/why?{words}")
+
+    def ask_access(self, role: str, text: str, *, purpose: str = "") -> dict[str, Any]:
+        """Ask the owner for a role of the policy, and say what for."""
+        body = {"dataset": self.name, "role": role, "purpose": purpose or self.purpose, "text": text}
+        return self.client.post("/api/requests", body)
+
+    def upload(
+        self,
+        tables: Mapping[str, str | os.PathLike[str]],
+        *,
+        schema: Schema | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        progress: Progress | None = None,
+        wait_s: float = 600,
+    ) -> int:
+        """Send a new version of the tables; its number. What is left of the budget stays what it is.
+
+        Tables that are not named stay as they are. An upload that breaks off goes on where it was.
+
+        Args:
+            tables: a CSV or Parquet file for each table that changed.
+            schema: the public facts, if they changed too.
+            progress: called with (table, bytes sent, bytes in all); a bar is drawn in a terminal unless given.
+            wait_s: how long to wait until the hub has checked and sealed the tables.
+        """
+        facts = self.schema if schema is None else Schema.load(schema)
+        paths = {table: Path(place) for table, place in tables.items()}
+        for path in paths.values():
+            if not path.is_file():
+                raise BadForm(f"there is no file {path}. Check the path.")
+        with drawn(progress) as shown:
+            sent = {
+                table: send_file(self.client.transport, f"{self._path}/uploads", table, path, shown)
+                for table, path in paths.items()
+            }
+        body = {"uploads": sent, "schema": facts.dump()}
+        version = self.client.post(f"{self._path}/versions", body)
+        return self._ready(int(version["number"]), version, time.monotonic() + wait_s)
+
+    def _ready(self, number: int, version: Mapping[str, Any], until: float) -> int:
+        while version.get("state") == "preparing" and time.monotonic() < until:
+            time.sleep(0.2)
+            version = self.client.get(f"{self._path}/versions/{number}")
+        if version.get("state") == "failed":
+            raise NotNow(f"version {number} of {self.name} could not be made: {version.get('problem', '')}")
+        if version.get("state") != "ready":
+            raise NotNow(f"version {number} of {self.name} is still being prepared. Look at its page later.")
+        self._schema = None
+        return number
+
+    def __repr__(self) -> str:
+        return f"<RemoteDataset {self.name} on {self.client.transport.address}>"
+
+
+def _listed(found: Any, name: str) -> list[dict[str, Any]]:
+    return of_form(found.get(name) if isinstance(found, dict) else found, list)
+
+
+def _in_words(form: Mapping[str, Any]) -> dict[str, Any]:
+    """A form as it travels: losses are text."""
+    return {name: loss_to_text(value) if isinstance(value, Loss) else value for name, value in form.items()}
+
+
+def _segment(name: str) -> str:
+    return quote(str(name), safe="")
+
+
+def _text(place: str | os.PathLike[str]) -> str:
+    """The text itself, or what the file of that name holds."""
+    if isinstance(place, os.PathLike) or "\n" not in place:
+        path = Path(place)
+        if not path.is_file():
+            raise BadForm(f"there is no file {path}. Give the policy's text, or a file that holds it.")
+        return path.read_text(encoding="utf-8")
+    return place

@@ -1,0 +1,216 @@
+"""What a hub hands to its client: plans, jobs, and what they leave."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cloister.client.transport import error_of
+from cloister.client.wire import PlanSummary, answer_from_json
+from cloister.privacy.errors import BadForm, CloisterError, ReceiptRejected
+from cloister.privacy.loss import Loss
+from cloister.privacy.receipt import Receipt
+from cloister.query.answer import Answer
+
+if TYPE_CHECKING:
+    from cloister.client.client import Client
+    from cloister.synth.output.shared_table import HandedTable
+
+__all__ = ["Finished", "RemoteJob", "RemotePlan", "Waiting", "of_form"]
+
+_POLL_S = 20.0  # the hub answers at once when a job ends; this is how long one question to it may last
+_TOLD_S = 1.0
+_UNDER_WAY = ("waiting", "queued", "running", "charged")
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePlan(PlanSummary):
+    """A plan made by a hub. Print it; then `dataset.run(plan)`."""
+
+    kind: str = "query"
+    form: Mapping[str, Any] = field(default_factory=dict)
+    purpose: str = ""
+
+    def __str__(self) -> str:
+        return PlanSummary.__str__(self)
+
+
+class Waiting(CloisterError):
+    """The work is not done yet: it waits for somebody's approval, for its turn, or is still running.
+
+    Attributes:
+        job: ask it again later, with `job.answer(wait_s=60)`; its `id` finds it again from another program.
+    """
+
+    def __init__(self, message: str, job: "RemoteJob") -> None:
+        super().__init__(message)
+        self.job = job
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a piece of work of any kind left.
+
+    Attributes:
+        kind: of work.
+        result: what the kind says it found.
+        loss: what it cost; None if nothing.
+        receipts: the signed proofs.
+    """
+
+    kind: str
+    result: Mapping[str, Any]
+    loss: Loss | None
+    receipts: tuple[Receipt, ...] = ()
+
+
+class RemoteJob:
+    """A piece of work on the hub."""
+
+    def __init__(self, client: "Client", number: int, record: Mapping[str, Any]) -> None:
+        self.client = client
+        self.id = number
+        self.record = record
+
+    @property
+    def state(self) -> str:
+        """As last heard: waiting, queued, running, charged, done, refused, failed, cancelled or interrupted."""
+        return str(self.record.get("state", ""))
+
+    def answer(self, *, wait_s: float = 60) -> Answer:
+        """The answer of a query, as soon as it is there.
+
+        Raises:
+            Waiting: it is not there in time, or needs an approval first.
+        """
+        done = self.finished(wait_s=wait_s)
+        found = answer_from_json(done.result.get("answer", done.result))
+        if found.receipt is not None:
+            _fits(self.client.checked(found.receipt), found)
+        return found
+
+    def finished(self, *, wait_s: float = 60, progress: Callable[[float, str], None] | None = None) -> Finished:
+        """What it left, as soon as it is there.
+
+        Args:
+            wait_s: how long to wait.
+            progress: told a share from 0 to 1 and a word, every second or so while the hub is at work.
+        """
+        self._wait(wait_s, progress)
+        if self.state == "done":
+            return self._finished()
+        if self.state in _UNDER_WAY:
+            raise Waiting(self._what_next(), self)
+        problem = str(self.record.get("problem") or f"the job is {self.state}.")
+        code = re.match(r"(CLO-\d+): ", problem)
+        raise error_of(code[1] if code else "", problem.removeprefix(code[0] if code else ""), "")
+
+    def model(self, *, wait_s: float = 600) -> Any:
+        """The model that was trained, as soon as it is there: a fitted estimator, `release_` and receipt included.
+
+        The file is checked against the pinned key, or without one against the key that the hub names, before anything
+        in it is parsed. Needs scikit-learn.
+        """
+        done = self.finished(wait_s=wait_s)
+        named = done.result.get("key")
+        if not isinstance(named, str) or "model" not in done.result:
+            raise BadForm(f"job {self.id} left no model.")
+        from cloister import learn
+
+        assert callable(learn.load)  # the door says which package is missing, if one is
+        from cloister.learn.persistence import unpack
+
+        whole = self.client.transport.raw("GET", f"/api/jobs/{self.id}/model")
+        found = unpack(whole, self.client.owner_key or named, f"job {self.id}")
+        if not done.receipts or found.release_.receipt.text() != done.receipts[0].text():
+            raise ReceiptRejected("the model is genuine, but of another job.")
+        return found
+
+    def synthetic(self, *, wait_s: float = 600, progress: Callable[[float, str], None] | None = None) -> "HandedTable":
+        """The synthetic table that was made, as soon as it is there: rows with their side file.
+
+        Both are checked against the pinned key, or without one against the key that the hub names.
+
+        Args:
+            wait_s: how long to wait.
+            progress: told a share from 0 to 1 and a word, every second or so while the hub is at work.
+        """
+        done = self.finished(wait_s=wait_s, progress=progress)
+        named, side = done.result.get("key"), done.result.get("side")
+        if not isinstance(named, str) or not isinstance(side, dict):
+            raise BadForm(f"job {self.id} left no table.")
+        from cloister.synth.output.shared_table import parse_table
+
+        found = parse_table(self.client.transport.raw("GET", f"/api/jobs/{self.id}/table"), json.dumps(side).encode())
+        found.verify(self.client.owner_key or named)
+        if not done.receipts or found.receipt is None or found.receipt.text() != done.receipts[0].text():
+            raise ReceiptRejected("the table is genuine, but of another job.")
+        return found
+
+    def refresh(self) -> str:
+        """Ask for its state now."""
+        self.record = self.client.get(f"/api/jobs/{self.id}")
+        return self.state
+
+    def cancel(self) -> str:
+        """Stop it, if it is not done. What it was charged stays charged."""
+        self.client.post(f"/api/jobs/{self.id}/cancel", {})
+        return self.refresh()
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """Its signed proofs, one for each charge, checked against the pinned key if there is one."""
+        raw = self.client.transport.raw("GET", f"/api/jobs/{self.id}/receipt")
+        return tuple(self.client.checked(Receipt.parse(line)) for line in raw.splitlines())
+
+    @property
+    def receipt(self) -> Receipt:
+        """The first of them; nearly always the only one."""
+        return self.receipts[0]
+
+    def _wait(self, wait_s: float, progress: Callable[[float, str], None] | None = None) -> None:
+        until = time.monotonic() + wait_s
+        longest = _POLL_S if progress is None else _TOLD_S
+        while self.state in _UNDER_WAY[1:] or not self.state:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self.record = self.client.get(f"/api/jobs/{self.id}?wait={max(0.0, min(left, longest)):.1f}")
+            if progress is not None:
+                progress(float(self.record.get("progress") or 0.0), str(self.record.get("stage") or self.state))
+
+    def _finished(self) -> Finished:
+        if self.record.get("result") is None:  # lists of jobs leave results out
+            self.refresh()
+        loss = None if self.record.get("loss") is None else Loss.from_json(self.record["loss"])
+        receipts = tuple(self.client.checked(Receipt.parse(text)) for text in self.record.get("receipts", ()))
+        return Finished(str(self.record.get("kind", "")), dict(self.record.get("result") or {}), loss, receipts)
+
+    def _what_next(self) -> str:
+        page = f"{self.client.transport.address}/jobs/{self.id}"
+        if self.state == "waiting":
+            return (
+                f"job {self.id} costs more than the policy lets pass by itself and waits for an approval. "
+                f"Its owner sees it at {page}; then call job.answer()."
+            )
+        return f"job {self.id} is {self.state}. Call job.answer(wait_s=...) later, or look at {page}."
+
+    def __repr__(self) -> str:
+        return f"<RemoteJob {self.id} {self.state}>"
+
+
+def _fits(receipt: Receipt, answer: Answer) -> None:
+    """A genuine receipt could still be of another answer."""
+    said = {"unit": str(answer.unit), "mechanism": answer.mechanism, "private": answer.private}
+    if any(receipt.body[name] != value for name, value in said.items()):
+        raise ReceiptRejected("the receipt is genuine, but of another answer.")
+
+
+def of_form(found: Any, kind: type[_Kind]) -> _Kind:
+    """What the hub sent, if it is of that kind."""
+    if not isinstance(found, kind):
+        raise BadForm("the hub's answer is of another form. Check the hub's address and version.")
+    return found

@@ -1,0 +1,89 @@
+"""A survey on a hub, seen by whoever composes it.
+
+survey = hub.create_survey("sleep-2026", title="Sleep", purpose="…", consent="…", asked=[{…}, {…}])
+survey.publish()                       # its questions are fixed from now on
+survey.invite(200)                     # 200 links, shown once, if only the invited may answer
+print(survey.results()["smoker"])      # shares with their intervals
+survey.collection().estimate("sleep-2026.smoker")     # the same, computed here from the reports
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from cloister.client.survey_wire import SurveyFound, collection_of, results_from_json
+
+if TYPE_CHECKING:
+    from cloister.client.client import Client
+    from cloister.local import Collection
+
+__all__ = ["RemoteSurvey"]
+
+
+class RemoteSurvey:
+    """One's own survey on a hub."""
+
+    def __init__(self, client: "Client", name: str) -> None:
+        self.client = client
+        self.name = name
+        self._path = f"/api/surveys/{quote(str(name), safe='')}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All about it: title, state, wave, how many answered, its link, its questions."""
+        return self.client.get(self._path)
+
+    @property
+    def link(self) -> str:
+        """Where people answer."""
+        return str(self.facts["link"])
+
+    def change(self, **facts: Any) -> dict[str, Any]:
+        """Change a draft: title, about, purpose, consent, language, target, ends, invited, lasting, asked."""
+        found: dict[str, Any] = self.client.transport.json("PUT", self._path, facts)
+        return found
+
+    def publish(self) -> dict[str, Any]:
+        """Open it. What is asked, and how, is fixed from then on."""
+        return self.client.post(f"{self._path}/publish", {})
+
+    def close(self) -> dict[str, Any]:
+        """Take no more answers, for good."""
+        return self.client.post(f"{self._path}/close", {})
+
+    def next_wave(self) -> dict[str, Any]:
+        """Ask the same people again."""
+        return self.client.post(f"{self._path}/wave", {})
+
+    def invite(self, count: int) -> list[str]:
+        """New links, one for each person. They are shown once: the hub keeps only their hashes."""
+        found = self.client.post(f"{self._path}/invitations", {"count": count})
+        return [str(one) for one in found["links"]]
+
+    def results(self, wave: int = 0) -> SurveyFound:
+        """What was found: the newest wave unless one is named."""
+        return results_from_json(self.client.get(f"{self._path}/results?{urlencode({'wave': wave})}"))
+
+    def cross(self, first: str, second: str, wave: int = 0) -> dict[str, Any]:
+        """How the answers to two questions go together, from matched reports."""
+        words = urlencode({"first": first, "second": second, "wave": wave})
+        return self.client.get(f"{self._path}/cross?{words}")
+
+    def reports(self, wave: int = 0) -> dict[str, Any]:
+        """Every report of a wave, without names, in the order of a hash. The export is written to the audit log."""
+        return self.client.get(f"{self._path}/reports?{urlencode({'wave': wave})}")
+
+    def collection(self, wave: int = 0) -> "Collection":
+        """The reports, counted here: whoever wants to check the hub's arithmetic can do it again."""
+        return collection_of(self.reports(wave))
+
+    def receipt(self, wave: int = 0) -> bytes:
+        """The analysis as the hub signed it, for `cloister receipt verify`."""
+        return self.client.transport.raw("GET", f"{self._path}/receipt?{urlencode({'wave': wave})}")
+
+    def advise(self, question: Mapping[str, Any], people: int = 500) -> list[dict[str, Any]]:
+        """What error to expect of a question at each level, before anybody is asked."""
+        return self.client.advise_question(question, people)
+
+    def __repr__(self) -> str:
+        return f"<RemoteSurvey {self.name} on {self.client.transport.address}>"

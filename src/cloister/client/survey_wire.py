@@ -1,0 +1,156 @@
+"""How a survey's results and reports travel between a hub and its clients. Nothing here needs the server's packages."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from cloister.local import Collection, Question
+from cloister.local.survey.envelope import unpack
+from cloister.privacy.errors import BadForm
+
+__all__ = ["REPORTS", "QuestionFound", "SurveyFound", "collection_of", "envelopes", "results_from_json"]
+
+REPORTS = "cloister-survey-reports/1"
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionFound:
+    """What the reports on one question tell.
+
+    Attributes:
+        question: its short name.
+        text: what was asked.
+        type: yes_no, choice, choices, scale, date or number.
+        reports: how many answered.
+        chosen: how many chose each level, and how many skipped it: in aggregate alone.
+        estimates: one row a value (of a number one row): raw, standard error, low, high, projected.
+        facts: all that the hub said: mean, mechanisms, weights, selection, poisoning, what publishing costs.
+    """
+
+    question: str
+    text: str
+    type: str
+    reports: int
+    chosen: Mapping[str, int]
+    estimates: tuple[Mapping[str, Any], ...]
+    facts: Mapping[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        wide = max((len(str(row["value"])) for row in self.estimates), default=5)
+        lines = [f"{self.question}: {self.text} ({self.reports:,} reports)"]
+        for row in self.estimates:
+            ends = f"[{row['low']:.3f}, {row['high']:.3f}]"
+            lines.append(f"  {row['value']:{wide}} {row['raw']:>8.3f} {ends:>18} projected {row['projected']:.3f}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyFound:
+    """What a wave of a survey found: a question by its name, `found["smoker"]`.
+
+    Attributes:
+        survey: its name.
+        wave: which wave.
+        people: how many took part.
+        target: how many were hoped for.
+        refused: submissions that were refused, by reason.
+        digest: which submissions went in.
+        questions: by name.
+    """
+
+    survey: str
+    wave: int
+    people: int
+    target: int
+    refused: Mapping[str, int]
+    digest: str
+    questions: Mapping[str, QuestionFound]
+
+    def __getitem__(self, name: str) -> QuestionFound:
+        if name not in self.questions:
+            raise BadForm(f"the survey has no question {name!r:.40}. It has: {', '.join(self.questions)}.")
+        return self.questions[name]
+
+    def to_table(self) -> pa.Table:
+        """Every estimate, one row a value."""
+        keys = ("value", "raw", "standard error", "low", "high", "projected")
+        rows = [
+            {"question": one.question, "reports": one.reports, **{key: row[key] for key in keys}}
+            for one in self.questions.values()
+            for row in one.estimates
+        ]
+        return pa.Table.from_pylist(rows)
+
+    def __str__(self) -> str:
+        head = f"{self.survey}, wave {self.wave}: {self.people:,} of {self.target:,} people"
+        return "\n".join([head, *(str(one) for one in self.questions.values())])
+
+
+def results_from_json(told: Mapping[str, Any]) -> SurveyFound:
+    """The results that a hub sent. Fields this version does not know are kept in `facts`."""
+    try:
+        questions = {
+            str(one["question"]): QuestionFound(
+                question=str(one["question"]),
+                text=str(one["text"]),
+                type=str(one["type"]),
+                reports=int(one["reports"]),
+                chosen={str(name): int(count) for name, count in one["chosen"].items()},
+                estimates=tuple(dict(row) for row in one["estimates"]),
+                facts=dict(one),
+            )
+            for one in told["questions"]
+        }
+        return SurveyFound(
+            survey=str(told["survey"]),
+            wave=int(told["wave"]),
+            people=int(told["people"]),
+            target=int(told["target"]),
+            refused={str(reason): int(count) for reason, count in told["refused"].items()},
+            digest=str(told["digest"]),
+            questions=questions,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BadForm("these are not results as a hub sends them. Check the hub's address and version.") from None
+
+
+def envelopes(told: Mapping[str, Any]) -> Iterator[bytes]:
+    """The envelopes of exported reports: as devices sent them, but with new ids, since those were not kept.
+
+    Raises:
+        BadForm: this is no export of reports.
+    """
+    yield from _envelopes(_asked(told), told)
+
+
+def collection_of(told: Mapping[str, Any]) -> Collection:
+    """Exported reports, counted here: `collection_of(export).estimate("health.smoker")`."""
+    asked = _asked(told)
+    return asked.collect(_envelopes(asked, told))
+
+
+def _asked(told: Mapping[str, Any]) -> Collection:
+    try:
+        if told["form"] != REPORTS:
+            raise KeyError("form")
+        return Collection(Question.read(one) for one in told["questions"])
+    except (KeyError, TypeError):
+        raise _none() from None
+
+
+def _envelopes(asked: Collection, told: Mapping[str, Any]) -> Iterator[bytes]:
+    try:
+        for one in told["reports"]:
+            for name, (level, packed) in one.items():
+                report = unpack(packed)
+                if report is None:
+                    raise _none()
+                yield asked.text_of(f"{told['survey']}.{name}", level, report)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _none() from None
+
+
+def _none() -> BadForm:
+    return BadForm(f"only exports of the form {REPORTS} can be read. Take the JSON file as it was downloaded.")

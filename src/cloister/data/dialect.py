@@ -1,0 +1,193 @@
+"""How each engine says things: quoted names, constants, safe casts, patterns, and what its declared types hold.
+
+Every method gives SQL text; `x` and `t` stand for SQL text too.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Literal
+
+from sqlglot import exp
+
+__all__ = ["Family", "Dialect", "decimals", "family", "dialect_of"]
+
+
+# Small pieces of SQL that every engine reads the same: constants, casts, LEAST and GREATEST.
+
+
+_TINY = 1e-84  # what is added and taken away again takes along whatever is below its own last digit
+
+
+def literal(value: Any) -> exp.Expression:
+    """A public value as an SQL constant, typed so that every engine reads it the same."""
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, int):
+        return exp.Literal.number(value) if value >= 0 else exp.Paren(this=exp.Neg(this=exp.Literal.number(-value)))
+    if isinstance(value, float):
+        number = exp.Cast(this=exp.Literal.number(repr(abs(value))), to=exp.DataType.build("DOUBLE"))
+        return number if value >= 0 else exp.Paren(this=exp.Neg(this=number))
+    if isinstance(value, datetime):
+        return exp.Cast(this=exp.Literal.string(value.isoformat(" ")), to=exp.DataType.build("TIMESTAMPNTZ"))
+    if isinstance(value, date):
+        return exp.Cast(this=exp.Literal.string(value.isoformat()), to=exp.DataType.build("DATE"))
+    return exp.Literal.string(str(value))
+
+
+def as_double(sql: exp.Expression) -> exp.Expression:
+    """An expression read as a double."""
+    return exp.Cast(this=sql.copy(), to=exp.DataType.build("DOUBLE"))
+
+
+def canonical(sql: exp.Expression, kind: str) -> exp.Expression:
+    """An expression in which equal values are the same to the last bit: a real without its negative zero.
+
+    Engines hold 0.0 and -0.0 for equal, and which of them stands for both depends on the order of rows.
+    """
+    if kind != "real":
+        return sql.copy()
+    return exp.Paren(this=exp.Add(this=as_double(sql), expression=literal(0.0)))
+
+
+def verbatim(sql: str) -> exp.Expression:
+    """SQL text as a node. Two are equal if they are so letter by letter; sqlglot compares other text without case."""
+    return exp.Literal(this=sql, is_string=False)
+
+
+def least_of(first: exp.Expression, *others: exp.Expression) -> exp.Expression:
+    """The smallest of some expressions. Engines differ on NULL among them: keep it out with a CASE around this."""
+    return exp.Least(this=first, expressions=list(others), ignore_nulls=True)
+
+
+def greatest_of(first: exp.Expression, *others: exp.Expression) -> exp.Expression:
+    """The largest of some expressions; of NULL see `least_of`."""
+    return exp.Greatest(this=first, expressions=list(others), ignore_nulls=True)
+
+
+def rounded_near_zero(sql: exp.Expression) -> exp.Expression:
+    """A double in steps of about 1e-100 near zero, and above 1e-67 as it was: a factor that cannot underflow.
+
+    PostgreSQL makes an error of a product or quotient that underflows, and an error tells that there was such a row.
+    """
+    tiny = literal(_TINY)
+    raised = exp.Paren(this=exp.Add(this=exp.Paren(this=sql.copy()), expression=tiny))
+    return exp.Paren(this=exp.Sub(this=raised, expression=tiny.copy()))
+
+
+def near_zero(value: float) -> float:
+    """What `rounded_near_zero` makes of a number."""
+    return (value + _TINY) - _TINY
+
+
+Family = Literal["integer", "wide", "float", "text", "boolean", "date", "timestamp", "zoned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The words of one engine.
+
+    Attributes:
+        longest_name: how many bytes of a name it reads; None: all of them. Two names may become one beyond.
+    """
+
+    dialect: str
+    double: str
+    string: str
+    moment: str
+    families: Mapping[str, Family] = field(repr=False)
+    cast_word: str = "TRY_CAST"
+    longest_name: int | None = None
+
+    def name(self, name: str) -> str:
+        """A quoted name."""
+        return exp.to_identifier(name, quoted=True).sql(self.dialect)
+
+    def is_cut(self, name: str) -> bool:
+        """Whether it would read a part of this name only."""
+        return self.longest_name is not None and len(name.encode("utf-8", "replace")) > self.longest_name
+
+    def text(self, value: str) -> str:
+        """A text constant."""
+        return exp.Literal.string(value).sql(self.dialect)
+
+    def constant(self, value: object) -> str:
+        """A public value of any column type."""
+        if isinstance(value, float):  # through text, which every engine rounds correctly
+            return f"CAST('{value + 0.0!r}' AS {self.double})"  # without a negative zero
+        if isinstance(value, datetime):
+            return f"CAST('{value.isoformat(' ')}' AS {self.moment})"
+        if isinstance(value, date):
+            return f"CAST('{value.isoformat()}' AS DATE)"
+        return self.text(value) if isinstance(value, str) else f"CAST({value} AS BIGINT)"
+
+    def infinity(self, sign: str = "") -> str:
+        """Beyond every double."""
+        return f"CAST('{sign}Infinity' AS {self.double})"
+
+    def safe(self, x: str, kind: str) -> str:
+        """A cast that never fails in DuckDB and Spark; in PostgreSQL a CASE around it has made it safe."""
+        return f"{self.cast_word}({x} AS {kind})"
+
+    def trimmed(self, x: str, of: str = " ") -> str:
+        """Text without these characters at its ends; engines disagree about what else is blank."""
+        return f"TRIM({x}, '{of}')" if self.dialect == "duckdb" else f"TRIM('{of}' FROM {x})"
+
+    def is_like(self, t: str, pattern: str) -> str:
+        """Whether all of a text matches a pattern. In Java `$` would let a line break pass."""
+        if self.dialect == "duckdb":
+            return f"REGEXP_FULL_MATCH({t}, '{pattern}')"
+        if self.dialect == "postgres":
+            return f"{t} ~ '^({pattern})$'"
+        whole = self.text(rf"\A({pattern})\z")
+        return f"{t} RLIKE {whole}"
+
+
+_COMMON: dict[str, Family] = {
+    "boolean": "boolean", "smallint": "integer", "integer": "integer", "bigint": "integer",
+    "date": "date", "timestamp with time zone": "zoned",
+}  # fmt: skip
+_DIALECTS = {
+    "duckdb": Dialect("duckdb", "DOUBLE", "VARCHAR", "TIMESTAMP", _COMMON | {
+        "tinyint": "integer", "utinyint": "integer", "usmallint": "integer", "uinteger": "integer",
+        "ubigint": "wide", "hugeint": "wide", "uhugeint": "wide", "decimal": "wide",
+        "float": "float", "double": "float", "varchar": "text", "enum": "text", "uuid": "text",
+        "timestamp": "timestamp", "timestamp_s": "timestamp", "timestamp_ms": "timestamp", "timestamp_ns": "timestamp",
+        "timestamptz_ns": "zoned",
+    }),
+    "postgres": Dialect("postgres", "DOUBLE PRECISION", "TEXT", "TIMESTAMP", _COMMON | {
+        "numeric": "wide", "real": "float", "double precision": "float",
+        "text": "text", "character varying": "text", "character": "text", "uuid": "text", "enum": "text",
+        "citext": "text", "timestamp without time zone": "timestamp",
+    }, "CAST", longest_name=63),
+    "spark": Dialect("spark", "DOUBLE", "STRING", "TIMESTAMP_NTZ", _COMMON | {
+        "tinyint": "integer", "int": "integer", "decimal": "wide", "float": "float", "double": "float",
+        "string": "text", "varchar": "text", "char": "text", "timestamp_ntz": "timestamp", "timestamp": "zoned",
+    }),
+}  # fmt: skip
+
+
+def dialect_of(dialect: str) -> Dialect:
+    """The words of a dialect."""
+    return _DIALECTS[dialect]
+
+
+def family(declared: str, say: Dialect) -> Family | None:
+    """What kind of values a declared type holds, or None if no column can be read from it (lists, structures, …)."""
+    # character varying(5), timestamp(3) with time zone, string collate UNICODE: the arguments do not matter here.
+    plain = re.sub(r"\(.*?\)(?=[^)]*$)", "", declared.lower().replace("\n", " "), count=1)
+    if plain.endswith("]"):
+        return None
+    plain = plain.partition(" collate ")[0]
+    return say.families.get(" ".join(plain.split()))
+
+
+def decimals(declared: str, say: Dialect) -> int | None:
+    """How many digits behind the point the numbers of a declared type have; None if it does not say."""
+    if family(declared, say) == "integer":
+        return 0
+    stated = re.fullmatch(r"(?:decimal|numeric)\([0-9]+, ?([0-9]+)\)", declared.lower())
+    return None if stated is None else int(stated.group(1))

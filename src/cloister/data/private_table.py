@@ -1,0 +1,170 @@
+"""A table as somebody may see it: rows in an engine, what is public of their columns, and whose they are.
+
+    relation = ds.relation("visits", ["age", "ward"])      # through a policy's view, if there is one
+    relation.sums([relation.key("ward")])                  # bounded sums, computed where the rows are
+    relation.chosen(["age", "ward"])                       # the rows themselves, at most so many of each unit
+
+Privacy: nothing here is private yet. A relation says how much of it is one unit's; noise must follow.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from cloister.data.schema import UNIT, Column, internal, is_reserved
+from cloister.data.statistics import Engine, GroupKey, Sums, Value
+from cloister.privacy.errors import BadSchema
+from cloister.privacy.mechanisms import Sensitivity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ChosenRows", "PrivateTable", "values_of"]
+
+
+def values_of(column: Column) -> tuple[Any, ...]:
+    """The public values of a column that has few."""
+    listed = (False, True) if column.type == "boolean" else tuple(column.categories or ())
+    if not listed:
+        raise BadSchema(f"{column.name} has no public values. Give it categories in the schema.")
+    return listed
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateTable:
+    """Rows in an engine.
+
+    Attributes:
+        engine: where they are.
+        rows: a query to which projections are added; it gives `UNIT` if there is a unit column.
+        columns: what is public of those that are used, as they are seen.
+        max_rows: how many rows a unit counts for; None where the unit is the row.
+        copies: how often a row can occur, where the unit is the row.
+        table: what it is called.
+        clipped: the numbers that a view keeps within their bounds, to the last bit.
+        secret: the owner's, for choices among the rows of a unit that nobody can arrange.
+    """
+
+    engine: Engine
+    rows: exp.Select
+    columns: Mapping[str, Column]
+    max_rows: int | None
+    copies: int = 1
+    table: str = ""
+    clipped: frozenset[str] = frozenset()
+    secret: str = field(default="", repr=False)
+
+    def sums(self, keys: Sequence[GroupKey] = (), values: Sequence[Value] = ()) -> Sums:
+        """A statement over all rows."""
+        return Sums(self.rows, tuple(keys), tuple(values), self.max_rows, self.copies)
+
+    def tables(self, sets: Sequence[Sequence[GroupKey]], values: Sequence[Value] = ()) -> list[list[NDArray[Any]]]:
+        """For each choice of keys the number of rows and the sums, over all groups.
+
+        Where people are weighed that is what takes time, so one statement does it once. Rows alone are counted faster
+        one choice after the other.
+
+        Privacy: reads rows. The caller has charged for it.
+        """
+        if self.max_rows is None or len(sets) < 2:
+            return [self.sums(keys, values).run(self.engine) for keys in sets]
+        every = list({key.name: key for keys in sets for key in keys}.values())
+        places = [[[one.name for one in every].index(key.name) for key in keys] for keys in sets]
+        return self.sums(every, values).run_sets(self.engine, places)
+
+    def chosen(self, names: Sequence[str]) -> "ChosenRows":
+        """Some columns of the rows themselves."""
+        return ChosenRows(self.rows, tuple(names), self.max_rows, self.secret)
+
+    def where(self, condition: exp.Expression) -> "PrivateTable":
+        """Some of the rows: a condition that looks at one row at a time."""
+        return replace(self, rows=self.rows.where(condition.copy()))
+
+    def with_columns(self, named: Mapping[str, exp.Expression]) -> "PrivateTable":
+        """Add columns to the rows, each computed once for each row. Their names are made by `schema.internal`."""
+        # An engine would read a column of the same name in place of the new one, unclipped.
+        assert all(is_reserved(name) and name not in self.columns for name in named)
+        shown = [exp.column(name, quoted=True) for name in self.columns]
+        made = [exp.alias_(sql.copy(), name, quoted=True) for name, sql in named.items()]
+        rows = exp.select().from_(_named(self.rows.select(*shown, *made), internal("with")))
+        if self.max_rows is not None:
+            rows = rows.select(exp.column(UNIT, quoted=True))
+        return replace(self, rows=rows)
+
+    @property
+    def rows_each(self) -> int:
+        """How many rows are one unit's, at most."""
+        return self.copies if self.max_rows is None else self.max_rows
+
+    @property
+    def whole(self) -> int:
+        """What a whole row counts: sums are multiples of one such part."""
+        return self.sums().unit_weight
+
+    @property
+    def most(self) -> Sensitivity:
+        """What all rows of one unit count together, at most."""
+        return self.sums().sensitivity()
+
+    def key(self, name: str, values: Sequence[Any] | None = None) -> GroupKey:
+        """Groups by the public values of a column, or by those of them that are given."""
+        column = self.columns[name]
+        listed = values_of(column) if values is None else tuple(values)
+        return GroupKey(name, exp.column(name, quoted=True), listed, column.type)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Rows of a relation, at most `most` of each unit.
+
+    A unit with more rows keeps those whose keyed hash is smallest: which ones depends on no other unit's rows, and
+    cannot be arranged without the secret. (Weights, as sums have them, are no way out where a method needs rows.)
+
+    Attributes:
+        rows: as in `PrivateTable`.
+        names: the columns that are read.
+        most: rows a unit keeps; None where the unit is the row.
+    """
+
+    rows: exp.Select
+    names: tuple[str, ...]
+    most: int | None
+    secret: str = field(repr=False)
+
+    def sql(self, dialect: str) -> str:
+        """The statement."""
+        shown = [exp.column(name, quoted=True) for name in self.names]
+        rows = self.rows.select(*(one.copy() for one in shown))
+        if self.most is None:
+            return rows.sql(dialect=dialect, identify=True)
+        hashed: exp.Expression = exp.Literal.string(self.secret)
+        for one in shown:
+            text = exp.Cast(this=one.copy(), to=exp.DataType.build("TEXT"))
+            filled = exp.Coalesce(this=text, expressions=[exp.Literal.string("~")])
+            hashed = exp.DPipe(this=hashed, expression=exp.DPipe(this=exp.Literal.string("|"), expression=filled))
+        # Rows of one hash are alike, or as good as: their own values decide, not where they lie in the engine.
+        order = [exp.Ordered(this=exp.MD5(this=hashed)), *(exp.Ordered(this=one.copy()) for one in shown)]
+        place = exp.Window(
+            this=exp.RowNumber(),
+            partition_by=[exp.column(UNIT, quoted=True)],
+            order=exp.Order(expressions=order),
+        )
+        numbered = exp.select(*(one.copy() for one in shown), exp.alias_(place, internal("place"), quoted=True))
+        numbered = numbered.from_(_named(rows, internal("in")))
+        kept = exp.LTE(this=exp.column(internal("place"), quoted=True), expression=exp.Literal.number(self.most))
+        query = exp.select(*(one.copy() for one in shown)).from_(_named(numbered, internal("numbered"))).where(kept)
+        return query.sql(dialect=dialect, identify=True)
+
+    def run(self, engine: Engine) -> "pa.Table":
+        """The rows, in no order.
+
+        Privacy: reads rows, and gives them as they are. The caller has charged for it, and adds noise.
+        """
+        return engine.run(self.sql(engine.dialect))
+
+
+def _named(query: exp.Query, name: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))

@@ -1,0 +1,169 @@
+"""How the rows of a source fit its schema: what is left out, clipped or read as missing. Counted for the owner."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cloister.data.dialect import Family, dialect_of, family
+from cloister.data.engines.engine import Engine
+from cloister.data.schema import Column, Schema, Table
+from cloister.data.tables import Tables, open_tables
+from cloister.data.views import view
+
+__all__ = ["ColumnFit", "TableFit", "fit_of", "fit_text"]
+
+OWNERS_VIEW = "OWNER'S VIEW: counted in the rows without noise. Not to be published or shown to users."
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFit:
+    """What becomes of the values of one column.
+
+    Attributes:
+        column: what is public about it.
+        missing: values that the source itself lacks, empty text included.
+        unreadable: values that do not read as the column's type, and so as missing.
+        unknown: values outside the categories, which read as missing too.
+        named: the most frequent of those, with how often each occurs.
+        below, above: values beyond the bounds, which read as the nearer one.
+    """
+
+    column: Column
+    missing: int
+    unreadable: int
+    unknown: int
+    named: tuple[tuple[Any, int], ...]
+    below: int
+    above: int
+
+    @property
+    def lost(self) -> int:
+        """Rows that are left out because of this column, whatever the others hold."""
+        return 0 if self.column.nullable else self.missing + self.unreadable + self.unknown
+
+    @property
+    def fits(self) -> bool:
+        """Whether every value is read as it stands, and no row is left out."""
+        return not (self.lost or self.unreadable or self.unknown or self.below or self.above)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFit:
+    """What becomes of the rows of one table.
+
+    Attributes:
+        name: of the table.
+        rows: in the source.
+        read: of those, how many the schema lets through.
+        nobody: rows that name no unit.
+        columns: one by one.
+    """
+
+    name: str
+    rows: int
+    read: int
+    nobody: int
+    columns: tuple[ColumnFit, ...]
+
+
+def fit_of(source: object, schema: Schema) -> tuple[TableFit, ...]:
+    """Count, in every table of a schema, what becomes of rows and values.
+
+    Privacy: exact counts, and values that the schema does not name. For the owner's eyes only.
+    """
+    tables = open_tables(source, schema)
+    try:
+        return tuple(_table(tables, known) for known in schema.tables.values())
+    finally:
+        tables.close()
+
+
+def _table(tables: Tables, known: Table) -> TableFit:
+    engine = tables.engine
+    say = dialect_of(engine.dialect)
+    declared = {name: found for name, kind in engine.columns(known.name).items() if (found := family(kind, say))}
+    (rows,) = _numbers(engine, ["COUNT(*)"], f"FROM {engine.place(known.name)}")
+    (read,) = _numbers(engine, ["COUNT(*)"], _from(tables.view(known.name).sql(engine.dialect), known.name, engine))
+    named = rows
+    if known.unit is not None:
+        (named,) = _numbers(
+            engine, ["COUNT(*)"], _from(tables.view(known.name, ()).sql(engine.dialect), known.name, engine)
+        )
+    columns = tuple(_column(engine, known.name, one, declared[one.name], rows) for one in known.columns.values())
+    return TableFit(known.name, rows, read, rows - named, columns)
+
+
+def _column(engine: Engine, table: str, column: Column, declared: Family, rows: int) -> ColumnFit:
+    say = dialect_of(engine.dialect)
+    x = say.name(column.name)
+
+    def seen(as_column: Column) -> str:
+        alone = Table(table, {column.name: replace(as_column, nullable=True)})
+        return _from(
+            view(alone, {column.name: declared}, engine.place(table), engine.dialect).sql(engine.dialect), table, engine
+        )
+
+    there = f"NULLIF({say.trimmed(x)}, '')" if declared == "text" else x
+    (given,) = _numbers(engine, [f"COUNT({there})"], f"FROM {engine.place(table)}")
+    typed = seen(Column(column.name, column.type))
+    counts = [f"COUNT({x})"]
+    if column.bounds is not None:
+        low, high = map(say.constant, column.limits or ())
+        counts += [f"COUNT(CASE WHEN {x} < {low} THEN 1 END)", f"COUNT(CASE WHEN {x} > {high} THEN 1 END)"]
+    readable, *beyond = _numbers(engine, counts, typed)
+    unknown, named = 0, list[tuple[Any, int]]()
+    if column.categories is not None:
+        unknown = readable - _numbers(engine, [f"COUNT({x})"], seen(column))[0]
+        listed = ", ".join(map(say.constant, column.categories))
+        found = engine.run(
+            f"SELECT {x} AS a, COUNT(*) AS b {typed} WHERE {x} NOT IN ({listed}) "
+            f"GROUP BY {x} ORDER BY COUNT(*) DESC, {x} LIMIT {_MOST_NAMED}"
+        )
+        named = [(row["a"], int(row["b"])) for row in found.to_pylist()]
+    below, above = beyond or (0, 0)
+    return ColumnFit(column, rows - given, max(0, given - readable), unknown, tuple(named), below, above)
+
+
+def _from(sql: str, table: str, engine: Engine) -> str:
+    return f"FROM ({sql}) AS {dialect_of(engine.dialect).name(table)}"
+
+
+def _numbers(engine: Engine, counts: Sequence[str], rows: str) -> list[int]:
+    asked = ", ".join(f"{count} AS c{number}" for number, count in enumerate(counts))
+    return [int(value) for value in engine.run(f"SELECT {asked} {rows}").to_pylist()[0].values()]
+
+
+def fit_text(tables: Sequence[TableFit]) -> str:
+    """The counts in words, a line for each column that does not fit."""
+    return "\n".join([OWNERS_VIEW, *(line for one in tables for line in _table_lines(one))])
+
+
+def _table_lines(table: TableFit) -> Iterator[str]:
+    lost = table.rows - table.read
+    share = f" ({100 * lost / table.rows:.2g} %)" if lost else ""
+    yield f"{table.name}: {table.rows:,} rows, of which {lost:,}{share} are left out"
+    if table.nobody:
+        yield f"  {table.nobody:,} rows name no unit and are left out"
+    fitting = 0
+    for one in table.columns:
+        if one.fits:
+            fitting += 1
+        else:
+            yield f"  {one.column.name}: {'; '.join(_column_parts(one))}"
+    yield f"  {fitting} of {len(table.columns)} columns are read as they stand"
+
+
+def _column_parts(one: ColumnFit) -> Iterator[str]:
+    if one.lost:
+        yield f"{one.lost:,} rows left out, since it is not nullable"
+    if one.missing and one.lost:
+        yield f"{one.missing:,} missing"
+    if one.unreadable:
+        yield f"{one.unreadable:,} do not read as {one.column.type}"
+    if one.unknown:
+        told = ", ".join(f"{value!r:.40} ({count:,})" for value, count in one.named)
+        yield f"{one.unknown:,} outside the categories: {told}"
+    if one.below or one.above:
+        low, high = one.column.bounds or (None, None)
+        yield f"{one.below + one.above:,} clipped, {one.below:,} below {low} and {one.above:,} above {high}"

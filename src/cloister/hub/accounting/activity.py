@@ -1,0 +1,275 @@
+"""What each person usually does with a dataset, and how far today is from that: a score that explains itself.
+
+Insiders misuse rights that they have. So the last day is compared with the eight weeks before it, for each person on
+their own: how many requests, how much was spent, how often the policy said no, at which hours, which tables, how many
+datasets. Each signal gives points and a sentence; an owner is told when they add up to ALERT_AT. Nothing is
+blocked by a score: it is the owner who presses the switch that pauses the dataset.
+
+Only requests are looked at, never rows or answers.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import AuditEntry, Dataset, Job, Person, Spent
+from cloister.hub.core.notices import tell
+from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.loss import Loss
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["ALERT_AT", "TABLES", "ActivityEvent", "ActivityProfile", "Signal", "profile", "profiles", "watch"]
+
+ALERT_AT = 6.0
+TABLES = "tables"  # in a job's plan: what it asks about
+_DAY = 86_400.0
+_LOOK_BACK_DAYS = 56
+_ENOUGH = 10  # requests before somebody has a usual way
+_MOST = 5.0  # points of one signal: none alone raises an alert
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityEvent:
+    """One request.
+
+    Attributes:
+        time: when.
+        refused: whether the policy, a limit or a reviewer said no.
+        spent: as a share of the dataset's cap.
+        tables: what it asked about, if that is known.
+        elsewhere: of another dataset: only that it happened counts.
+    """
+
+    time: float
+    refused: bool = False
+    spent: float = 0.0
+    tables: frozenset[str] = frozenset()
+    elsewhere: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One way in which the last day differs, with its points."""
+
+    name: str
+    points: float
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityProfile:
+    """What somebody does with a dataset.
+
+    Attributes:
+        requests: in the last day.
+        usual: requests on a day, before.
+        refused: of the last day's.
+        spent: the share of the cap that the last day cost.
+        hours: how many requests in each hour of the day (UTC), all together.
+        tables: asked about, all together.
+        score: the signals' points.
+        signals: those that gave points.
+    """
+
+    requests: int
+    usual: float
+    refused: int
+    spent: float
+    hours: tuple[int, ...]
+    tables: tuple[str, ...]
+    score: float
+    signals: tuple[Signal, ...]
+
+    @property
+    def alert(self) -> bool:
+        """Whether the owner should look."""
+        return self.score >= ALERT_AT
+
+
+def profile(events: Iterable[ActivityEvent], at: float) -> ActivityProfile:
+    """The profile of one person's requests. Pure: the same events give the same score."""
+    every = [one for one in events if at - (_LOOK_BACK_DAYS + 1) * _DAY < one.time <= at]
+    here = [one for one in every if not one.elsewhere]
+    last = [one for one in here if one.time > at - _DAY]
+    before = [one for one in here if one.time <= at - _DAY]
+    first = min((one.time for one in before), default=at - _DAY)
+    days = max(1.0, (at - _DAY - first) / _DAY)
+    signals = [
+        _requests(last, before, days),
+        _spending(last, before, days),
+        _refusals(last, before, days),
+        _hours(last, before),
+        _tables(last, before),
+        _datasets([one for one in every if one.elsewhere], at),
+    ]
+    found = tuple(one for one in signals if one is not None and one.points > 0)
+    return ActivityProfile(
+        len(last),
+        len(before) / days,
+        sum(one.refused for one in last),
+        sum(one.spent for one in last),
+        tuple(sum(_hour(one) == hour for one in here) for hour in range(24)),
+        tuple(sorted(frozenset[str]().union(*(one.tables for one in here)))),
+        round(sum(one.points for one in found), 1),
+        found,
+    )
+
+
+def _requests(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> Signal | None:
+    if len(before) < _ENOUGH:
+        return None
+    usual = len(before) / days
+    # As many standard deviations as a count of that mean has: what comes at random varies by its square root.
+    points = _limited((len(last) - usual) / math.sqrt(usual + 1) - 1)
+    return Signal("requests", points, f"{len(last)} requests in a day; usual are {usual:.1f}.")
+
+
+def _spending(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> Signal | None:
+    spent = sum(one.spent for one in last)
+    if len(before) < _ENOUGH:
+        points = _limited(12 * spent)  # a quarter of the whole budget in a newcomer's first day: three points
+        return Signal("spending", points, f"{spent:.1%} of the budget in a day, by somebody with no past here.")
+    usual = sum(one.spent for one in before) / days
+    points = _limited(math.log2((spent + 0.001) / (usual + 0.001)) - 1)
+    return Signal("spending", points, f"{spent:.1%} of the budget in a day; usual are {usual:.1%}.")
+
+
+def _refusals(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> Signal | None:
+    refused, usual = sum(one.refused for one in last), sum(one.refused for one in before) / days
+    if refused < 3:
+        return None
+    points = _limited((refused - usual) / math.sqrt(usual + 1) / 2)
+    return Signal("refusals", points, f"{refused} requests were refused in a day; usual are {usual:.1f}.")
+
+
+def _hours(last: list[ActivityEvent], before: list[ActivityEvent]) -> Signal | None:
+    if len(before) < _ENOUGH or len(last) < 3:
+        return None
+    known = {(_hour(one) + step) % 24 for one in before for step in (-1, 0, 1)}
+    odd = sum(_hour(one) not in known for one in last)
+    return Signal("hours", 3.0 * odd / len(last), f"{odd} of {len(last)} requests came at hours of the day never used.")
+
+
+def _tables(last: list[ActivityEvent], before: list[ActivityEvent]) -> Signal | None:
+    if len(before) < _ENOUGH:
+        return None
+    known = frozenset[str]().union(*(one.tables for one in before))
+    new = sorted(frozenset[str]().union(*(one.tables for one in last)) - known)
+    return Signal("tables", min(len(new), 2.0), f"{len(new)} tables were asked about for the first time.")
+
+
+def _datasets(elsewhere: list[ActivityEvent], at: float) -> Signal | None:
+    known = {one.elsewhere for one in elsewhere if one.time <= at - _DAY}
+    new = {one.elsewhere for one in elsewhere if one.time > at - _DAY} - known
+    # How many, not which: other owners' datasets are not this owner's business.
+    points = min(max(len(new) - 1.0, 0.0), 3.0)
+    return Signal("datasets", points, f"{len(new)} other datasets were asked for the first time on the same day.")
+
+
+def _limited(points: float) -> float:
+    return max(0.0, min(points, _MOST))
+
+
+def _hour(event: ActivityEvent) -> int:
+    return datetime.fromtimestamp(event.time, UTC).hour
+
+
+# From the hub's tables
+
+
+def profiles(session: Session, dataset: Dataset, at: float | None = None) -> list[tuple[Person, ActivityProfile]]:
+    """Everybody who asked something of a dataset in the last eight weeks, the most unusual first."""
+    moment = now() if at is None else at
+    events = _events(session, dataset, moment - (_LOOK_BACK_DAYS + 1) * _DAY)
+    people = session.scalars(sa.select(Person).where(Person.id.in_(events)))
+    found = [(person, profile(events[person.id], moment)) for person in people]
+    return sorted(found, key=lambda one: (-one[1].score, -one[1].requests, one[0].name))
+
+
+def watch(hub: "Hub", at: float | None = None) -> int:
+    """Tell owners about people who are far from their past; how many alerts. A worker calls this now and then.
+
+    One alert a day for a person and a dataset. The owner's own requests raise none. Scores are computed outside of the
+    transaction that writes: it would keep everybody else from writing.
+    """
+    moment = now() if at is None else at
+    with hub.database.reading() as session:
+        unusual = [*_unusual(session, moment)]
+    alerts = 0
+    for dataset, person, found in unusual:
+        with hub.database.writing() as session:
+            if not _told(session, dataset, person, moment):
+                _alert(hub, session, dataset, person, found)
+                alerts += 1
+    return alerts
+
+
+def _unusual(session: Session, moment: float) -> Iterable[tuple[Dataset, Person, ActivityProfile]]:
+    recent = sa.select(Job.dataset_id).where(Job.created > moment - _DAY).distinct()
+    denied = sa.select(AuditEntry.object).where(AuditEntry.action == "work.denied", AuditEntry.time > moment - _DAY)
+    names = {one.removeprefix("dataset/") for one in session.scalars(denied.distinct())}
+    wanted = sa.select(Dataset).where(
+        Dataset.deleted.is_(None), sa.or_(Dataset.id.in_(recent), Dataset.name.in_(names))
+    )
+    for dataset in session.scalars(wanted.order_by(Dataset.id)).all():
+        for person, found in profiles(session, dataset, moment):
+            if found.alert and person.id != dataset.owner_id and not _told(session, dataset, person, moment):
+                yield dataset, person, found
+
+
+def _alert(hub: "Hub", session: Session, dataset: Dataset, person: Person, found: ActivityProfile) -> None:
+    why = " ".join(one.sentence for one in found.signals)
+    hub.audit.write(
+        session, None, "activity.alert", f"dataset/{dataset.name}", person=person.id, score=found.score, why=why
+    )
+    said = f"{person.name} uses {dataset.name} in an unusual way (score {found.score:g} of {ALERT_AT:g}). Have a look."
+    tell(hub, session, dataset.owner_id, said, f"/datasets/{dataset.name}/activity")
+
+
+def _told(session: Session, dataset: Dataset, person: Person, moment: float) -> bool:
+    alerts = sa.select(AuditEntry.detail).where(
+        AuditEntry.action == "activity.alert",
+        AuditEntry.object == f"dataset/{dataset.name}",
+        AuditEntry.time > moment - _DAY,
+    )
+    return any(detail.get("person") == person.id for detail in session.scalars(alerts))
+
+
+def _events(session: Session, dataset: Dataset, since: float) -> dict[int, list[ActivityEvent]]:
+    found: dict[int, list[ActivityEvent]] = {}
+    cap = Loss.from_json(dataset.budget)
+    # The tables were written down when the job was planned: nothing is parsed here, however many jobs there are.
+    columns = (Job.person_id, Job.created, Job.state, Job.plan[TABLES].label("tables"), Spent.loss)
+    jobs = sa.select(*columns).outerjoin(Spent, Spent.job_id == Job.id)
+    for job in session.execute(jobs.where(Job.dataset_id == dataset.id, Job.created > since)):
+        spent = _share(Loss.from_json(job.loss), cap) if job.loss else 0.0
+        event = ActivityEvent(job.created, job.state == "refused", spent, frozenset(job.tables or ()))
+        found.setdefault(job.person_id, []).append(event)
+    denied = sa.select(AuditEntry.person_id, AuditEntry.time).where(
+        AuditEntry.action == "work.denied", AuditEntry.object == f"dataset/{dataset.name}", AuditEntry.time > since
+    )
+    for person_id, time in session.execute(denied):
+        if person_id is not None:
+            found.setdefault(person_id, []).append(ActivityEvent(time, refused=True))
+    others = sa.select(Job.person_id, Job.created, Job.dataset_id).where(
+        Job.person_id.in_(list(found)), Job.dataset_id != dataset.id, Job.created > since
+    )
+    for person_id, time, other in session.execute(others):
+        found[person_id].append(ActivityEvent(time, elsewhere=other))
+    return found
+
+
+def _share(loss: Loss, budget: Loss) -> float:
+    """A rough share: an epsilon budget is compared through its rho, as it is for reading only."""
+    if not loss.amount:
+        return 0.0
+    cap = Rules.of("budget", budget).cap
+    return float(loss.amount / cap.amount) if cap.measure == loss.measure else 0.0

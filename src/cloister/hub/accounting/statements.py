@@ -1,0 +1,385 @@
+"""Statements of account: who spent what, for which purpose, when, and what is left.
+
+Every figure comes from the ledger's signed entries. The jobs in the hub's own database say for which purpose; if the
+two do not agree, the statement says so and names the entry or the job: `problems` is shown loudly.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, defer
+
+from cloister.hub.core.models import Dataset, Job, Person, Spent
+from cloister.hub.jobs.dataset_pool import analyst
+from cloister.hub.jobs.visibility import may_know
+from cloister.hub.policy.conditions import Environment
+from cloister.privacy.errors import AccountMismatch
+from cloister.privacy.ledger import Balance
+from cloister.privacy.loss import Loss
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from cloister.privacy.errors import LedgerBroken
+from cloister.privacy.ledger.entry import BEFORE_ALL, Entry
+from cloister.privacy.ledger.store import open_store
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["StatementLine", "Mine", "Statement", "Sum", "for_owner", "for_user", "only", "share"]
+
+
+# What the ledger's signed entries say about each account, read on from where we stopped the last time.
+#
+# The chain is checked while it is read (hashes, order, the newest signature), so a figure on a page comes from
+# entries that hang together and that the hub signed. Memory grows with the charges, by some hundred bytes each.
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """One loss in one account.
+
+    Attributes:
+        entry: its number in the ledger.
+        time: in seconds since 1970.
+        kind: reserve, charge or write-off.
+        loss: in the account's measure.
+        request: SHA-256 of the request's text.
+        analyst: whose account was debited in the same entry, or whose account this is; empty if nobody's.
+        state: `charged`; `released` if it was committed; `void` if it was given back.
+    """
+
+    entry: int
+    time: float
+    kind: str
+    loss: Loss
+    request: str
+    analyst: str
+    state: str = "charged"
+
+
+class Charges:
+    """Follows one ledger."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self._place = hub.settings.ledger
+        self._key = hub.key.public
+        self._lock = threading.Lock()
+        self._number, self._hash = 0, BEFORE_ALL
+        self._accounts: dict[str, dict[int, Charged]] = {}
+        self._open: dict[int, tuple[str, ...]] = {}  # reserves that are neither committed nor voided
+
+    def of(self, account: str) -> list[Charged]:
+        """Every charge of an account, oldest first; those that were given back say so."""
+        with self._lock:
+            self._follow()
+            return list(self._accounts.get(account, {}).values())
+
+    def accounts(self) -> list[str]:
+        """Every account that was ever charged."""
+        with self._lock:
+            self._follow()
+            return sorted(self._accounts)
+
+    def _follow(self) -> None:
+        store, last = open_store(self._place, "read"), None
+        try:
+            with store.reading() as tables:
+                for rows in tables.pages(self._number):
+                    for row in rows:
+                        last = Entry.parse(*row)
+                        self._next(last)
+        finally:
+            store.close()
+        if last is not None:
+            last.check_signature(self._key)
+
+    def _next(self, entry: Entry) -> None:
+        entry.check_hash()
+        if (entry.number, entry.previous) != (self._number + 1, self._hash):
+            raise LedgerBroken(f"entry {self._number + 1} is missing or does not follow the one before.")
+        if entry.kind in ("reserve", "charge", "write-off"):
+            time = datetime.fromisoformat(entry.time).timestamp()
+            whose = next((line.account.partition("@")[2] for line in entry.lines if "@" in line.account), "")
+            if entry.kind == "reserve":
+                self._open[entry.number] = tuple({line.account for line in entry.lines})
+            for line in entry.lines:
+                one = Charged(entry.number, time, entry.kind, line.loss, entry.request, whose)
+                self._accounts.setdefault(line.account, {})[entry.number] = one
+        elif entry.kind in ("commit", "void"):
+            state = "released" if entry.kind == "commit" else "void"
+            reserve = entry.settles or 0
+            for account in self._open.pop(reserve, ()):
+                self._accounts[account][reserve] = replace(self._accounts[account][reserve], state=state)
+        self._number, self._hash = entry.number, entry.hash
+
+
+_books: "WeakKeyDictionary[Hub, Charges]" = WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+def charges_of(hub: "Hub") -> Charges:
+    """The charges of a hub's ledger; the same object every time, so that nothing is read twice."""
+    with _guard:
+        if hub not in _books:
+            _books[hub] = Charges(hub)
+        return _books[hub]
+
+
+_NOBODY = "nobody named"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementLine:
+    """One spend.
+
+    Attributes:
+        entry: its number in the ledger.
+        time: when it was charged.
+        loss: what the account paid.
+        state: `charged`; `released` if an answer was given.
+        what: the kind of work, or `write-off`.
+        job_id: which job; None if no job of this hub fits.
+        person_id: who asked.
+        person: their name.
+        purpose: what for.
+    """
+
+    entry: int
+    time: float
+    loss: Loss
+    state: str
+    what: str
+    job_id: int | None
+    person_id: int | None
+    person: str
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Spends that have something in common."""
+
+    label: str
+    loss: Loss
+    count: int
+    share: float  # of the cap
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A dataset's account.
+
+    Attributes:
+        balance: as the ledger has it now; None if the account was never opened.
+        lines: every spend, newest first.
+        by_person, by_purpose, by_month: sums, largest first (months in order).
+        problems: where the ledger and the hub's jobs do not agree; empty if all is well.
+    """
+
+    dataset: str
+    balance: Balance | None
+    lines: tuple[StatementLine, ...]
+    by_person: tuple[Sum, ...]
+    by_purpose: tuple[Sum, ...]
+    by_month: tuple[Sum, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """How much of the budget is gone, from 0 to 1."""
+        return 0.0 if self.balance is None else share(self.balance.spent, self.balance.rules.cap)
+
+
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """What one person spent of one dataset.
+
+    Attributes:
+        dataset: its name.
+        spent: by this person, as the ledger has it in their own account; None if they have none.
+        left: of the whole dataset, for everybody; None for somebody who may not know of it now.
+        lines: their own spends, newest first.
+    """
+
+    dataset: str
+    spent: Loss | None
+    left: Loss | None
+    lines: tuple[StatementLine, ...]
+
+
+def for_owner(hub: "Hub", session: Session, dataset: Dataset) -> Statement:
+    """Everything that was spent of a dataset. For its owner and for auditors: it names people, no answers."""
+    charged = [one for one in charges_of(hub).of(dataset.name) if one.state != "void"]
+    jobs = _Jobs(session, sa.select(Job).where(Job.dataset_id == dataset.id).options(defer(Job.plan)))
+    balance = _balance(hub, dataset.name)
+    lines = [jobs.line(one) for one in charged]
+    cap = balance.rules.cap if balance else Loss.from_json(dataset.budget)
+    return Statement(
+        dataset.name,
+        balance,
+        tuple(reversed(lines)),
+        _sums(lines, lambda one: one.person, cap),
+        _sums(lines, lambda one: one.purpose, cap),
+        _months(lines, cap),
+        tuple(_problems(session, dataset, balance, lines, jobs)),
+    )
+
+
+def only(statement: Statement, person: Person) -> Statement:
+    """What a data user may read of a statement: the total, and their own spends."""
+    lines = tuple(one for one in statement.lines if one.person_id == person.id)
+    if statement.balance is None:
+        return Statement(statement.dataset, None, lines, (), (), (), ())
+    cap = statement.balance.rules.cap
+    purposes, months = _sums(lines, lambda one: one.purpose, cap), _months(lines, cap)
+    return Statement(statement.dataset, statement.balance, lines, (), purposes, months, ())
+
+
+def for_user(hub: "Hub", session: Session, person: Person, environment: Environment) -> list[Mine]:
+    """What a person spent, dataset by dataset.
+
+    What is left of a dataset is told only to those who may know of it now: it shows what others spend.
+    """
+    wanted = sa.select(Dataset).join(Spent, Spent.dataset_id == Dataset.id).where(Spent.person_id == person.id)
+    found = []
+    for dataset in session.scalars(wanted.distinct().order_by(Dataset.name)):
+        own_jobs = sa.select(Job).where(Job.dataset_id == dataset.id, Job.person_id == person.id)
+        jobs = _Jobs(session, own_jobs.options(defer(Job.plan)))
+        key = f"{dataset.name}@{analyst(person.id)}"
+        lines = [jobs.line(one) for one in charges_of(hub).of(key) if one.state != "void"]
+        known = dataset.deleted is None and may_know(hub, session, person, dataset, environment)
+        own, whole = _balance(hub, key), _balance(hub, dataset.name) if known else None
+        spent, left = own.spent if own else None, whole.left if whole else None
+        found.append(Mine(dataset.name, spent, left, tuple(reversed(lines))))
+    return found
+
+
+def person_number(word: str) -> int | None:
+    """The person behind an account's analyst: 17 for `person-17`."""
+    before, _, digits = word.partition("-")
+    return int(digits) if before == "person" and digits.isascii() and digits.isdigit() else None
+
+
+def share(spent: Loss, cap: Loss) -> float:
+    """How much of a cap is gone: of its amount or of its delta, whichever is more."""
+    parts = [Fraction(spent.amount) / cap.amount if cap.amount else Fraction(0)]
+    if cap.delta:
+        parts.append(spent.delta / cap.delta)
+    return float(min(max(parts), Fraction(1)))
+
+
+class _Jobs:
+    """Finds the job behind a charge: by the digest of its request, or by the entry that its receipt names."""
+
+    def __init__(self, session: Session, wanted: sa.Select[Job]) -> None:
+        self.all = list(session.scalars(wanted.order_by(Job.id)))
+        self._by_digest: dict[str, list[Job]] = defaultdict(list)
+        self._by_entry: dict[int, Job] = {}
+        for job in self.all:
+            if job.charge:
+                self._by_digest[job.charge].append(job)
+            for entry in _entries(job.receipt):
+                self._by_entry[entry] = job
+        self._names = {one.id: one.name for one in session.scalars(sa.select(Person))}
+
+    def of(self, charged: Charged) -> Job | None:
+        if (found := self._by_entry.get(charged.entry)) is not None:
+            return found
+        same = self._by_digest.get(charged.request, [])
+        # If one request was charged again for a later job, it is the newest that had begun by then.
+        return next((job for job in reversed(same) if (job.started or job.created) <= charged.time + 1), None)
+
+    def line(self, charged: Charged) -> StatementLine:
+        job = self.of(charged)
+        person_id = job.person_id if job else person_number(charged.analyst)
+        name = self._names.get(person_id, _NOBODY) if person_id is not None else _NOBODY
+        written_off = charged.kind == "write-off"
+        return StatementLine(
+            charged.entry,
+            charged.time,
+            charged.loss,
+            charged.state,
+            "write-off" if written_off else job.kind if job else "unknown",
+            job.id if job else None,
+            person_id,
+            "the owner, written off" if written_off else name,
+            "written off" if written_off else job.purpose if job else "unknown",
+        )
+
+
+def _problems(
+    session: Session, dataset: Dataset, balance: Balance | None, lines: list[StatementLine], jobs: _Jobs
+) -> Iterable[str]:
+    if balance is not None:
+        none = Loss.nothing(balance.spent.measure, balance.spent.relation)
+        total = sum((one.loss for one in lines), start=none)
+        if total != balance.spent:
+            yield f"The entries add up to {total}, and the ledger's total is {balance.spent}."
+    paid: dict[int, Loss] = {}
+    for one in lines:
+        if one.job_id is not None:
+            paid[one.job_id] = paid[one.job_id] + one.loss if one.job_id in paid else one.loss
+        elif one.what != "write-off":
+            yield f"Entry {one.entry} of the ledger charges {one.loss}, and no job of this hub asked for it."
+    for job in jobs.all:
+        said = Loss.from_json(job.loss) if job.loss else None
+        if said is not None and said.amount and job.state not in ("running", "charged"):
+            if job.id not in paid:
+                yield f"Job {job.id} says that it cost {said}, and the ledger has no such charge."
+            elif paid[job.id] != said:
+                yield f"Job {job.id} says that it cost {said}, and the ledger charged {paid[job.id]}."
+    yield from _unbooked(session, dataset, paid)
+
+
+def _unbooked(session: Session, dataset: Dataset, paid: dict[int, Loss]) -> Iterable[str]:
+    """The limits a day and a person count what was set aside: less than what was charged would be too lenient."""
+    booked = session.execute(sa.select(Spent.job_id, Spent.loss).where(Spent.dataset_id == dataset.id))
+    aside = {number: Loss.from_json(loss) for number, loss in booked}
+    for number, loss in paid.items():
+        if number not in aside or not loss <= aside[number]:
+            kept = aside.get(number, "nothing")
+            yield f"Job {number} was charged {loss}, and {kept} was set aside for it: limits count too little."
+
+
+def _sums(lines: Iterable[StatementLine], label: Callable[[StatementLine], str], cap: Loss) -> tuple[Sum, ...]:
+    groups: dict[str, list[Loss]] = defaultdict(list)
+    for one in lines:
+        groups[label(one)].append(one.loss)
+    totals = [(name, sum(losses[1:], start=losses[0]), len(losses)) for name, losses in groups.items()]
+    totals.sort(key=lambda one: (-one[1].amount, one[0]))
+    return tuple(Sum(name, loss, count, share(loss, cap)) for name, loss, count in totals)
+
+
+def _months(lines: Iterable[StatementLine], cap: Loss) -> tuple[Sum, ...]:
+    months = _sums(lines, lambda one: datetime.fromtimestamp(one.time, UTC).strftime("%Y-%m"), cap)
+    return tuple(sorted(months, key=lambda one: one.label))
+
+
+def _balance(hub: "Hub", key: str) -> Balance | None:
+    try:
+        return hub.ledger.balance(key)
+    except AccountMismatch:
+        return None
+
+
+def _entries(receipts: str | None) -> list[int]:
+    """The ledger entries that a job's receipts name; one receipt a line."""
+    found = []
+    for line in (receipts or "").splitlines():
+        try:
+            found.append(int(json.loads(line)["receipt"]["ledger"]["entry"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found

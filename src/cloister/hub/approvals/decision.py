@@ -1,0 +1,244 @@
+"""What happens to a request: agreed, granted, denied, commented, withdrawn, revoked, expired.
+
+One reviewer's no is enough to deny; as many different people as are needed must say yes to grant. Who counts is asked
+of the newest policy at that moment: a yes of somebody who is a reviewer no more does not count.
+"""
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.approvals.release import let_go, needs_now, turn_away
+from cloister.hub.approvals.reviewers import may_decide, may_see, reviewers
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Comment, Decision, Person, Request
+from cloister.hub.core.notices import tell
+from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, TooMany
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["ACCESS_DAYS", "comment", "decide", "expire", "find", "revoke", "withdraw"]
+
+ACCESS_DAYS = 365  # how long a granted access lasts unless the reviewer says otherwise
+_LONGEST = 4000
+_IN_A_ROW = 10  # comments of one person without an answer
+
+
+def find(hub: "Hub", session: Session, person: Person, number: int, *, to_change: bool = False) -> Request:
+    """A request that this person may know of.
+
+    Raises:
+        NotHere: there is none, or it is not theirs to see.
+    """
+    wanted = sa.select(Request).where(Request.id == number)
+    if to_change:
+        wanted = wanted.with_for_update(of=Request).execution_options(populate_existing=True)
+    request = session.scalars(wanted).first()
+    if request is None or not may_see(hub, session, person, request):
+        raise NotHere("there is no such request.")
+    return request
+
+
+def decide(
+    hub: "Hub",
+    session: Session,
+    reviewer: Person,
+    request: Request,
+    agreed: bool,
+    reason: str,
+    days: int = ACCESS_DAYS,
+) -> Request:
+    """Agree to a request or deny it.
+
+    Args:
+        hub: the hub.
+        session: a transaction.
+        reviewer: who decides.
+        request: an open one.
+        agreed: yes or no.
+        reason: for whoever asks; a no needs one.
+        days: how long a granted access lasts.
+
+    Raises:
+        Denied: the reviewer is not one, or asks for it themself.
+        NotNow: it is not open, has expired, or this reviewer has decided already.
+    """
+    request = find(hub, session, reviewer, request.id, to_change=True)
+    if request.person_id == reviewer.id:
+        raise Denied("nobody decides about their own request.")
+    if not may_decide(hub, session, reviewer, request):
+        raise Denied("requests are decided by the dataset's owner and the reviewers that its policy names.")
+    _require_open(request)
+    if not agreed and not reason.strip():
+        raise BadForm("say why, when you deny a request.")
+    if not 1 <= days <= 3650:
+        raise BadForm("access lasts from 1 to 3,650 days.")
+    said = decisions(session, request)
+    if any(one.person_id == reviewer.id for one in said):
+        raise NotNow("you have decided about this request already. It waits for somebody else.")
+    word = Decision(request_id=request.id, person_id=reviewer.id, agreed=agreed, reason=reason.strip()[:_LONGEST])
+    session.add(word)
+    session.flush()
+    if not agreed:
+        return _deny(hub, session, reviewer, request, word.reason)
+    return _agree(hub, session, reviewer, request, word.reason, days)
+
+
+def _deny(hub: "Hub", session: Session, reviewer: Person, request: Request, reason: str) -> Request:
+    request.state, request.ends = "denied", None
+    if request.job is not None:
+        turn_away(session, request.job, f"request {request.id} for this release was denied. Nothing was spent.")
+    hub.audit.write(session, reviewer.id, "request.denied", f"request/{request.id}", **_facts(request), reason=reason)
+    tell(hub, session, request.person_id, f"Your request for {_what(request)} was denied.", f"/requests/{request.id}")
+    return request
+
+
+def _agree(hub: "Hub", session: Session, reviewer: Person, request: Request, reason: str, days: int) -> Request:
+    count = {one.id for one in reviewers(hub, session, request.dataset)} - {request.person_id}
+    yes = {one.person_id for one in decisions(session, request) if one.agreed} & count
+    if request.job is not None:  # the policy may have become stricter since; never laxer for this request
+        request.needs = max(request.needs, needs_now(hub, session, request.job))
+    granted = len(yes) >= request.needs
+    facts = _facts(request)
+    if granted and request.job is not None:
+        let_go(session, request.job)
+    if granted:
+        request.state = "granted"
+        request.ends = now() + days * 86400 if request.kind == "access" else None
+        facts["days"] = days if request.kind == "access" else 0
+    action = "request.granted" if granted else "request.agreed"
+    hub.audit.write(session, reviewer.id, action, f"request/{request.id}", **facts, reason=reason, agreed=len(yes))
+    link = f"/requests/{request.id}"
+    if granted:
+        tell(hub, session, request.person_id, f"Your request for {_what(request)} was granted.", link)
+    else:
+        left = request.needs - len(yes)
+        tell(hub, session, request.person_id, f"One person agreed to your request for {_what(request)}.", link)
+        for one in sorted(count - yes):
+            tell(hub, session, one, f"Request {request.id} for {_what(request)} needs {left} more to agree.", link)
+    return request
+
+
+def decisions(session: Session, request: Request) -> list[Decision]:
+    """What reviewers said, in order."""
+    return list(session.scalars(sa.select(Decision).where(Decision.request_id == request.id).order_by(Decision.id)))
+
+
+def comments(session: Session, request: Request) -> list[Comment]:
+    """What was said below it, in order."""
+    return list(session.scalars(sa.select(Comment).where(Comment.request_id == request.id).order_by(Comment.id)))
+
+
+def comment(hub: "Hub", session: Session, person: Person, request: Request, text: str) -> Comment:
+    """Say something below a request; whoever asks and whoever decides read it.
+
+    Raises:
+        NotHere: the request is not this person's to see.
+        BadForm: nothing was said.
+        TooMany: the last comments were all this person's.
+    """
+    request = find(hub, session, person, request.id)
+    if not text.strip() or len(text) > _LONGEST:
+        raise BadForm(f"a comment has from 1 to {_LONGEST:,} characters.")
+    last = sa.select(Comment.person_id).where(Comment.request_id == request.id).order_by(Comment.id.desc())
+    if list(session.scalars(last.limit(_IN_A_ROW))) == [person.id] * _IN_A_ROW:
+        raise TooMany(f"your last {_IN_A_ROW} comments have no answer yet. Each one sends e-mails. Wait for an answer.")
+    said = Comment(request_id=request.id, person_id=person.id, text=text.strip())
+    session.add(said)
+    hub.audit.write(session, person.id, "request.commented", f"request/{request.id}", dataset=request.dataset.name)
+    others = {one.id for one in reviewers(hub, session, request.dataset)} | {request.person_id}
+    for one in sorted(others - {person.id}):
+        tell(hub, session, one, f"{person.name} commented on request {request.id}.", f"/requests/{request.id}")
+    return said
+
+
+def withdraw(hub: "Hub", session: Session, person: Person, request: Request) -> Request:
+    """Take back one's own open request; a job that waits for it is cancelled.
+
+    Raises:
+        Denied: it is somebody else's.
+        NotNow: it is not open.
+    """
+    request = find(hub, session, person, request.id, to_change=True)
+    if request.person_id != person.id:
+        raise Denied("only whoever asked can withdraw a request.")
+    _require_open(request)
+    request.state, request.ends = "withdrawn", None
+    if request.job is not None:
+        turn_away(session, request.job, "its request was withdrawn. Nothing was spent.", state="cancelled")
+    hub.audit.write(session, person.id, "request.withdrawn", f"request/{request.id}", **_facts(request))
+    for one in reviewers(hub, session, request.dataset):
+        if one.id != person.id:
+            said = f"{person.name} withdrew request {request.id} for {_what(request)}."
+            tell(hub, session, one.id, said, f"/requests/{request.id}")
+    return request
+
+
+def revoke(hub: "Hub", session: Session, reviewer: Person, request: Request, reason: str) -> Request:
+    """Take back what was granted: an access at once, a release only while its job has not begun.
+
+    Raises:
+        Denied: not a reviewer of this dataset.
+        NotNow: it is not granted, or the job has begun.
+    """
+    request = find(hub, session, reviewer, request.id, to_change=True)
+    if not may_decide(hub, session, reviewer, request):
+        raise Denied("only the dataset's owner and the reviewers that its policy names revoke what was granted.")
+    if request.state != "granted":
+        raise NotNow(f"request {request.id} is {request.state}; only what is granted can be revoked.")
+    if not reason.strip():
+        raise BadForm("say why, when you revoke what was granted.")
+    if request.job is not None:
+        why = f"request {request.id} for this release was revoked. Nothing was spent."
+        if not turn_away(session, request.job, why, was="queued"):
+            raise NotNow(f"job {request.job.id} has begun. What was released cannot be taken back.")
+    request.state, request.ends = "revoked", None
+    facts = _facts(request)
+    hub.audit.write(session, reviewer.id, "request.revoked", f"request/{request.id}", **facts, reason=reason[:_LONGEST])
+    tell(
+        hub,
+        session,
+        request.person_id,
+        f"What you were granted was revoked: {_what(request)}.",
+        f"/requests/{request.id}",
+    )
+    return request
+
+
+def expire(hub: "Hub", session: Session) -> int:
+    """End what is over: open requests that nobody decided, and granted access. A worker calls this; how many ended."""
+    over = sa.select(Request).where(Request.state.in_(("open", "granted")), Request.ends <= now())
+    ended = 0
+    for request in session.scalars(over.order_by(Request.id).limit(500).with_for_update(of=Request, skip_locked=True)):
+        was, request.state = request.state, "expired"
+        if request.job is not None:
+            turn_away(session, request.job, "nobody decided about its request in time. Nothing was spent.")
+        hub.audit.write(session, None, "request.expired", f"request/{request.id}", **_facts(request), was=was)
+        said = (
+            f"Nobody decided in time about your request for {_what(request)}."
+            if was == "open"
+            else f"Your access has ended: {_what(request)}."
+        )
+        tell(hub, session, request.person_id, said, f"/requests/{request.id}")
+        ended += 1
+    return ended
+
+
+def _require_open(request: Request) -> None:
+    if request.state != "open":
+        raise NotNow(f"request {request.id} is {request.state}, not open.")
+    if request.ends is not None and request.ends <= now():
+        raise NotNow(f"request {request.id} has expired. Whoever asked may ask again.")
+
+
+def _what(request: Request) -> str:
+    if request.kind == "access":
+        return f"the role {request.role} of {request.dataset.name}"
+    return f"a release from {request.dataset.name}"
+
+
+def _facts(request: Request) -> dict[str, object]:
+    facts: dict[str, object] = {"dataset": request.dataset.name, "asked_by": request.person_id}
+    return {**facts, "job": request.job_id} if request.kind == "release" else {**facts, "role": request.role}

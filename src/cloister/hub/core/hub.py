@@ -1,0 +1,116 @@
+"""One hub: its settings, its database, its ledger, its keys and its audit log, opened together.
+
+Everything else is a function that is handed a Hub.
+"""
+
+import stat
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from cloister.hub.core.database import Database
+from cloister.hub.core.settings import Settings
+from cloister.privacy.errors import NotNow, StoreFailed
+from cloister.privacy.ledger import Ledger
+from cloister.privacy.signing import SigningKey
+
+if TYPE_CHECKING:
+    from cloister.hub.accounting.audit import Audit
+    from cloister.hub.datasets.keys import MasterKey
+
+__all__ = ["Hub"]
+
+
+class Hub:
+    """What every layer is handed. Nothing is opened before it is used."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.folder: Path = settings.folder
+        self.database = Database(settings.database)
+
+    @classmethod
+    def create(cls, settings: Settings) -> "Hub":
+        """A new hub in an empty or missing folder: master key, signing key, ledger, tables."""
+        from cloister.hub.datasets.keys import MasterKey
+
+        settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _tighten(settings.folder)
+        if (settings.folder / "signing.key").exists():
+            raise NotNow(f"there is a hub in {settings.folder} already. Use `cloister hub serve`, or another folder.")
+        hub = cls(settings)
+        for name in ("sealed", "records", "uploads"):
+            (settings.folder / name).mkdir(mode=0o700, exist_ok=True)
+        if not settings.master_key and not hub.master_key_file.exists():
+            MasterKey.create(hub.master_key_file)
+        Ledger.create(settings.ledger, key=SigningKey.create(hub.signing_key_file), head=settings.head).close()
+        hub.database.migrate()
+        return hub
+
+    @classmethod
+    def open(cls, settings: Settings) -> "Hub":
+        """A hub that exists, brought to this version's shape."""
+        hub = cls(settings)
+        if not hub.signing_key_file.exists():
+            raise NotNow(f"there is no hub in {settings.folder}. Make one with `cloister hub init`.")
+        _tighten(settings.folder)
+        hub.database.migrate()
+        return hub
+
+    @property
+    def master_key_file(self) -> Path:
+        """Where the key lies that wraps all others; keep a copy elsewhere, never in a backup."""
+        return Path(self.settings.master_key_file or self.folder / "master.key")
+
+    @property
+    def signing_key_file(self) -> Path:
+        """Where the key lies that signs ledger entries, receipts, policies and the audit log."""
+        return self.folder / "signing.key"
+
+    @cached_property
+    def key(self) -> SigningKey:
+        """Signs ledger entries, receipts, policies and the audit log."""
+        return SigningKey.load(self.signing_key_file)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The accounts of every dataset and of every person on it."""
+        return Ledger.open(self.settings.ledger, key=self.key, head=self.settings.head)
+
+    @cached_property
+    def keys(self) -> "MasterKey":
+        """Wraps the data keys."""
+        from cloister.hub.datasets.keys import MasterKey
+
+        return MasterKey.load(self.settings)
+
+    @cached_property
+    def audit(self) -> "Audit":
+        """The log of every decision and every read."""
+        from cloister.hub.accounting.audit import Audit
+
+        return Audit(self.database, self.key, self.folder / "audit.head")
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _tighten(folder: Path) -> None:
+    """Let nobody else into the hub's folder: addresses, hashes of passwords, questions and answers lie in it."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        try:
+            folder.chmod(mode & 0o700)
+        except OSError:
+            raise StoreFailed(
+                f"others can look into {folder}, and its mode cannot be changed. Run chmod 700 on it."
+            ) from None

@@ -1,0 +1,122 @@
+"""Work on files that somebody sent, in a process of its own with limits on memory and time.
+
+A few hundred bytes can unpack to more than a machine holds. Web processes serve everybody, so they never unpack: they
+start a child for it, watch it, and take plain JSON from it. A child that takes too much is killed, and whoever sent the
+file is told.
+"""
+
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from cloister.hub.core.child_process import Child, begin, error_of, memory_of, told
+from cloister.hub.core.settings import Settings
+from cloister.privacy.errors import CloisterError, TooMany, UploadRefused
+
+__all__ = ["OWN_MEMORY", "run_bounded"]
+
+OWN_MEMORY = 512 * 2**20  # what Python and its libraries take besides an engine
+SECONDS = 60.0
+_AT_ONCE = threading.BoundedSemaphore(2)
+_LINE = 4  # callers in line or at work: each one holds a thread that serves pages
+_PATIENCE_S = 20.0
+_CALLERS: Counter[object] = Counter()
+_LOCK = threading.Lock()
+_WATCH_S = 0.02
+_LARGEST = 64 * 2**20  # of an answer
+_PRELOADED = ["cloister.hub.datasets.schema_draft", "cloister.hub.jobs.external_tables.check"]
+
+
+def run_bounded(
+    settings: Settings,
+    work: Callable[..., Any],
+    *arguments: Any,
+    seconds: float | None = None,
+    caller: object = None,
+) -> Any:
+    """Run a function in a child process and return what it returns, as JSON carries it.
+
+    Args:
+        settings: `job_memory` bounds the memory it may take.
+        work: a function of a module, by which the child finds it.
+        arguments: its arguments.
+        seconds: how long it may take.
+        caller: for whom; one person has at most one of these under way in a process.
+
+    Raises:
+        UploadRefused: it took too long or too much memory, or its process died.
+        TooMany: the caller has one under way, or others are at it and none was done in time.
+        CloisterError: whatever the function raised of that kind.
+    """
+    with _in_line(caller):
+        return _run(settings, work, arguments, SECONDS if seconds is None else seconds)
+
+
+@contextmanager
+def _in_line(caller: object) -> Iterator[None]:
+    """Refuse at once where the line is long or the caller is in it already: who waits holds a thread of the pages."""
+    with _LOCK:
+        if caller is not None and _CALLERS[caller]:
+            raise TooMany("a file of yours is being read. Wait until that is done.")
+        if _CALLERS.total() >= _LINE:
+            raise TooMany("others are having their files read. Try again in a minute.")
+        _CALLERS[caller] += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _CALLERS[caller] -= 1
+            if not _CALLERS[caller]:
+                del _CALLERS[caller]
+
+
+def _run(settings: Settings, work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Any:
+    if not _AT_ONCE.acquire(timeout=_PATIENCE_S):
+        raise TooMany("others are having their files read. Try again in a minute.")
+    try:
+        most = memory_of(settings.job_memory) + OWN_MEMORY
+        child = Child(_child, most, work, arguments, memory=most, watch_s=_WATCH_S, preload=_PRELOADED)
+        try:
+            answer = _answer(child, seconds)
+        finally:
+            child.kill()
+    finally:
+        _AT_ONCE.release()
+    if "error" in answer:
+        raise error_of(*answer["error"]) or UploadRefused(answer["error"][1])
+    return answer["answer"]
+
+
+def _answer(child: Child, seconds: float) -> dict[str, Any]:
+    ended = child.wait(seconds)
+    if ended == "time":
+        raise UploadRefused(f"reading the file took longer than {seconds:.0f} seconds. Send a smaller one.")
+    if ended == "memory":
+        raise UploadRefused("reading the file took more memory than there is for it. Send a smaller one.")
+    try:
+        answer: dict[str, Any] = json.loads(child.pipe.recv_bytes(_LARGEST))
+    except (EOFError, OSError, ValueError):
+        raise UploadRefused(
+            "the file could not be read within the memory there is for it. Send a smaller one."
+        ) from None
+    return answer
+
+
+def _child(pipe: Connection, most: int, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    from cloister.hub.core import logs
+
+    logs.catch_all()
+    os.umask(0o077)
+    begin(most + 2**30)
+    try:
+        answer: dict[str, Any] = {"answer": work(*arguments)}
+    except CloisterError as error:
+        answer = {"error": told(error)}
+    except Exception as error:  # what it says could quote a row
+        answer = {"error": ["UploadRefused", f"the file could not be read ({type(error).__name__}).", {}]}
+    pipe.send_bytes(json.dumps(answer).encode())

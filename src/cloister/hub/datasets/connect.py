@@ -1,0 +1,232 @@
+"""Tables that stay where they are: a PostgreSQL, a folder of Parquet files, a Spark cluster.
+
+Owners type addresses, so an address could be used to make the hub knock at doors inside its own network. Therefore:
+only hosts and folders that the operator has listed for the organisation that the dataset belongs to, asked when an
+address is typed and again whenever it is opened; the address a host stands for is looked up once, checked, kept, and
+used from then on, so that a name cannot be made to point elsewhere later; no option that names a file or another host;
+no link that leads out of a folder. Addresses hold passwords: they are sealed with the dataset's key.
+"""
+
+import ipaddress
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from cloister.data.schema import Schema
+from cloister.hub.core.models import Dataset
+from cloister.hub.core.settings import Settings
+from cloister.privacy.errors import BadForm, MissingExtra
+
+__all__ = ["Link", "open_source", "read_address"]
+
+_PORTS = {"postgresql": 5432, "sc": 15002}
+_OPTIONS: Mapping[str, str] = {  # for PostgreSQL; others could name files to read or other hosts to call
+    "sslmode": "disable|allow|prefer|require|verify-ca|verify-full",
+    "sslrootcert": "system",
+    "options": r"-c ?search_path=[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*",
+}
+_ENCRYPTED = ("require", "verify-ca", "verify-full")
+_SPARK_OPTIONS = ("token", "user_id", "use_ssl")
+_PARQUET = (".parquet", ".pq")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A checked connection.
+
+    Attributes:
+        kind: postgres, folder or spark.
+        place: what may be shown of it: no user, no password.
+        address: how to open it; a secret.
+    """
+
+    kind: str
+    place: str
+    address: str
+
+    def to_bytes(self) -> bytes:
+        """For sealing."""
+        return json.dumps([self.kind, self.place, self.address]).encode()
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "Link":
+        """What was sealed."""
+        return cls(*json.loads(raw))
+
+
+def read_address(settings: Settings, dataset: Dataset, text: str) -> Link:
+    """Check an address that the dataset's owner typed. Looks up the host's name, so not for inside a transaction.
+
+    Raises:
+        BadForm: it is not of a known kind, or the operator has not listed its host or folder for the organisation that
+            the dataset belongs to.
+    """
+    text = text.strip()
+    if len(text) > 2000 or not text.isprintable():
+        raise BadForm("address: at most 2,000 printable characters.")
+    if text.startswith("/"):
+        path = _allowed(settings, dataset, text)
+        return Link("folder", f"the folder {path.name}", str(path))
+    scheme = text.partition("://")[0].lower()
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(settings, dataset, text)
+    if scheme == "sc":
+        return _spark(settings, dataset, text)
+    raise BadForm(
+        "address: write postgresql://user:password@host:port/database, sc://host:port (Spark), or the path of a folder."
+    )
+
+
+# Hosts
+
+
+def _postgres(settings: Settings, dataset: Dataset, text: str) -> Link:
+    host, port, parts = _host(settings, dataset, text, "postgresql")
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    for name, value in given:
+        if not re.fullmatch(_OPTIONS.get(name, "(?!)"), value):
+            raise BadForm(f"address: the option {name!r:.40} is not taken. Options are {', '.join(_OPTIONS)}.")
+    database = unquote(parts.path.lstrip("/"))
+    if parts.fragment or "/" in database or "=" in database or not database:
+        raise BadForm("address: write postgresql://user:password@host/database.")
+    address = _pinned(host, port)
+    # Without a passfile libpq would read that of the hub's own account.
+    fixed = {"hostaddr": address, "passfile": "/dev/null", "connect_timeout": "10"}
+    secret = "" if parts.password is None else ":" + quote(unquote(parts.password), safe="")
+    who = f"{quote(unquote(parts.username or ''), safe='')}{secret}@" if parts.username else ""
+    query = _encrypted({**dict(given), **fixed})
+    opened = f"postgresql://{who}{_bracketed(host)}:{port}/{quote(database, safe='')}?{query}"
+    return Link("postgres", f"PostgreSQL {database} on {host}:{port}", opened)
+
+
+def _spark(settings: Settings, dataset: Dataset, text: str) -> Link:
+    host, port, parts = _host(settings, dataset, text, "sc")
+    options = [one.partition("=") for one in parts.path.lstrip("/;").split(";") if one]
+    if parts.query or parts.fragment or any(name not in _SPARK_OPTIONS for name, _, _ in options):
+        raise BadForm(f"address: write sc://host:port/;token=…; options are {', '.join(_SPARK_OPTIONS)}.")
+    address = _pinned(host, port)
+    given = {name: value for name, _, value in options}
+    if not ipaddress.ip_address(address).is_loopback and given.setdefault("use_ssl", "true").lower() != "true":
+        raise BadForm("address: rows would travel in clear, and this server is on another machine. Use use_ssl=true.")
+    opened = f"sc://{_bracketed(address)}:{port}/;" + ";".join(f"{name}={value}" for name, value in given.items())
+    return Link("spark", f"Spark on {_bracketed(host)}:{port}", opened)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _encrypted(options: dict[str, str]) -> str:
+    """The options of a PostgreSQL address as a query string, TLS required unless the server is on this machine."""
+    here = ipaddress.ip_address(options["hostaddr"]).is_loopback
+    # libpq's own default takes no for an answer: rows would travel in clear if the server says so.
+    if not here and options.setdefault("sslmode", "require") not in _ENCRYPTED:
+        raise BadForm(
+            f"address: with sslmode={options['sslmode']} rows could travel in clear, and this server is on another "
+            f"machine. Use one of {', '.join(_ENCRYPTED)}."
+        )
+    return urlencode(options, quote_via=quote)
+
+
+def _host(settings: Settings, dataset: Dataset, text: str, scheme: str) -> tuple[str, int, Any]:
+    try:
+        parts = urlsplit(text)
+        host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS[scheme]
+    except ValueError:
+        raise BadForm("address: the host or the port cannot be read.") from None
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|[0-9a-f:]+", host):
+        raise BadForm("address: name one host. Sockets and lists of hosts are not taken.")
+    if f"{host}:{port}" not in settings.hosts_of(_organisation(dataset)):
+        # One sentence whether it is listed for others or not at all: what others connect is none of their business.
+        raise BadForm(
+            f"address: {host:.100}:{port} is not on this hub's list for your organisation. Ask its operator to add it."
+        )
+    return host, port, parts
+
+
+def _pinned(host: str, port: int) -> str:
+    """The address a host stands for today. All it stands for must be harmless, or none is used."""
+    try:
+        found = {str(one[4][0]).partition("%")[0] for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    except OSError:
+        raise BadForm(f"address: the host {host:.100} cannot be found.") from None
+    addresses = [ipaddress.ip_address(one) for one in sorted(found)]
+    plain = [getattr(one, "ipv4_mapped", None) or one for one in addresses]
+    for one in plain:
+        own = one.is_loopback and host != "localhost" and host != str(one)  # a name that was made to point at us
+        if own or one.is_link_local or one.is_multicast or one.is_unspecified or (one.is_reserved and one.version == 4):
+            raise BadForm(f"address: the host {host:.100} stands for an address that is never called.")
+    return str(min(plain, key=lambda one: one.version))
+
+
+def _organisation(dataset: Dataset) -> str:
+    """The organisation that a dataset belongs to; no entry of a list belongs to nobody."""
+    return "" if dataset.organisation is None else dataset.organisation.name
+
+
+# Folders
+
+
+def _allowed(settings: Settings, dataset: Dataset, text: str) -> Path:
+    """The folder, if it lies in one that is listed for the dataset's organisation, wherever links may lead."""
+    path = Path(text).resolve()
+    if not any(path.is_relative_to(one) for one in settings.folders_of(_organisation(dataset))) or not path.is_dir():
+        # One sentence for all: whether a path exists outside their own folders is nobody's business.
+        raise BadForm("address: this is no folder in one that this hub's operator has listed for your organisation.")
+    return path
+
+
+def _files(settings: Settings, dataset: Dataset, text: str, schema: Schema) -> dict[str, str]:
+    """For each table NAME.parquet or the folder NAME; the whole folder, if there is one table only."""
+    folder = _allowed(settings, dataset, text)
+    for place, folders, files in os.walk(folder):
+        if any((Path(place) / name).is_symlink() for name in (*folders, *files)):
+            raise BadForm("address: the folder holds a link. Put the files themselves there.")
+    found: dict[str, str] = {}
+    for name in schema.tables:
+        if Path(name).name != name:
+            raise BadForm(f"the table {name!r:.60} cannot be the name of a file. Rename it.")
+        choices = [folder / f"{name}{ending}" for ending in _PARQUET] + [folder / name]
+        alone = [folder] if len(schema.tables) == 1 and any(folder.glob("*.parquet")) else []
+        place_of = next((one for one in choices + alone if one.exists()), None)
+        if place_of is None:
+            raise BadForm(f"the folder has neither {name}.parquet nor a folder {name}.")
+        found[name] = str(place_of)
+    return found
+
+
+# Opening
+
+
+def open_source(settings: Settings, dataset: Dataset, link: Link, schema: Schema) -> object:
+    """The source that `cloister.data.tables.open_tables` opens. The organisation's list is asked again.
+
+    Raises:
+        BadForm: the operator has taken the host or folder off the list of the dataset's organisation.
+    """
+    if link.kind == "folder":
+        return _files(settings, dataset, link.address, schema)
+    if link.kind == "postgres":
+        place, _, query = link.address.partition("?")
+        _host(settings, dataset, place, "postgresql")
+        return f"{place}?{_encrypted(dict(parse_qsl(query)))}"
+    if link.kind == "spark":
+        _host(settings, dataset, "sc://" + link.place.removeprefix("Spark on "), "sc")
+        return _session(link.address)
+    raise BadForm("this kind of connection is not known.")
+
+
+def _session(address: str) -> Any:
+    try:
+        import_module("grpc")
+        from pyspark.sql.connect.session import SparkSession
+    except ImportError:
+        raise MissingExtra("Spark by address needs Spark Connect. Run: pip install 'cloister[spark]'") from None
+    return SparkSession.builder.remote(address).getOrCreate()

@@ -1,0 +1,101 @@
+"""Which datasets somebody may know of, and what of them: the policy decides, by its operation `see schema`.
+
+Whoever could have a role, on request for instance, knows that the dataset exists, and can ask; its schema they see when
+a role that they have shows it.
+"""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.data.schema import Schema
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Person, Version
+from cloister.hub.datasets.datasets import find, versions
+from cloister.hub.jobs.visibility import concerns, subject_of
+from cloister.hub.policy.conditions import Environment, Subject
+from cloister.hub.policy.decide import Verdict, allowed_purposes, decide
+from cloister.hub.policy.policy import SEE_SCHEMA, Policy
+from cloister.hub.policy.versions import current
+from cloister.hub.policy.views import visible_schema
+from cloister.privacy.errors import BadPolicy, NotHere
+
+__all__ = ["DatasetView", "visible_datasets", "visible_dataset"]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetView:
+    """A dataset as one person may see it.
+
+    Attributes:
+        dataset: the dataset.
+        mine: whether the person owns it.
+        policy: what decides; None if the stored one does not hold, which only the owner gets to see.
+        verdict: why they may see its schema, or not; None for the owner, who always may.
+        version: the newest one that is ready.
+        schema: what they see of its schema; None before there are tables, and while no role of theirs shows it.
+        number: the policy's version.
+        subject: the person as the policy sees them; None without a policy.
+        environment: when and where they look.
+    """
+
+    dataset: Dataset
+    mine: bool
+    policy: Policy | None
+    verdict: Verdict | None
+    version: Version | None
+    schema: Schema | None
+    number: int = 0
+    subject: Subject | None = None
+    environment: Environment | None = None
+
+    def purposes(self, operation: str) -> tuple[str, ...]:
+        """The purposes for which the person may do this now; none while the dataset is paused or has no policy."""
+        if self.policy is None or self.subject is None or self.environment is None or self.dataset.paused:
+            return ()
+        return allowed_purposes(self.policy, self.number, self.subject, operation, self.environment)
+
+    @property
+    def askable(self) -> bool:
+        """Whether the person could ask for a role: the policy has one, and the dataset is not their own."""
+        return not self.mine and self.policy is not None and any(role.by_request for role in self.policy.roles)
+
+
+def visible_datasets(hub: Hub, session: Session, person: Person, environment: Environment) -> list[DatasetView]:
+    """Every dataset that the person may know of, by title."""
+    wanted = sa.select(Dataset).where(Dataset.deleted.is_(None)).order_by(Dataset.title, Dataset.name)
+    found = [_sight(hub, session, person, dataset, environment) for dataset in session.scalars(wanted)]
+    return [one for one in found if one is not None]
+
+
+def visible_dataset(hub: Hub, session: Session, person: Person, name: str, environment: Environment) -> DatasetView:
+    """One dataset.
+
+    Raises:
+        NotHere: there is none, or not for this person: the two are not told apart.
+    """
+    sight = _sight(hub, session, person, find(session, name), environment)
+    if sight is None:
+        raise NotHere("there is no such dataset.")
+    return sight
+
+
+def _sight(
+    hub: Hub, session: Session, person: Person, dataset: Dataset, environment: Environment
+) -> DatasetView | None:
+    mine = dataset.owner_id == person.id
+    ready = next((one for one in versions(session, dataset) if one.state == "ready"), None)
+    whole = None if ready is None else Schema.parse(ready.schema, max_bytes=None)
+    try:
+        policy, number = current(hub, session, dataset)
+    except (BadPolicy, NotHere):
+        return DatasetView(dataset, mine, None, None, ready, whole) if mine else None
+    subject = subject_of(session, dataset, person)
+    if mine:
+        return DatasetView(dataset, mine, policy, None, ready, whole, number, subject, environment)
+    if not concerns(policy, person, subject, environment):
+        return None
+    verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
+    shown = visible_schema(whole, verdict.view) if whole is not None and verdict.allowed else None
+    return DatasetView(dataset, mine, policy, verdict, ready, shown, number, subject, environment)

@@ -1,0 +1,430 @@
+"""Datasets: made with their policy, versioned, opened for work, paused, deleted.
+
+Every function that changes something takes who asks, and asks whether they own the dataset.
+"""
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.data.engines.engine import DialectName
+from cloister.data.schema import Schema
+from cloister.data.tables import Tables, open_tables
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Person, Upload, Version
+from cloister.hub.datasets import ingest
+from cloister.hub.datasets.connect import Link, open_source, read_address
+from cloister.hub.datasets.empty_engine import twin_of
+from cloister.hub.datasets.keys import seal
+from cloister.hub.datasets.upload import afterwards
+from cloister.hub.policy.text.reader import read
+from cloister.hub.policy.versions import newest as current_page
+from cloister.hub.policy.versions import publish
+from cloister.privacy.errors import AccountMismatch, BadForm, BadPolicy, BadSchema, Denied, NotHere, NotNow
+
+__all__ = [
+    "create",
+    "delete",
+    "draft_version",
+    "examine",
+    "examine_version",
+    "find",
+    "latest_schema",
+    "new_version",
+    "newest",
+    "open_for_work",
+    "open_twin",
+    "owned",
+    "pause",
+    "reach",
+    "retry",
+    "save_draft",
+    "versions",
+]
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{1,59}")  # no @: the ledger writes dataset@person
+_TAKEN = ("new",)  # /datasets/new is a page
+_DIALECTS: dict[str, DialectName] = {"sealed": "duckdb", "folder": "duckdb", "postgres": "postgres", "spark": "spark"}
+
+
+# Making and finding
+
+
+def create(
+    hub: Hub, session: Session, owner: Person, *, name: str, title: str, about: str, policy_text: str, schema_text: str
+) -> Dataset:
+    """A new dataset, with its policy and its account in the ledger. It holds no rows yet.
+
+    Args:
+        name: in addresses, in the policy and in the ledger; for good.
+        policy_text: what is allowed; whatever it does not allow is refused. Its lifetime budget never changes.
+        schema_text: what is public; may be empty until there are tables.
+    """
+    if "data owner" not in owner.roles:
+        raise Denied("this is for the role data owner.")
+    if not _NAME.fullmatch(name) or name in _TAKEN:
+        raise BadForm("name: 2 to 60 small letters, digits, _ and -, beginning with a letter.")
+    if len(title) > 200:
+        raise BadForm("title: at most 200 characters.")
+    if session.scalar(sa.select(Dataset.id).where(Dataset.name == name)) is not None:
+        raise BadForm("name: it is taken, or was once. Choose another: the ledger never forgets one.")
+    schema = _checked(hub, schema_text) if schema_text.strip() else None
+    policy = read(policy_text, schema)
+    if policy.dataset != name:
+        raise BadPolicy(f"the policy is for {policy.dataset:.60}, the dataset is called {name}. Make them agree.")
+    try:
+        hub.ledger.open_account(name, policy.budget.lifetime)
+    except AccountMismatch:
+        raise BadForm("name: it was used before, with another budget. Choose another.") from None
+    dataset = Dataset(
+        name=name,
+        title=title.strip() or name,
+        about=about[:20_000],
+        organisation_id=owner.organisation_id,
+        owner_id=owner.id,
+        budget=policy.budget.lifetime.to_json(),
+        wrapped_key=hub.keys.new_data_key(name),
+        trust="curator",
+        paused=False,
+        created=now(),
+    )
+    session.add(dataset)
+    session.flush()
+    session.refresh(dataset)
+    publish(hub, session, owner, dataset, policy_text, schema=schema)
+    if schema is not None:
+        _draft(session, dataset, schema_text)
+    hub.audit.write(session, owner.id, "dataset.created", f"dataset/{name}", budget=dataset.budget)
+    return dataset
+
+
+def find(session: Session, name: str) -> Dataset:
+    """The dataset of that name.
+
+    Raises:
+        NotHere: there is none, or it was deleted.
+    """
+    dataset = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
+    if dataset is None:
+        raise NotHere("there is no such dataset.")
+    return dataset
+
+
+def owned(session: Session, name: str, person: Person) -> Dataset:
+    """The dataset of that name, if this person owns it; for everybody else it is not here."""
+    dataset = find(session, name)
+    if dataset.owner_id != person.id:
+        raise NotHere("there is no such dataset.")
+    return dataset
+
+
+def versions(session: Session, dataset: Dataset) -> list[Version]:
+    """All versions, the newest first."""
+    wanted = sa.select(Version).where(Version.dataset_id == dataset.id).order_by(Version.number.desc())
+    return list(session.scalars(wanted))
+
+
+def newest(session: Session, dataset: Dataset) -> Version:
+    """The newest version that is ready.
+
+    Raises:
+        NotNow: there is none yet.
+    """
+    for version in versions(session, dataset):
+        if version.state == "ready":
+            return version
+    raise NotNow(f"the dataset {dataset.name} has no tables yet.")
+
+
+# Versions
+
+
+def draft_version(session: Session, dataset: Dataset) -> Version | None:
+    """The schema that waits for tables, if there is one."""
+    return next((one for one in versions(session, dataset) if one.state == "draft"), None)
+
+
+def latest_schema(session: Session, dataset: Dataset) -> str:
+    """The schema that was written last, as text; empty if there is none."""
+    return next((one.schema for one in versions(session, dataset)), "")
+
+
+def save_draft(hub: Hub, session: Session, person: Person, dataset: Dataset, schema_text: str) -> Version:
+    """Keep a schema until its tables come.
+
+    Privacy: a schema with marks to confirm is not kept, since what it says may come from values.
+    """
+    _own(person, dataset)
+    _same_unit(session, dataset, _checked(hub, schema_text))
+    hub.audit.write(session, person.id, "schema.saved", f"dataset/{dataset.name}")
+    return _draft(session, dataset, schema_text)
+
+
+def _draft(session: Session, dataset: Dataset, schema_text: str) -> Version:
+    draft = draft_version(session, dataset)
+    if draft is None:
+        last = max((one.number for one in versions(session, dataset)), default=0)
+        draft = Version(
+            dataset_id=dataset.id, number=last + 1, state="draft", source={}, declared={}, problem="", created=now()
+        )
+        session.add(draft)
+    draft.schema = schema_text
+    session.flush()
+    return draft
+
+
+def new_version(
+    hub: Hub,
+    session: Session,
+    person: Person,
+    dataset: Dataset,
+    *,
+    schema_text: str = "",
+    uploads: Mapping[str, str] | None = None,
+    link: Link | None = None,
+) -> Version:
+    """A new state of the tables. It pays from the same account as all before it. A worker prepares it.
+
+    Args:
+        schema_text: what is public of it; the schema that was saved last, or that of the newest version, unless given.
+        uploads: for each table the id of a complete upload; tables without one are taken from the newest version.
+        link: instead, where the tables stay, as `reach` has checked it.
+
+    Raises:
+        BadPolicy: the policy speaks of a table or column that this schema does not have.
+    """
+    _own(person, dataset)
+    schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
+    schema = _checked(hub, schema_text)
+    _same_unit(session, dataset, schema)
+    policy = current_page(session, dataset)
+    if policy is not None:
+        read(policy.text, schema)  # a role that shows a column which is gone would show nothing at all
+    if any(one.state == "preparing" for one in versions(session, dataset)):
+        raise NotNow("a version is being prepared. Wait until it is ready.")
+    if link is not None:
+        secret = seal(hub.keys.data_key(dataset), link.to_bytes(), f"address of {dataset.name}")
+        source: dict[str, Any] = {"kind": link.kind, "place": link.place, "sealed": secret.hex()}
+    else:
+        source = {"kind": "sealed", "from": _origins(session, dataset, schema, uploads or {})}
+    version = _draft(session, dataset, schema_text)
+    version.source, version.state, version.created = source, "preparing", now()
+    hub.audit.write(
+        session, person.id, "version.begun", f"dataset/{dataset.name}", version=version.number, kind=source["kind"]
+    )
+    return version
+
+
+def reach(hub: Hub, person: Person, dataset: Dataset, address: str) -> Link:
+    """Check an address where a dataset's tables stay: PostgreSQL, a folder of Parquet, Spark.
+
+    Asks for the host's name, which may take seconds: call it before the transaction that makes the version.
+
+    Raises:
+        BadForm: the operator has not listed it for the organisation that both the dataset and its owner belong to.
+    """
+    _own(person, dataset)
+    if person.organisation_id != dataset.organisation_id:
+        raise BadForm(f"address: {dataset.name} belongs to another organisation than you do. Send files instead.")
+    return read_address(hub.settings, dataset, address)
+
+
+def examine(hub: Hub, person: Person, *, policy_text: str = "", schema_text: str = "") -> None:
+    """Read a policy and a schema before the transaction that keeps them, since only one writes at a time.
+
+    What is read here is remembered, so reading it again inside the transaction takes no time.
+
+    Raises:
+        BadSchema, BadPolicy: as that transaction would.
+    """
+    if "data owner" not in person.roles:
+        raise Denied("this is for the role data owner.")
+    schema = _checked(hub, schema_text) if schema_text.strip() else None
+    if policy_text:
+        read(policy_text, schema)
+
+
+def examine_version(hub: Hub, person: Person, name: str, schema_text: str = "", address: str = "") -> Link | None:
+    """Do what is slow about a new version before the transaction that makes it; the link, if it stays elsewhere.
+
+    Args:
+        name: of the dataset.
+        schema_text, address: as for the version.
+    """
+    with hub.database.reading() as session:
+        dataset = owned(session, name, person)
+        schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
+        policy = current_page(session, dataset)
+    schema = _checked(hub, schema_text)
+    if policy is not None:
+        read(policy.text, schema)
+    return reach(hub, person, dataset, address) if address else None
+
+
+def _origins(
+    session: Session, dataset: Dataset, schema: Schema, uploads: Mapping[str, str]
+) -> dict[str, dict[str, str | int]]:
+    before = next((one for one in versions(session, dataset) if one.state == "ready"), None)
+    known = {} if before is None else before.source.get("files", {})
+    unknown = [table for table in uploads if table not in schema.tables]
+    missing = [table for table in schema.tables if table not in uploads and table not in known]
+    if unknown or missing:
+        words = [f"the schema has no table {name}" for name in unknown] + [f"{name} has no file" for name in missing]
+        raise BadForm(f"uploads: {'; '.join(words)}.")
+    found: dict[str, dict[str, str | int]] = {}
+    for table in schema.tables:
+        if table not in uploads:
+            assert before is not None
+            found[table] = {"version": before.number}
+            continue
+        upload = session.get(Upload, uploads[table], with_for_update=True)
+        if upload is None or upload.dataset_id != dataset.id:
+            raise NotHere("there is no such upload.")
+        if upload.state != "complete":
+            raise NotNow(f"the upload for {table} is {upload.state}, not complete.")
+        upload.state = "used"
+        found[table] = {"upload": upload.id}
+    return found
+
+
+def retry(hub: Hub, session: Session, person: Person, dataset: Dataset, number: int) -> Version:
+    """Prepare a version that failed once more, for instance because a server could not be reached."""
+    _own(person, dataset)
+    version = next((one for one in versions(session, dataset) if one.number == number), None)
+    if version is None:
+        raise NotHere("there is no such version.")
+    if version.state != "failed" or any(one.state == "preparing" for one in versions(session, dataset)):
+        raise NotNow("only a failed version is prepared again, and one at a time.")
+    for origin in version.source.get("from", {}).values():
+        upload = session.get(Upload, origin["upload"]) if "upload" in origin else None
+        if upload is not None and upload.state != "complete":
+            raise NotNow("its files are no longer here. Send them again.")
+        if upload is not None:
+            upload.state = "used"
+    version.state, version.problem = "preparing", ""
+    hub.audit.write(session, person.id, "version.retried", f"dataset/{dataset.name}", version=number)
+    return version
+
+
+def _checked(hub: Hub, text: str) -> Schema:
+    if not text.strip():
+        raise BadSchema("there is no schema yet. Write one, or let the hub draft it.")
+    most = 1000 * hub.settings.schema_kb
+    if len(text.encode("utf-8", "replace")) > most:
+        raise BadSchema(f"a schema has at most {most:,} bytes here. Shorten it, or ask the operator to allow more.")
+    schema = Schema.parse(text, max_bytes=None)
+    schema.check()
+    return schema
+
+
+def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
+    """One account protects one kind of unit: what was promised to patients is not kept by protecting visits."""
+    for one in versions(session, dataset):
+        if one.state != "ready":
+            continue
+        before = Schema.parse(one.schema, max_bytes=None)
+        if before.unit.name != schema.unit.name:
+            raise BadSchema(f"this dataset protects {before.unit}. A new version cannot protect {schema.unit} instead.")
+        for name, table in schema.tables.items():
+            known = before.tables.get(name)
+            if known is not None and known.unit is not None and known.unit != table.unit:
+                raise BadSchema(
+                    f"in {name} the column {known.unit} names the {schema.unit.name}. A new version cannot name it by "
+                    "another column: what was spent protects whom that column names."
+                )
+
+
+# Opening
+
+
+def open_twin(version: Version) -> Tables:
+    """The tables without rows, for plans: needs no key, reads nothing, runs nothing."""
+    if version.state != "ready":
+        raise NotNow("this version has no tables yet.")
+    return twin_of(Schema.parse(version.schema, max_bytes=None), _DIALECTS[version.source["kind"]], version.declared)
+
+
+def open_for_work(hub: Hub, dataset: Dataset, version: Version, person: Person | None) -> Tables:
+    """The tables with their rows; only a worker asks for this. It is written into the audit log first.
+
+    Raises:
+        SealBroken: a sealed table is not what was sealed.
+    """
+    with hub.database.reading() as session:  # as it is now: the owner may have paused or deleted it
+        held = session.get(Dataset, dataset.id)
+    if held is None or held.deleted is not None:
+        raise NotHere("there is no such dataset.")
+    if held.paused:
+        raise NotNow("the owner has paused this dataset.")
+    if version.state != "ready" or version.dataset_id != held.id:
+        raise NotNow("this version has no tables yet.")
+    hub.audit.record(
+        None if person is None else person.id, "tables.opened", f"dataset/{held.name}", version=version.number
+    )
+    return _open(hub, held, version)
+
+
+def _open(hub: Hub, dataset: Dataset, version: Version) -> Tables:
+    key, schema, settings = hub.keys.data_key(dataset), Schema.parse(version.schema, max_bytes=None), hub.settings
+    if version.source["kind"] == "sealed":
+        source: object = ingest.sealed_tables(hub, dataset, version, key)
+    else:
+        source = open_source(settings, dataset, ingest.link_of(dataset, version, key), schema)
+    # Without spilling: what does not fit into memory fails, rather than lie on a disk in clear.
+    return open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=settings.job_seconds, spill=False)
+
+
+# Pausing and deleting
+
+
+def pause(hub: Hub, session: Session, person: Person, dataset: Dataset, paused: bool) -> None:
+    """The owner's switch: while it is on, no work on the dataset begins."""
+    _own(person, dataset)
+    dataset.paused = paused
+    session.add(dataset)
+    hub.audit.write(session, person.id, "dataset.paused" if paused else "dataset.resumed", f"dataset/{dataset.name}")
+
+
+def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None:
+    """Shred a dataset: its key is erased, its files are removed. Its name, its account and its history stay.
+
+    Copies of the files, in backups for instance, cannot be read without the key. A backup of the database still holds
+    the wrapped key: see docs/decisions/0007-sealed-tables.md.
+    """
+    _own(person, dataset)
+    if session.get_bind().dialect.name == "sqlite":
+        session.connection().exec_driver_sql("PRAGMA secure_delete = ON")  # overwrite, not just unlink
+    dataset.wrapped_key, dataset.deleted, dataset.paused = None, now(), True
+    session.add(dataset)
+    waiting = list(session.scalars(sa.select(Upload).where(Upload.dataset_id == dataset.id)))
+    for upload in waiting:
+        upload.state = "cancelled" if upload.state in ("open", "complete") else upload.state
+    for version in versions(session, dataset):
+        version.source = {"kind": version.source.get("kind", "")}
+        version.state = "deleted"
+    hub.audit.write(session, person.id, "dataset.deleted", f"dataset/{dataset.name}")
+    session.flush()
+    folders = [hub.folder / "sealed" / str(dataset.id), *(hub.folder / "uploads" / upload.id for upload in waiting)]
+    afterwards(session, lambda: _erase(hub, folders))
+
+
+def _erase(hub: Hub, folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    if hub.database.url.startswith("sqlite"):  # the key is in the write-ahead log, too
+        connection = hub.database.engine.raw_connection()
+        try:
+            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()
+
+
+def _own(person: Person, dataset: Dataset) -> None:
+    if dataset.owner_id != person.id:
+        raise NotHere("there is no such dataset.")

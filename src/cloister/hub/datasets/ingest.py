@@ -1,0 +1,262 @@
+"""From uploads or a connection to a version that is ready: checked, sealed, written down.
+
+Runs in a worker. It may be killed at any moment and run again: until the last transaction nothing of it counts.
+"""
+
+import logging
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.data.schema import Schema
+from cloister.data.tables import open_tables
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Upload, Version
+from cloister.hub.core.notices import tell
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets.connect import Link, open_source
+from cloister.hub.datasets.keys import unseal
+from cloister.hub.datasets.sealed import open_table, write_table
+from cloister.hub.datasets.unpack import GROWTH, Unpacked, unpack
+from cloister.hub.datasets.upload import chunks
+from cloister.privacy.errors import BadSchema, CloisterError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["give_up", "link_of", "prepare", "sealed_name", "sealed_tables", "unpacked"]
+
+Progress = Callable[[float, str], None]
+_REACH_S = 30  # how long a server may take to say what columns its tables have
+_LOG = logging.getLogger("cloister.hub.datasets")
+
+
+def prepare(hub: Hub, version_id: int, progress: Progress | None = None) -> str:
+    """Make a version ready, if it is still being prepared; the state it is in afterwards.
+
+    Args:
+        progress: called with a share and a few words as the work goes on.
+
+    Privacy: what goes wrong is told without a value. The owner finds it under `problem`.
+    """
+    say = progress or (lambda share, words: None)
+    with hub.database.reading() as session:
+        version = session.get(Version, version_id)
+        dataset = None if version is None else session.get(Dataset, version.dataset_id)
+    if version is None or dataset is None or dataset.deleted is not None:
+        return "failed"
+    if version.state != "preparing":
+        return version.state
+    folder = hub.folder / "sealed" / str(dataset.id) / f"{version.number}-{secrets.token_hex(6)}"
+    try:
+        schema = Schema.parse(version.schema, max_bytes=None)
+        schema.check()
+        key = hub.keys.data_key(dataset)
+        make = _seal if version.source.get("kind") == "sealed" else _reach
+        done = make(hub, dataset, version, schema, key, folder, say)
+    except CloisterError as error:
+        return _failed(hub, dataset, version, folder, str(error))
+    except Exception as error:
+        # What an unknown error says could quote a row; its kind cannot.
+        _LOG.warning("version %s of %s: %s", version.number, dataset.name, type(error).__name__)
+        return _failed(hub, dataset, version, folder, f"the tables could not be prepared ({type(error).__name__}).")
+    return _ready(hub, dataset, version, folder, done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    source: dict[str, Any]
+    declared: dict[str, dict[str, str]]
+
+
+# Sealing
+
+
+def sealed_name(dataset: Dataset, number: int, table: str) -> str:
+    """What a sealed file is bound to."""
+    return f"{dataset.name}/{number}/{table}"
+
+
+def sealed_tables(hub: Hub, dataset: Dataset, version: Version, key: bytes) -> "dict[str, Any]":
+    """A version's sealed tables, checked and opened."""
+    return {
+        table: open_table(hub.folder / "sealed" / file["path"], file, key, sealed_name(dataset, version.number, table))
+        for table, file in version.source["files"].items()
+    }
+
+
+def unpacked(hub: Hub, upload: Upload, key: bytes) -> tuple[Unpacked, Any]:
+    """An upload, opened; and its reader, which tells how far it was read."""
+    reader = chunks(hub, upload, key).open(upload.size)
+    return unpack(reader, upload.file, GROWTH * hub.settings.upload_gb * 10**9), reader
+
+
+def _seal(
+    hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: bytes, folder: Path, say: Progress
+) -> _Done:
+    opened = {name: _origin(hub, dataset, origin, name, key) for name, origin in version.source["from"].items()}
+    kept = {
+        name: [*(() if table.unit is None else (table.unit,)), *table.columns] for name, table in schema.tables.items()
+    }
+    _check_columns(schema, kept, opened)
+    shapes = {name: one.kept(kept[name]) for name, one in opened.items()}
+    from pyarrow.dataset import dataset as files_of
+
+    # As datasets, which sealed tables are: a table is read in the schema's types instead of its own.
+    empty = {name: files_of(shape.empty_table()) for name, shape in shapes.items()}
+    declared = _declared(hub.settings, empty, schema)
+    folder.mkdir(parents=True, mode=0o700)
+    files: dict[str, Any] = {}
+    for number, (name, one) in enumerate(opened.items()):
+        path = folder / f"{number}.parquet"
+        begun, words = number / len(opened), f"sealing {name}"
+
+        def step(share: float, begun: float = begun, words: str = words) -> None:
+            say(begun + share / len(opened), words)
+
+        rows = _watched(one.tables(kept[name]), one.share, step)
+        facts = write_table(path, rows, shapes[name], key, sealed_name(dataset, version.number, name))
+        files[name] = {"path": str(path.relative_to(hub.folder / "sealed")), **facts}
+    return _Done({"kind": "sealed", "files": files, "from": version.source["from"]}, declared)
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a table's rows come from: a file that was sent, or the same table of an earlier version."""
+
+    names: list[str]
+    kept: "Callable[[list[str]], pa.Schema]"
+    tables: "Callable[[list[str]], Iterable[pa.Table]]"
+    share: Callable[[], float]
+
+
+def _origin(hub: Hub, dataset: Dataset, origin: Mapping[str, Any], table: str, key: bytes) -> _Origin:
+    with hub.database.reading() as session:
+        if "upload" in origin:
+            upload = session.get_one(Upload, origin["upload"])
+            file, reader = unpacked(hub, upload, key)
+            return _Origin(file.schema.names, file.kept, file.tables, lambda: reader.tell() / upload.size)
+        wanted = sa.select(Version).where(Version.dataset_id == dataset.id, Version.number == origin["version"])
+        earlier = session.scalars(wanted).one()
+    found = sealed_tables(hub, dataset, earlier, key)[table]
+    import pyarrow as pa
+
+    def kept(names: list[str]) -> "pa.Schema":
+        return pa.schema([field for field in found.schema if field.name in names])
+
+    def tables(names: list[str]) -> "Iterator[pa.Table]":
+        for batch in found.to_batches(columns=kept(names).names):
+            yield pa.table(batch)
+
+    return _Origin(found.schema.names, kept, tables, lambda: 0.5)
+
+
+def _check_columns(schema: Schema, kept: Mapping[str, list[str]], opened: Mapping[str, _Origin]) -> None:
+    missing = [
+        f"there is no column {name}.{column} in the file"
+        for name in schema.tables
+        for column in kept[name]
+        if column not in opened[name].names
+    ]
+    if missing:
+        listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(missing, 1))
+        raise BadSchema(f"the schema does not fit the files:{listed}")
+
+
+def _declared(settings: Settings, source: object, schema: Schema) -> dict[str, dict[str, str]]:
+    """The declared types as the engine names them; refuses a schema that cannot be read from them."""
+    tables = open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=_REACH_S, spill=False)
+    try:
+        return {name: _wanted(schema, name, tables.engine.columns(name)) for name in schema.tables}
+    finally:
+        tables.close()
+
+
+def _wanted(schema: Schema, name: str, found: Mapping[str, str]) -> dict[str, str]:
+    table = schema.tables[name]
+    return {column: kind for column, kind in found.items() if column in table.columns or column == table.unit}
+
+
+def _watched(
+    rows: "Iterable[pa.Table]", share: Callable[[], float], step: Callable[[float], None]
+) -> "Iterator[pa.Table]":
+    for table in rows:
+        yield table
+        step(share())
+
+
+# Connections
+
+
+def link_of(dataset: Dataset, version: Version, key: bytes) -> Link:
+    """The sealed address of a version that stays elsewhere."""
+    return Link.from_bytes(unseal(key, bytes.fromhex(version.source["sealed"]), f"address of {dataset.name}"))
+
+
+def _reach(
+    hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: bytes, folder: Path, say: Progress
+) -> _Done:
+    say(0.1, "opening the connection")
+    source = open_source(hub.settings, dataset, link_of(dataset, version, key), schema)
+    return _Done(version.source, _declared(hub.settings, source, schema))
+
+
+# The end of it
+
+
+def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Done) -> str:
+    with hub.database.writing() as session:
+        held = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
+        alive = session.get_one(Dataset, dataset.id, populate_existing=True).deleted is None
+        ours = held.state == "preparing" and alive
+        if ours:
+            held.source, held.declared, held.state, held.problem = done.source, done.declared, "ready", ""
+            hub.audit.write(session, None, "version.ready", f"dataset/{dataset.name}", version=version.number)
+            _tell_owner(hub, session, dataset, f"Version {version.number} of {dataset.name} is ready.")
+    if not ours:  # somebody else was faster, or the dataset was deleted meanwhile
+        shutil.rmtree(folder, ignore_errors=True)
+        return held.state
+    for origin in done.source.get("from", {}).values():
+        if "upload" in origin:
+            shutil.rmtree(hub.folder / "uploads" / origin["upload"], ignore_errors=True)
+    for other in folder.parent.glob(f"{version.number}-*"):  # what an interrupted attempt left
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+    return "ready"
+
+
+def give_up(hub: Hub, version_id: int, problem: str) -> None:
+    """Let a version that is still being prepared fail, and remove what tries at it left."""
+    with hub.database.reading() as session:
+        version = session.get(Version, version_id)
+        dataset = None if version is None else session.get(Dataset, version.dataset_id)
+    if version is None or dataset is None or version.state != "preparing":
+        return
+    for left in (hub.folder / "sealed" / str(dataset.id)).glob(f"{version.number}-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    _failed(hub, dataset, version, hub.folder / "sealed" / str(dataset.id) / f"{version.number}-none", problem)
+
+
+def _failed(hub: Hub, dataset: Dataset, version: Version, folder: Path, problem: str) -> str:
+    shutil.rmtree(folder, ignore_errors=True)
+    with hub.database.writing() as session:
+        held = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
+        if held.state != "preparing":
+            return held.state
+        held.state, held.problem = "failed", problem[:4000]
+        sent = [one["upload"] for one in version.source.get("from", {}).values() if "upload" in one]
+        # They can be used again, with a better schema.
+        session.execute(sa.update(Upload).where(Upload.id.in_(sent), Upload.state == "used").values(state="complete"))
+        hub.audit.write(session, None, "version.failed", f"dataset/{dataset.name}", version=version.number)
+        _tell_owner(hub, session, dataset, f"Version {version.number} of {dataset.name} could not be made.")
+    return "failed"
+
+
+def _tell_owner(hub: Hub, session: Session, dataset: Dataset, text: str) -> None:
+    tell(hub, session, dataset.owner_id, text, f"/datasets/{dataset.name}/versions")

@@ -1,0 +1,75 @@
+"""A first schema for files that were sent: from names and declared types, or, for the owner alone, from values.
+
+Files that were sent are read in a process with limits, never in that which serves the page.
+What is drafted from values is shown to the owner and not kept: nothing stores it until every mark is confirmed.
+"""
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.data.draft import draft, draft_as_owner
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Dataset, Person, Upload
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets import ingest
+from cloister.hub.datasets.bounded import run_bounded
+from cloister.hub.datasets.datasets import versions
+from cloister.privacy.errors import NotHere, NotNow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["draft_schema", "waiting"]
+
+_ROWS = 100_000
+
+
+def waiting(session: Session, dataset: Dataset) -> dict[str, Upload]:
+    """For each table the newest upload that is complete and not used yet."""
+    wanted = sa.select(Upload).where(Upload.dataset_id == dataset.id, Upload.state == "complete")
+    return {one.table: one for one in session.scalars(wanted.order_by(Upload.created))}
+
+
+def draft_schema(hub: Hub, person: Person, dataset: Dataset, *, from_values: bool) -> str:
+    """A schema.yaml with blanks, for the files that wait, or else for the newest sealed tables.
+
+    Args:
+        from_values: look at the first 100,000 rows and suggest bounds and categories, each marked to be confirmed.
+
+    Privacy: for the owner's eyes only. With `from_values` the text holds values from the rows.
+    """
+    if person.id != dataset.owner_id:
+        raise NotHere("there is no such dataset.")
+    hub.audit.record(person.id, "schema.drafted", f"dataset/{dataset.name}", from_values=from_values)
+    return str(run_bounded(hub.settings, _drafted, hub.settings, dataset.id, from_values, caller=person.id))
+
+
+def _drafted(settings: Settings, dataset_id: int, from_values: bool) -> str:
+    """The draft; runs in a process with limits."""
+    with Hub(settings) as hub:
+        tables = _tables(hub, dataset_id, _ROWS if from_values else 0)
+    return draft_as_owner(tables) if from_values else draft(tables)
+
+
+def _tables(hub: Hub, dataset_id: int, rows: int) -> "dict[str, pa.Table]":
+    import pyarrow as pa
+
+    with hub.database.reading() as session:
+        dataset = session.get_one(Dataset, dataset_id)
+        key = hub.keys.data_key(dataset)
+        sent = waiting(session, dataset)
+        ready = next((one for one in versions(session, dataset) if one.source.get("files")), None)
+    found: dict[str, pa.Table] = {}
+    for table, upload in sent.items():
+        file, _ = ingest.unpacked(hub, upload, key)
+        head = islice(file.tables(file.schema.names), 1) if rows else ()
+        found[table] = pa.concat_tables([file.schema.empty_table(), *head]).slice(0, rows)
+    if not found and ready is not None:
+        for table, one in ingest.sealed_tables(hub, dataset, ready, key).items():
+            found[table] = one.head(rows) if rows else one.schema.empty_table()
+    if not found:
+        raise NotNow("there is no complete file to draft from. Send one first.")
+    return found

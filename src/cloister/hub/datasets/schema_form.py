@@ -1,0 +1,173 @@
+"""A schema as a form: one row a column, everything as text, so that what is not right yet can be shown again.
+
+SchemaForm.of_text(yaml)  ──►  page  ──►  SchemaForm.of_fields(sent)  ──►  .text()  ──►  Schema.parse
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cloister.data.schema import TYPES, Column, Schema, Table
+from cloister.data.schema_file import CONFIRM, plain, read, to_yaml
+from cloister.privacy.unit import ROW
+
+__all__ = ["ColumnForm", "SchemaForm", "TableForm"]
+
+_MOST = 2000
+
+
+@dataclass(slots=True)
+class ColumnForm:
+    """A column's fields."""
+
+    name: str
+    type: str = "text"
+    low: str = ""
+    high: str = ""
+    categories: str = ""  # one a line
+    nullable: bool = True
+    confirmed: bool = True
+    used: bool = True
+
+
+@dataclass(slots=True)
+class TableForm:
+    """A table's fields; `unit` is the name of one of its columns."""
+
+    name: str
+    unit: str = ""
+    public: bool = False
+    rows: str = ""
+    max_rows: str = ""
+    columns: list[ColumnForm] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SchemaForm:
+    """A schema's fields."""
+
+    unit: str = ""
+    max_rows: str = "1"
+    tables: list[TableForm] = field(default_factory=list)
+    foreign_keys: str = ""  # one a line
+
+    @classmethod
+    def of_text(cls, text: str) -> "SchemaForm":
+        """From YAML, however incomplete, as long as it is YAML."""
+        schema, _ = read(text)
+        return cls.of(schema, drafted="unit: fill in" in text)
+
+    @classmethod
+    def of(cls, schema: Schema, drafted: bool = False) -> "SchemaForm":
+        """From a schema; whom a draft protects is still open."""
+        row = schema.unit == ROW
+        return cls(
+            "" if drafted else ("row" if row else schema.unit.name),
+            "1" if row or drafted else str(schema.unit.max_rows),
+            [_table(one) for one in schema.tables.values()],
+            "\n".join(map(str, schema.foreign_keys)),
+        )
+
+    @classmethod
+    def of_fields(cls, sent: Mapping[str, str]) -> "SchemaForm":
+        """From what the page sent. Tables are numbered t0, t1, …; their columns t0-c0, t0-c1, …."""
+
+        def text(name: str) -> str:
+            return sent.get(name, "").strip()
+
+        form = cls(text("unit"), text("max_rows"), [], text("foreign_keys"))
+        for i in _numbered(sent, "t{}-name"):
+            at = f"t{i}"
+            table = TableForm(
+                text(f"{at}-name"), text(f"{at}-unit"), bool(text(f"{at}-public")), text(f"{at}-rows"),
+                text(f"{at}-max_rows"),
+            )  # fmt: skip
+            for j in _numbered(sent, f"{at}-c{{}}-name"):
+                one = f"{at}-c{j}"
+                table.columns.append(
+                    ColumnForm(
+                        text(f"{one}-name"), text(f"{one}-type"), text(f"{one}-low"), text(f"{one}-high"),
+                        text(f"{one}-categories"), bool(text(f"{one}-nullable")), bool(text(f"{one}-confirmed")),
+                        bool(text(f"{one}-used")),
+                    )
+                )  # fmt: skip
+            form.tables.append(table)
+        return form
+
+    def text(self) -> str:
+        """As YAML; what cannot be read stays as it was typed, for the schema to complain of."""
+        unit: Any = "row" if self.unit == "row" else {"name": self.unit, "max_rows": _whole(self.max_rows)}
+        raw: dict[str, Any] = {"unit": unit, "tables": {one.name: _plain(one) for one in self.tables}}
+        if self.foreign_keys:
+            raw["foreign_keys"] = [line.strip() for line in self.foreign_keys.splitlines() if line.strip()]
+        return to_yaml(raw)
+
+
+def _numbered(sent: Mapping[str, str], pattern: str) -> list[int]:
+    return [number for number in range(_MOST) if pattern.format(number) in sent]
+
+
+def _table(table: Table) -> TableForm:
+    columns = [_column(one) for one in table.columns.values()]
+    if table.unit is not None and table.unit not in table.columns and table.unit != "fill in":
+        columns.insert(0, ColumnForm(table.unit))
+    return TableForm(
+        table.name,
+        "" if table.unit is None else table.unit,
+        table.public,
+        "" if table.rows is None else str(table.rows),
+        "" if table.max_rows is None else str(table.max_rows),
+        columns,
+    )
+
+
+def _column(column: Column) -> ColumnForm:
+    low, high = "", ""
+    if isinstance(column.bounds, tuple) and len(column.bounds) == 2:
+        low, high = ("" if one == "fill in" else str(one) for one in plain(column.bounds))
+    listed = column.categories if isinstance(column.categories, tuple) else ()
+    kind = column.type if column.type in TYPES else "text"
+    words = "\n".join(map(str, listed))
+    return ColumnForm(column.name, kind, low, high, words, column.nullable, column.confirmed)
+
+
+def _plain(table: TableForm) -> dict[str, Any]:
+    raw: dict[str, Any] = {}
+    if table.public:
+        raw["public"] = True
+    elif table.unit:
+        raw["unit"] = table.unit
+    for word in ("rows", "max_rows"):
+        if getattr(table, word):
+            raw[word] = _whole(getattr(table, word))
+    names_people = "" if table.public else table.unit
+    kept = [one for one in table.columns if one.used and one.name != names_people]
+    return raw | {"columns": {one.name: _plain_column(one) for one in kept}}
+
+
+def _plain_column(column: ColumnForm) -> dict[str, Any]:
+    raw: dict[str, Any] = {"type": column.type}
+    if column.type in ("integer", "real", "date", "timestamp") and (column.low or column.high):
+        raw["bounds"] = [_bound(column.type, column.low), _bound(column.type, column.high)]
+    if column.type in ("text", "integer") and column.categories:
+        words = [line.strip() for line in column.categories.splitlines() if line.strip()]
+        raw["categories"] = [_whole(word) for word in words] if column.type == "integer" else words
+    if not column.nullable:
+        raw["nullable"] = False
+    if not column.confirmed:
+        raw["confirm"] = CONFIRM
+    return raw
+
+
+def _whole(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _bound(kind: str, text: str) -> Any:
+    try:
+        return float(text) if kind == "real" else _whole(text)
+    except ValueError:
+        return text

@@ -1,0 +1,184 @@
+"""Datasets kept open between jobs, and how one is handed to a piece of work.
+
+Opening tables costs more than a question; so a process keeps those it used last. What is kept has no person in it: each
+piece of work gets its own copy, restricted to what the person may see and charging this job's book.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from cloister.data.tables import Tables
+from cloister.dataset import Dataset
+from cloister.hub.core import models
+from cloister.hub.jobs.job_ledger import ClosedBook
+from cloister.hub.jobs.limits import analyst
+from cloister.hub.policy.views import TableView, select, visible
+from cloister.privacy.ledger import Account
+from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.loss import Loss
+from cloister.query.analyst import Analyst
+from cloister.query.answer_cache import AnswerCache
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["OpenDataset", "PersonReleases", "DatasetPool", "analyst", "dataset_for_person"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDataset:
+    """A version of a dataset, open. Its lock is held while something is planned or run with it."""
+
+    name: str
+    dataset_id: int
+    version_id: int
+    data: Dataset
+    rules: Rules
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class DatasetPool:
+    """The versions that were used last.
+
+    Args:
+        hub: the hub.
+        opener: opens the tables of a version: with rows in a worker, without in a web process.
+        most: how many stay open.
+    """
+
+    def __init__(
+        self,
+        hub: "Hub",
+        opener: Callable[[models.Dataset, models.Version, models.Person], Tables],
+        most: int = 8,
+    ) -> None:
+        self._hub, self._opener, self._most = hub, opener, most
+        self._kept: OrderedDict[int, OpenDataset] = OrderedDict()
+        self._accounts: dict[tuple[int, int], Rules] = {}
+        self._lock = threading.Lock()
+
+    def get(self, dataset: models.Dataset, version: models.Version, person: models.Person) -> OpenDataset:
+        """A version, opened now unless it is open already."""
+        with self._lock:
+            if version.id in self._kept:
+                self._kept.move_to_end(version.id)
+                return self._kept[version.id]
+        opened = self._open(dataset, version, person)
+        with self._lock:
+            kept = self._kept.setdefault(version.id, opened)
+            old = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - self._most)]
+        for one in [*old, *([opened] if kept is not opened else [])]:
+            _close(one)
+        return kept
+
+    def _open(self, dataset: models.Dataset, version: models.Version, person: models.Person) -> OpenDataset:
+        budget = Loss.from_json(dataset.budget)
+        rules = self._hub.ledger.open_account(dataset.name, budget).rules
+        # Answers are reused within one version only: another state of the data has other answers.
+        place = self._hub.folder / "records" / f"{dataset.id}-{version.number}.record"
+        name = str(version.number)
+        tables = self._opener(dataset, version, person)
+        account = Account(rules, ClosedBook(self._hub.ledger))
+        return OpenDataset(
+            dataset.name, dataset.id, version.id, Dataset(tables, account, name, AnswerCache(name, place)), rules
+        )
+
+    def account(self, dataset: models.Dataset, person: models.Person) -> Rules:
+        """The rules of a person's account on a dataset, opened in the ledger when they first ask."""
+        me = (dataset.id, person.id)
+        if me not in self._accounts:
+            budget = Loss.from_json(dataset.budget)
+            self._accounts[me] = self._hub.ledger.open_account(dataset.name, budget, analyst(person.id)).rules
+        return self._accounts[me]
+
+    def forget(self, dataset_ids: Iterable[int]) -> None:
+        """Close what belongs to these datasets: they were deleted or paused."""
+        gone = set(dataset_ids)
+        with self._lock:
+            old = [self._kept.pop(key) for key, one in list(self._kept.items()) if one.dataset_id in gone]
+        for one in old:
+            _close(one)
+
+    def datasets(self) -> set[int]:
+        """Which datasets are open."""
+        with self._lock:
+            return {one.dataset_id for one in self._kept.values()}
+
+    def close(self) -> None:
+        """Close everything."""
+        self.forget(self.datasets())
+
+
+def dataset_for_person(
+    opened: OpenDataset,
+    own: Rules,
+    view: Mapping[str, TableView] | None,
+    book: ClosedBook,
+    received: "PersonReleases",
+    label: str = "",
+    tables: Tables | None = None,
+) -> Dataset:
+    """A dataset as a piece of work gets it.
+
+    Args:
+        opened: the tables.
+        own: the rules of the person's account.
+        view: what the person may see; a table without a view does not exist for them. None: everything.
+        book: charges this job, or nothing if it is a plan.
+        received: what the person has been told before.
+        label: of the job; it enters every request's hash.
+        tables: the same tables over a connection of the job's own; those that are kept open unless given.
+    """
+    data = opened.data.asked_by(Analyst(Account(own, book), received, label))
+    data.tables = tables or data.tables
+    data.account = Account(opened.rules, book)
+    if view is None:
+        return data
+    schema = data.schema
+    seen = visible(schema, view)
+    data.tables = replace(data.tables, schema=replace(schema, tables={name: schema.tables[name] for name in seen}))
+    narrow = {name: select(one, schema.tables[name]) for name, one in seen.items() if one != TableView()}
+    return data.through(narrow) if narrow else data
+
+
+class PersonReleases:
+    """Which noisy statistics a person has received. New ones are written with the job's result, or not at all."""
+
+    def __init__(self, hub: "Hub", dataset_id: int, person_id: int) -> None:
+        self._hub, self._dataset_id, self._person_id = hub, dataset_id, person_id
+        self._new: dict[str, None] = {}
+
+    def has(self, fingerprint: str) -> bool:
+        """Whether it was received before."""
+        with self._hub.database.reading() as session:
+            return session.get(models.Seen, (self._dataset_id, self._person_id, fingerprint)) is not None
+
+    def add(self, fingerprints: Iterable[str]) -> None:
+        """Remember that they were, once the job is done."""
+        self._new |= dict.fromkeys(fingerprints)
+
+    def write(self, session: Session) -> None:
+        """Write them down, in the transaction that hands the result out."""
+        if not self._new:
+            return
+        rows = [{"dataset_id": self._dataset_id, "person_id": self._person_id, "fingerprint": one} for one in self._new]
+        make: Any = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+        session.execute(make(models.Seen).on_conflict_do_nothing(), rows)
+
+
+def _close(opened: OpenDataset) -> None:
+    with opened.lock:
+        opened.data.close()
+
+
+def deleted(session: Session, dataset_ids: Iterable[int]) -> set[int]:
+    """Which of these datasets are deleted or paused."""
+    gone = sa.or_(models.Dataset.deleted.is_not(None), models.Dataset.paused)
+    return set(session.scalars(sa.select(models.Dataset.id).where(models.Dataset.id.in_(set(dataset_ids)), gone)))

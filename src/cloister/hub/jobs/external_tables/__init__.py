@@ -1,0 +1,1 @@
+"""Synthetic tables that owners made elsewhere: check, charge, and share them."""

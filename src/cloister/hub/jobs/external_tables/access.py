@@ -1,0 +1,173 @@
+"""Synthetic tables that owners have handed in: who may know of which, and who may take one.
+
+Whoever the policy lets `synthesise` here, for a purpose that they state. A table is shown whole or not at all: to a
+role that sees some of its columns or some rows only, it does not exist.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, undefer
+
+from cloister.hub.core.models import Dataset, Job, Person
+from cloister.hub.jobs.external_tables.submission import HANDED
+from cloister.hub.jobs.job_types.synthesise import Synthesise
+from cloister.hub.jobs.visibility import find_dataset, subject_of
+from cloister.hub.policy import versions
+from cloister.hub.policy.conditions import Environment, Subject
+from cloister.hub.policy.decide import Verdict, decide
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.purposes import Purpose, offered
+from cloister.hub.policy.views import TableView
+from cloister.privacy.errors import NotHere, NotNow
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["Shared", "Sheet", "look", "sheet_of", "take"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """What a list says of a table."""
+
+    number: int
+    table: str
+    method: str
+    rows: int
+    columns: tuple[str, ...]
+    loss: dict[str, str]
+    time: float
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The tables of a dataset that a person may take.
+
+    Attributes:
+        dataset: whose.
+        mine: whether the person owns it.
+        purpose: for which they were decided about; "" for the owner, who needs none.
+        purposes: which could be stated.
+        sheets: the newest first.
+    """
+
+    dataset: Dataset
+    mine: bool
+    purpose: str
+    purposes: tuple[Purpose, ...]
+    sheets: tuple[Sheet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    policy: Policy
+    number: int
+    subject: Subject
+    environment: Environment
+
+    def decide(self, purpose: str, tables: Sequence[str] = ()) -> Verdict:
+        return decide(
+            self.policy, self.number, self.subject, Synthesise.operation, purpose, self.environment, tuple(tables)
+        )
+
+
+def look(hub: "Hub", person: Person, name: str, purpose: str, environment: Environment) -> Shared:
+    """The tables that a person may take; for the first purpose that lets them, unless they state one.
+
+    Raises:
+        NotHere: there is no such dataset for this person.
+        Denied: the policy does not let them synthesise; the audit log has it.
+    """
+    with hub.database.reading() as session:
+        dataset, asked = _asked(hub, session, person, name, environment)
+        mine, purposes = dataset.owner_id == person.id, offered(asked.policy.purposes)
+        if not mine:
+            purpose = _require(hub, person, dataset, asked, purpose)
+        sheets = _sheets(session, dataset)
+    if not mine:
+        sheets = [one for one in sheets if _whole(asked, purpose, one.table, one.columns) is not None]
+    hub.audit.record(person.id, "tables.seen", f"dataset/{name}", purpose=purpose)
+    return Shared(dataset, mine, "" if mine else purpose, purposes, tuple(sheets))
+
+
+def take(
+    hub: "Hub", person: Person, name: str, number: int, purpose: str, environment: Environment, what: str
+) -> tuple[Job, str]:
+    """One of them with all that is in it, and the purpose that it was decided for.
+
+    Args:
+        what: is taken: `sheet`, `parquet`, …; for the audit log.
+
+    Raises:
+        NotHere: there is none of that number for this person.
+        Denied: the policy does not let them synthesise; the audit log has it.
+    """
+    with hub.database.reading() as session:
+        dataset, asked = _asked(hub, session, person, name, environment)
+        mine = dataset.owner_id == person.id
+        if not mine:
+            purpose = _require(hub, person, dataset, asked, purpose)
+        job = session.get(Job, number, options=[undefer(Job.result)]) if 0 < number < 2**31 else None
+    if job is None or job.dataset_id != dataset.id or not job.parameters.get(HANDED) or not job.result:
+        raise NotHere("there is no such table.")
+    verdict = None if mine else _whole(asked, purpose, job.parameters["table"], job.parameters["names"])
+    if not mine and verdict is None:
+        raise NotHere("there is no such table.")
+    told = {"purpose": purpose} if verdict is None else verdict.for_audit()
+    hub.audit.record(person.id, "table.taken", f"job/{number}", dataset=name, what=what, **told)
+    return job, "" if mine else purpose
+
+
+def _asked(hub: "Hub", session: Session, person: Person, name: str, environment: Environment) -> tuple[Dataset, _Asked]:
+    dataset = find_dataset(hub, session, person, name, environment)
+    policy, number = versions.current(hub, session, dataset)
+    return dataset, _Asked(policy, number, subject_of(session, dataset, person), environment)
+
+
+def _require(hub: "Hub", person: Person, dataset: Dataset, asked: _Asked, purpose: str) -> str:
+    """The purpose that lets the person synthesise."""
+    stated = [purpose] if purpose else [one.name for one in offered(asked.policy.purposes)]
+    verdicts = [asked.decide(one) for one in stated]
+    verdict = next((one for one in verdicts if one.allowed), verdicts[0] if verdicts else asked.decide(""))
+    if not verdict.allowed:
+        hub.audit.record(
+            person.id, "work.denied", f"dataset/{dataset.name}", kind=Synthesise.name, cost=None, **verdict.for_audit()
+        )
+    verdict.require()
+    if dataset.paused:
+        raise NotNow(f"the owner has paused {dataset.name}. Its tables are handed out when it is opened again.")
+    return verdict.purpose
+
+
+def _whole(asked: _Asked, purpose: str, table: str, columns: Sequence[str]) -> Verdict | None:
+    """The verdict, if it shows the table as it is, in all of these columns."""
+    verdict = asked.decide(purpose, (table,))
+    return verdict if verdict.allowed and _shows(verdict.view, table, columns) else None
+
+
+def _shows(view: Mapping[str, TableView] | None, table: str, columns: Sequence[str]) -> bool:
+    if view is None:
+        return True
+    seen = next((one for name, one in view.items() if name.lower() == table.lower()), None)
+    if seen is None or seen.rows is not None:
+        return False
+    wanted, changed = {name.lower() for name in columns}, {name.lower() for name in seen.transforms}
+    return not wanted & changed and (seen.columns is None or wanted <= {name.lower() for name in seen.columns})
+
+
+def _sheets(session: Session, dataset: Dataset) -> list[Sheet]:
+    wanted = sa.select(Job.id, Job.parameters, Job.loss, Job.finished).where(
+        Job.dataset_id == dataset.id, Job.kind == Synthesise.name, Job.state == "done", Job.result.is_not(None)
+    )
+    found = [row for row in session.execute(wanted.order_by(Job.id.desc())) if row.parameters.get(HANDED)]
+    return [sheet_of(one.id, one.parameters, one.loss, one.finished) for one in found]
+
+
+def sheet_of(number: int, parameters: Mapping[str, Any], loss: dict[str, str], time: float) -> Sheet:
+    """A table's line in a list, from what its job was begun with."""
+    told = (parameters["table"], parameters["method"], int(parameters["rows"]), tuple(parameters["names"]))
+    return Sheet(number, *told, loss, time, parameters["sha256"])

@@ -1,0 +1,216 @@
+"""A synthetic table that an owner made elsewhere: handed in, charged, and only then there for others.
+
+    both files ─► checked against the public schema ─► a job ─► the ledger is charged ─► done: others may see it
+                  nothing is kept if it does not fit            refused: nobody ever does
+
+It is kept like a table that this hub made: as the result of a finished job, whose asker is the owner. What was released
+about the people in the data counts against their budget wherever it was made. The hub vouches for the charge and for
+the bytes; how the rows came about it cannot know, and says so.
+"""
+
+import json
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.data.schema import Schema
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Dataset, Job, Person
+from cloister.hub.datasets.datasets import newest, owned
+from cloister.hub.jobs import limits, queue
+from cloister.hub.jobs.external_tables.check import Described, receive
+from cloister.hub.jobs.job_ledger import Cancelled, JobLedger, Lost
+from cloister.hub.jobs.job_types import Planned
+from cloister.hub.jobs.job_types.synthesise import Synthesise
+from cloister.hub.jobs.runner import code_of, result_bytes
+from cloister.hub.policy import versions
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.signature import label
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import HubRefused, NotNow, Refused, RolledBack
+from cloister.privacy.ledger import Account
+from cloister.privacy.loss import Loss
+from cloister.privacy.measure import standing
+from cloister.privacy.receipt import Receipt
+from cloister.version import __version__
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["HANDED", "VOUCHES", "hand_in"]
+
+HANDED = "handed in"  # in a job's parameters
+PURPOSE = "handed in by the owner"
+VOUCHES = (
+    "Made outside this hub: the hub vouches for the charge and that the file is unchanged, not for how it was made."
+)
+# Its own sentence is for whoever runs the hub, and names a place on the machine.
+_ROLLED_BACK = "the ledger may be an older copy and charges nothing until its operator has shown its newest head."
+
+
+def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, key: str = "") -> Job:
+    """Take a table in, and charge the dataset for it; the job that holds it.
+
+    Args:
+        hub: the hub.
+        person: must own the dataset.
+        name: of the dataset.
+        content: the table, as Parquet.
+        side: its side file.
+        key: the public key that signed its receipt, if it has one.
+
+    Privacy: the loss that the side file states (and that of its score), for the dataset's unit: in the ledger, durably,
+        before anybody else can see the table. It is the owner's word; a receipt proves that a ledger was charged for
+        it, and not that these rows follow from what was measured.
+
+    Raises:
+        NotHere: the person does not own such a dataset.
+        BadForm: the files are not what they must be.
+        OverBudget: the budget does not have it; nothing is charged, and nobody sees it.
+    """
+    with hub.database.reading() as session:
+        dataset = owned(session, name, person)
+        policy, number = _open(hub, session, dataset)
+        schema = Schema.parse(newest(session, dataset).schema, max_bytes=None)
+    given = receive(hub.settings, content, side, key, schema, caller=person.id)
+    page = {**given.page, HANDED: {"key": given.key, "vouches": VOUCHES}}
+    rules = hub.ledger.open_account(name, Loss.from_json(dataset.budget)).rules
+    parts = [rules.price(one) for one in (given.loss, given.scoring) if one is not None]
+    whole = sum(parts[1:], start=parts[0])
+    planned = Planned(whole, Loss.nothing(whole.measure, whole.relation))
+    job = _begin(hub, person, dataset, policy, number, given, planned)
+    book = JobLedger(hub, job.id, str(job.worker), planned, lambda session, job: _open(hub, session, job.dataset)[0])
+    try:
+        receipts = [_pay(book, Account(rules, book), parts[0], given, job, "")]
+        unscored = ""
+        if given.scoring is not None:
+            try:
+                receipts.append(_pay(book, Account(rules, book), parts[1], given, job, " score"))
+            except (Refused, HubRefused) as error:  # the table is paid for: hand it out without its score
+                unscored = str(error)
+    except Cancelled:
+        _end(hub, job, "cancelled", problem="Cancelled. Nothing was spent.")
+        raise NotNow("it was cancelled. Nothing was spent.") from None
+    except (Refused, HubRefused) as error:
+        refusal = NotNow(_ROLLED_BACK) if isinstance(error, RolledBack) else error
+        _end(hub, job, "refused", problem=str(refusal))
+        raise refusal from None
+    except Lost:
+        raise NotNow("this took too long and was given up. Look at the ledger, then hand it in again.") from None
+    result = {**page, "unscored": unscored, **_signed(hub, given, person, parts[0], receipts[0], bool(unscored))}
+    if unscored:
+        result |= {"score": None, "scoring": None}
+    with hub.database.reading() as session:
+        policy, text = versions.version(hub, session, dataset, number)
+    plain = result_bytes(result)
+    result["label"] = label(hub.key, policy, text.number, text.text, plain, now()).text()
+    told = "\n".join(one.text() for one in receipts)
+    if not _end(hub, job, "done", book.loss, result=result, receipt=told, problem=""):
+        raise NotNow("this took too long and was given up. The charge stands.")
+    with hub.database.reading() as session:
+        return session.get_one(Job, job.id)  # as it ended: with its loss and its time
+
+
+def _open(hub: "Hub", session: Session, dataset: Dataset) -> tuple[Policy, int]:
+    """The policy that counts now, if the dataset is open."""
+    if dataset.deleted is not None or dataset.paused:
+        raise NotNow(f"{dataset.name} is paused. Let work begin again, then hand the table in.")
+    return versions.current(hub, session, dataset)
+
+
+def _begin(
+    hub: "Hub", person: Person, dataset: Dataset, policy: Policy, number: int, given: Described, planned: Planned
+) -> Job:
+    """A job that no worker takes: it is ours, and if we die before the charge it has failed."""
+    side = given.side
+    names = given.names
+    parameters = {"method": side["method"], "table": side["table"], "columns": ", ".join(names)}
+    parameters |= {"rows": str(given.rows), "names": names, "sha256": given.digest, HANDED: True}
+    with hub.database.writing() as session:
+        limits.lock(session, dataset.id)
+        _refuse_same(session, dataset, given.digest)
+        limits.check(session, dataset, person.id, policy, planned.loss, planned.own, hub.ledger)
+        hub.ledger.balance(dataset.name).add(planned.loss)
+        job = Job(
+            kind=Synthesise.name,
+            dataset_id=dataset.id,
+            person_id=person.id,
+            purpose=PURPOSE,
+            parameters=parameters,
+            plan=planned.to_json(),
+            policy_number=number,
+            state="running",
+            attempts=queue.MOST_ATTEMPTS,
+            worker=f"hand-in:{secrets.token_hex(8)}",
+            heartbeat=now(),
+            started=now(),
+        )
+        session.add(job)
+        session.flush()
+        facts = {"table": side["table"], "method": side["method"], "sha256": given.digest, "cost": planned.loss}
+        hub.audit.write(session, person.id, "table.handed_in", f"job/{job.id}", dataset=dataset.name, **facts)
+        session.refresh(job)
+    return job
+
+
+def _refuse_same(session: Session, dataset: Dataset, digest: str) -> None:
+    """One file, one charge: handed in twice, it says nothing new about anybody."""
+    before = sa.select(Job.id, Job.parameters).where(
+        Job.dataset_id == dataset.id, Job.kind == Synthesise.name, Job.state.in_(("running", "charged", "done"))
+    )
+    for number, parameters in session.execute(before):
+        if parameters.get(HANDED) and parameters.get("sha256") == digest:
+            raise NotNow(f"this very table was handed in before, as job {number}. It is charged once.")
+
+
+def _pay(book: JobLedger, account: Account, loss: Loss, given: Described, job: Job, what: str) -> Receipt:
+    request = f"job {job.id}\nhand in{what} {given.digest} made outside this hub"
+    charge = book.reserve([(account, loss)], request)
+    charge.look()  # from here on it may be seen
+    entry = charge.commit()
+    made = {"mechanism": "handed in", "made": "outside this hub", "method": str(given.side["method"])}
+    facts = {
+        "software": f"cloister {__version__}",
+        "request": fingerprint(request),
+        "data_version": "",
+        "unit": str(given.side["unit"]),
+        "mechanism": "handed in",
+        "parameters": [made],
+        "loss": loss.to_json(),
+        "answer": given.digest,
+        "private": True,
+    }
+    return Receipt.issue({**facts, **standing(charge, entry)}, book.key)
+
+
+def _signed(
+    hub: "Hub", given: Described, person: Person, paid: Loss, receipt: Receipt, without_score: bool
+) -> dict[str, Any]:
+    """The file as it came, and its side file under the hub's own receipt and signature; the owner's are kept in it."""
+    from cloister.hub.jobs.job_types.synthesise.result import signed
+    from cloister.synth.output.shared_table import sign_side
+
+    before = {name: value for name, value in given.side.items() if name not in ("signature", "sha256")}
+    claimed = given.loss.as_rho() if given.loss.is_pure and paid.measure == "rho" else given.loss
+    own = {"by": person.name, "vouches": VOUCHES, "receipt": before["receipt"], "key": given.key or None}
+    side = {
+        **before,
+        "loss": (given.loss if claimed == paid else paid).to_json(),
+        "score": None if without_score else before.get("score"),
+        "receipt": json.loads(receipt.text()),
+        HANDED: own,
+    }
+    return signed(sign_side(side, given.content, hub.key), given.content, hub.key)
+
+
+def _end(hub: "Hub", job: Job, state: str, loss: Loss | None = None, **changes: Any) -> bool:
+    paid = None if loss is None else loss.to_json()
+    with hub.database.writing() as session:
+        if not queue.finish(session, job.id, str(job.worker), state, loss=paid, **changes):
+            return False
+        facts = {"dataset": job.dataset.name, "kind": job.kind, "purpose": job.purpose, **code_of(changes["problem"])}
+        cost = "nothing" if loss is None else loss
+        hub.audit.write(session, job.person_id, f"job.{state}", f"job/{job.id}", cost=cost, **facts)
+    return True

@@ -1,0 +1,511 @@
+"""The gateway every request goes through, whoever asks and whatever kind of work it is.
+
+    who and which dataset ─► the policy's verdict ─► a plan on tables without rows ─► limits ─► the queue
+       not here, unless        written into the      what it costs, how wrong         or first an
+       they may know of it     audit log             it may be                        approval
+
+Nothing here can read a row: plans are made on a twin that has none, and nothing can be charged.
+"""
+
+import json
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.data.schema import Schema
+from cloister.hub.accounting.activity import TABLES
+from cloister.hub.core.database import now
+from cloister.hub.core.models import AuditEntry, Dataset, Job, Person, Version
+from cloister.hub.jobs import limits
+from cloister.hub.jobs.dataset_pool import DatasetPool, OpenDataset, PersonReleases, analyst, dataset_for_person
+from cloister.hub.jobs.job_ledger import ClosedBook
+from cloister.hub.jobs.job_types import JobType, Planned, kind_of
+from cloister.hub.jobs.trust_model import trust_model_of
+from cloister.hub.jobs.visibility import concerns, find_dataset, find_job, may_know, not_here, subject_of
+from cloister.hub.policy import cost, versions
+from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
+from cloister.hub.policy.policy import Policy
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import BadPolicy, CloisterError, Denied, NotHere, NotNow, OverBudget, QueryRefused
+from cloister.privacy.loss import Loss
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = [
+    "BASIS",
+    "Passed",
+    "basis_of",
+    "cancel",
+    "explain",
+    "find_dataset",
+    "find_job",
+    "forget",
+    "may_know",
+    "pass_gate",
+    "plan",
+    "recall",
+    "submit",
+]
+
+_TWINS: "WeakKeyDictionary[Hub, DatasetPool]" = WeakKeyDictionary()
+DENIED, PLANNED = "work.denied", "work.planned"  # decisions in the audit log
+_MOST_QUEUED = 1000  # of one person's jobs: a queue is no place to store things
+_MOST_WAITING = 20  # of one person's jobs on one dataset that ask others for a decision
+_SEALED = "sealed"  # in an entry of the audit log: what its person may read
+BASIS = "planned on"  # in a job's plan
+_MOST_PLAN = 200_000  # characters of a plan that are kept with its job
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What came through: a plan, and the policy's verdict on it. Made in a child process where a hub is served.
+
+    Attributes:
+        number: the version of the policy that decided.
+        parameters: as the kind of work has read them.
+        planned: what it would cost.
+        verdict: what the policy says, without what is seen of the tables.
+        basis: a digest of what was planned on (see `basis_of`).
+        tables: which tables it reads.
+    """
+
+    number: int
+    parameters: dict[str, Any]
+    planned: Planned
+    verdict: Verdict
+    basis: str = ""
+    tables: tuple[str, ...] = ()
+
+
+# The way through
+
+
+def plan(
+    hub: "Hub",
+    person: Person,
+    dataset_name: str,
+    kind: str,
+    form: Mapping[str, Any],
+    purpose: str,
+    environment: Environment,
+    passed: Passed | None = None,
+) -> Planned:
+    """What a piece of work would cost and how wrong its answer may be. It costs nothing.
+
+    Raises:
+        NotHere: there is no such dataset for this person.
+        Denied: the policy says no; the audit log has it.
+    """
+    passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
+    planned, verdict = passed.planned, passed.verdict
+    notes = list(planned.notes)
+    if verdict.needs:
+        who = "1 person" if verdict.needs == 1 else f"{verdict.needs} people"
+        notes.append(f"{who} must agree before it runs")
+    with hub.database.reading() as session:
+        dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
+        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own, verdict.needs)
+    blocked = "" if over is None else sentence_of(over[1])
+    if over is not None:
+        notes.append(blocked)
+        verdict = verdict.over(over[0], blocked)
+    number = hub.audit.record(
+        person.id, PLANNED, f"dataset/{dataset_name}", kind=kind, cost=planned.loss, own=planned.own,
+        **_for_audit(hub, person, dataset_name, verdict),
+    )  # fmt: skip
+    return replace(planned, notes=tuple(notes), blocked=blocked, decision=number)
+
+
+def submit(
+    hub: "Hub",
+    person: Person,
+    dataset_name: str,
+    kind: str,
+    form: Mapping[str, Any],
+    purpose: str,
+    environment: Environment,
+    passed: Passed | None = None,
+) -> Job:
+    """Put a piece of work into the queue, or let it wait for an approval.
+
+    Raises:
+        NotHere: there is no such dataset for this person.
+        Denied: the policy says no; nothing is spent, and the audit log has it.
+        OverBudget: it would pass a limit, as things stand.
+        NotNow: the dataset is paused or has no tables.
+    """
+    passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
+    planned, verdict = passed.planned, passed.verdict
+    with hub.database.reading() as session:
+        dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
+    _require_open(dataset)
+    with hub.database.writing() as session:
+        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own, verdict.needs)
+        if over is None:
+            _require_room(hub, session, person, dataset, verdict.needs)
+            return _enter(hub, session, person, dataset, kind, purpose, environment, passed)
+    limit, error = over
+    refused = verdict.over(limit, sentence_of(error))
+    error.decision = _denied(hub, person, dataset_name, kind, refused, planned.own)
+    raise error
+
+
+def _enter(
+    hub: "Hub",
+    session: Session,
+    person: Person,
+    dataset: Dataset,
+    kind: str,
+    purpose: str,
+    environment: Environment,
+    passed: Passed,
+) -> Job:
+    """Write a job down, and ask others about it if the policy wants that."""
+    from cloister.hub.approvals.release import ask_release
+
+    planned, verdict = passed.planned, passed.verdict
+    job = Job(
+        kind=kind,
+        dataset_id=dataset.id,
+        person_id=person.id,
+        purpose=purpose,
+        parameters=passed.parameters,
+        plan={**_kept(planned), BASIS: passed.basis, TABLES: list(passed.tables)},
+        environment={"country": environment.country, "network": environment.network},
+        policy_number=passed.number,
+        state="waiting" if verdict.needs else "queued",
+    )
+    session.add(job)
+    session.flush()
+    hub.audit.write(
+        session,
+        person.id,
+        "job.submitted",
+        f"job/{job.id}",
+        dataset=dataset.name,
+        kind=kind,
+        cost=planned.loss,
+        own=planned.own,
+        **verdict.for_audit(),
+    )
+    if verdict.needs:
+        session.refresh(job)
+        ask_release(hub, session, job)
+    return job
+
+
+def _require_room(hub: "Hub", session: Session, person: Person, dataset: Dataset, needs: int) -> None:
+    """Refuse more than a person may have in the queue, before reviewers, or among kept results.
+
+    Raises:
+        NotNow: too many jobs wait, or the results take too much room.
+    """
+    mine = sa.select(sa.func.count()).select_from(Job).where(Job.person_id == person.id)
+    if (session.scalar(mine.where(Job.state == "queued")) or 0) >= _MOST_QUEUED:
+        raise NotNow(f"{_MOST_QUEUED:,} jobs of yours are in the queue. Wait until some are done.")
+    kept = session.scalar(sa.select(sa.func.sum(Job.size)).where(Job.person_id == person.id)) or 0
+    if kept > hub.settings.results_mb * 10**6:
+        raise NotNow(
+            f"your results take more than the {hub.settings.results_mb:,} MB that are kept for one person. Remove some "
+            "on their pages first."
+        )
+    if needs and len(_asked(session, person, dataset)) >= _MOST_WAITING:
+        raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
+
+
+def _asked(session: Session, person: Person, dataset: Dataset) -> list[Loss]:
+    """What the person's jobs on a dataset would cost that wait for somebody to agree."""
+    waiting = sa.select(Job.plan).where(
+        Job.person_id == person.id, Job.dataset_id == dataset.id, Job.state == "waiting"
+    )
+    return [Loss.from_json(plan["own"]) for plan in session.scalars(waiting)]
+
+
+def pass_gate(
+    hub: "Hub",
+    person: Person,
+    dataset_name: str,
+    kind: str,
+    form: Mapping[str, Any],
+    purpose: str,
+    environment: Environment,
+) -> Passed:
+    """Ask the policy, and plan on tables without rows.
+
+    Raises:
+        NotHere: there is no such dataset for this person.
+        Denied: the policy says no; the audit log has it.
+        BadInput, Refused: what is asked cannot be planned.
+    """
+    work = kind_of(kind)
+    parameters = work.parse(form)
+    with hub.database.reading() as session:
+        dataset, policy, number, subject = _known(hub, session, person, dataset_name, environment)
+        trust_model_of(dataset.trust)
+        _require_open(dataset)
+        from cloister.hub.datasets.datasets import newest
+
+        version = newest(session, dataset)
+    opened = twins(hub).get(dataset, version, person)
+    # First without the tables: what is refused there must not name them.
+    _require(hub, person, dataset_name, kind, decide(policy, number, subject, work.operation, purpose, environment))
+    shown = shown_tables(policy, subject, work.operation, purpose, environment)
+    tables = work.tables(narrowed(opened.data.schema, shown), parameters)
+    verdict = decide(policy, number, subject, work.operation, purpose, environment, tables)
+    _require(hub, person, dataset_name, kind, verdict)
+    planned = _plan(hub, dataset, person, opened, verdict, work, parameters)
+    if planned.cells > hub.settings.result_cells:
+        raise QueryRefused(
+            f"the answer would have {planned.cells:,} cells, and {hub.settings.result_cells:,} are kept here. "
+            "Group by less, or ask for fewer numbers at once."
+        )
+    if planned.own.amount:  # what others paid for is judged like what is new: it is told to this person now
+        verdict = decide(policy, number, subject, work.operation, purpose, environment, tables, planned.own)
+        _require(hub, person, dataset_name, kind, verdict, planned.own)
+    basis = basis_of(version, tables, verdict)
+    return Passed(number, parameters, planned, replace(verdict, view=None), basis, tuple(tables))
+
+
+def basis_of(version: Version, tables: Collection[str], verdict: Verdict) -> str:
+    """A digest of what a job reads: the version of the tables, their names, and what the policy shows of them.
+
+    People agree to a plan that was made on this. A job whose basis has changed since is refused before the charge.
+    """
+    view = None if verdict.view is None else {name: asdict(one) for name, one in sorted(verdict.view.items())}
+    facts = {"version": version.id, "tables": sorted(tables), "view": view}
+    return fingerprint(json.dumps(facts, sort_keys=True, default=dict))
+
+
+def _known(
+    hub: "Hub", session: Session, person: Person, name: str, environment: Environment
+) -> tuple[Dataset, Policy, int, Subject]:
+    """A dataset and its policy, for somebody who may know of it."""
+    found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
+    if found is None:
+        raise not_here(name)
+    try:
+        policy, number = versions.current(hub, session, found)
+    except (NotHere, BadPolicy):
+        if found.owner_id == person.id:
+            raise
+        raise not_here(name) from None
+    subject = subject_of(session, found, person)
+    if found.owner_id != person.id and not concerns(policy, person, subject, environment):
+        raise not_here(name)
+    return found, policy, number, subject
+
+
+def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
+    """A schema with the tables that somebody may know of, named in lower case; None: all of them."""
+    if shown is None:
+        return schema
+    return replace(schema, tables={name: one for name, one in schema.tables.items() if name.lower() in shown})
+
+
+def _plan(
+    hub: "Hub",
+    dataset: Dataset,
+    person: Person,
+    opened: OpenDataset,
+    verdict: Verdict,
+    kind: JobType,
+    parameters: Mapping[str, Any],
+) -> Planned:
+    own = twins(hub).account(dataset, person)
+    received = PersonReleases(hub, dataset.id, person.id)
+    # Without the lock of what is opened: a twin runs nothing and has no state, and everybody gets a copy of the rest.
+    return kind.plan(dataset_for_person(opened, own, verdict.view, ClosedBook(hub.ledger), received), parameters)
+
+
+def _kept(planned: Planned) -> dict[str, Any]:
+    """A plan as it is kept with its job: without the engine's statements if they are very long."""
+    whole = planned.to_json()
+    if sum(map(len, planned.statements)) > _MOST_PLAN:
+        return {**whole, "statements": ["-- left out: too long to be kept with the job"]}
+    return whole
+
+
+def _require(
+    hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None = None
+) -> None:
+    try:
+        verdict.require()
+    except Denied as error:
+        error.decision = _denied(hub, person, dataset_name, kind, verdict, loss)
+        raise
+
+
+def _denied(hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None) -> int:
+    """Write a refusal down; its number, under which `recall` finds it."""
+    told = _for_audit(hub, person, dataset_name, verdict)
+    return hub.audit.record(person.id, DENIED, f"dataset/{dataset_name}", kind=kind, cost=loss, **told)
+
+
+def _for_audit(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict) -> dict[str, Any]:
+    """A verdict for the audit log. Its sentences name tables, so they are sealed for the person whom it is about."""
+    whole = zlib.compress(json.dumps(verdict.reasons).encode())
+    text = hub.keys.seal(whole, _decision_label(person, dataset_name)).hex()
+    return {**verdict.for_audit(), _SEALED: [text[at : at + 2000] for at in range(0, len(text), 2000)]}
+
+
+def _decision_label(person: Person, dataset_name: str) -> str:
+    return f"a decision about person {person.id} and {dataset_name}"
+
+
+def _require_open(dataset: Dataset) -> None:
+    if dataset.paused:
+        raise NotNow(f"the owner has paused {dataset.name}. Nothing runs on it until it is opened again.")
+
+
+def _over(
+    hub: "Hub", session: Session, dataset: Dataset, policy: Policy, person: Person, loss: Loss, own: Loss, needs: int
+) -> tuple[str, OverBudget] | None:
+    """The limit that a request would pass as things stand, and how far; what counts is what is set aside at the charge.
+
+    Args:
+        hub, session, dataset, policy, person: as they are now.
+        loss: what the dataset's account would pay.
+        own: what the person's account would pay.
+        needs: how many must agree to it; if any, all that waits for an agreement must fit the limits together.
+    """
+    over = limits.passed(session, dataset, person.id, policy, loss, own, hub.ledger)
+    if over is not None:
+        return over
+    try:
+        if loss.amount:
+            hub.ledger.balance(dataset.name).add(loss)
+        if own.amount:  # whoever has asked for nothing yet has no account of their own
+            for mine in hub.ledger.balances(f"{dataset.name}@{analyst(person.id)}"):
+                mine.add(own)
+    except OverBudget as error:
+        return "lifetime", error
+    if not needs:
+        return None
+    total = sum(_asked(session, person, dataset), start=own)
+    many = replace(policy, budget=replace(policy.budget, per_request=None))
+    none = Loss.nothing(total.measure, total.relation)
+    return limits.passed(session, dataset, person.id, many, none, total, hub.ledger)
+
+
+def sentence_of(error: CloisterError) -> str:
+    """What an error says, without its code."""
+    return str(error).removeprefix(f"{error.code}: ")
+
+
+def twins(hub: "Hub") -> DatasetPool:
+    """The tables without rows that this process plans on."""
+    from cloister.hub.datasets.datasets import open_twin
+
+    if hub not in _TWINS:
+        _TWINS.setdefault(hub, DatasetPool(hub, lambda _, version, __: open_twin(version), most=200))
+    return _TWINS[hub]
+
+
+# Looking
+
+
+def explain(
+    hub: "Hub",
+    person: Person,
+    dataset_name: str,
+    operation: str,
+    purpose: str,
+    environment: Environment,
+    spend: str = "",
+) -> Verdict:
+    """What the policy says to an operation for a purpose, with every rule that was tried: the page behind 'why?'.
+
+    Args:
+        hub: the hub.
+        person: who asks.
+        dataset_name: about which dataset.
+        operation: a plain word, such as query.
+        purpose: what for.
+        environment: when and where.
+        spend: what it would cost, such as `rho 0.01`: then every limit is asked too, as it stands; empty: none is.
+
+    Raises:
+        BadInput, Refused: the spend cannot be read, or the dataset's account cannot express it.
+    """
+    loss = cost.parse(spend) if spend else None
+    with hub.database.reading() as session:
+        dataset, policy, number, subject = _known(hub, session, person, dataset_name, environment)
+        loss = None if loss is None else cost.price(policy, loss)
+        verdict = decide(policy, number, subject, operation, purpose, environment, loss=loss)
+        if verdict.allowed and loss is not None:
+            over = _over(hub, session, dataset, policy, person, loss, loss, verdict.needs)
+            verdict = verdict if over is None else verdict.over(over[0], sentence_of(over[1]))
+    hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", cost=loss, **verdict.for_audit())
+    return verdict
+
+
+def recall(
+    hub: "Hub", person: Person, dataset_name: str, decision: int, environment: Environment
+) -> tuple[Verdict, AuditEntry]:
+    """A decision about a request of this person as it was made, from the audit log: the page behind a refusal's 'why?'.
+
+    Raises:
+        NotHere: there is no such dataset for this person, or no such decision about them.
+    """
+    with hub.database.reading() as session:
+        _known(hub, session, person, dataset_name, environment)
+        found = session.get(AuditEntry, decision) if 0 < decision < 2**31 else None
+        about = (person.id, f"dataset/{dataset_name}")
+        if found is None or (found.person_id, found.object) != about or found.action not in (DENIED, PLANNED):
+            raise NotHere("there is no such decision about a request of yours.")
+    sealed = bytes.fromhex("".join(found.detail[_SEALED]))
+    reasons = json.loads(zlib.decompress(hub.keys.open(sealed, _decision_label(person, dataset_name))))
+    verdict = Verdict.from_json({**found.detail, "reasons": reasons})
+    hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", decision=decision, **verdict.for_audit())
+    return verdict, found
+
+
+# Stopping
+
+
+def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
+    """Stop a job before it is charged.
+
+    Raises:
+        NotHere: it is not this person's.
+        NotNow: it has ended, or was charged: then the charge stands, and its result will come.
+    """
+    from cloister.hub.approvals.release import close_for
+
+    with hub.database.writing() as session:
+        if find_job(session, person, job_id).person_id != person.id:
+            raise NotHere(f"there is no job {job_id} of yours.")
+        job = session.get_one(Job, job_id, with_for_update={"of": Job})
+        if job.state == "charged":
+            raise NotNow(f"job {job_id} was charged already. The charge stands, and its result will come.")
+        if job.state not in ("waiting", "queued", "running"):
+            raise NotNow(f"job {job_id} has ended: it is {job.state}.")
+        job.cancel = True
+        if job.state != "running":  # a running one is stopped by its worker, right before the charge
+            close_for(hub, session, job)
+            job.state, job.finished, job.problem = "cancelled", now(), "Cancelled. Nothing was spent."
+        hub.audit.write(session, person.id, "job.cancelled", f"job/{job_id}")
+    return job
+
+
+def forget(hub: "Hub", person: Person, job_id: int) -> None:
+    """Remove the result of one of a person's own jobs. Receipt and charge stay; asking again costs nothing new.
+
+    Raises:
+        NotHere: it is not this person's, or has no result.
+    """
+    with hub.database.writing() as session:
+        found = find_job(session, person, job_id)
+        if found.person_id != person.id or found.result is None:
+            raise NotHere(f"there is no result of a job {job_id} of yours.")
+        if found.parameters.get("handed in"):
+            raise NotNow("a table that was handed in stays for those who may take it.")
+        gone: dict[str, Any] = {"result": None, "size": None, "stage": "you removed its result"}
+        session.execute(sa.update(Job).where(Job.id == job_id).values(**gone))
+        hub.audit.write(session, person.id, "result.removed", f"job/{job_id}", dataset=found.dataset.name)

@@ -1,0 +1,58 @@
+"""Heartbeats of workers: a small file for each, written every few seconds while its process lives.
+
+They are files and not rows, so that a worker is seen to live while the database is locked, and so that seeing it needs
+no place in line behind those who write.
+"""
+
+from pathlib import Path
+
+from cloister.hub.core.database import now
+
+__all__ = ["LOST_S", "beat", "last", "living", "tidy"]
+
+LOST_S = 30.0  # a worker that has been silent for so long is taken for dead
+_FORGOTTEN_S = 86_400.0
+
+
+def beat(folder: Path, worker: str) -> None:
+    """Say that a worker lives.
+
+    Args:
+        folder: the hub's.
+        worker: its name.
+    """
+    place = folder / "workers"
+    place.mkdir(mode=0o700, exist_ok=True)
+    waiting = place / f".{worker}"
+    waiting.write_text(f"{now()}\n", encoding="ascii")
+    waiting.replace(place / worker)
+
+
+def living(folder: Path) -> list[str]:
+    """The names of the workers that live."""
+    return sorted(name for name, time in _beats(folder).items() if time > now() - LOST_S)
+
+
+def last(folder: Path) -> float | None:
+    """When any worker was seen last; None if none ever was."""
+    return max(_beats(folder).values(), default=None)
+
+
+def tidy(folder: Path) -> None:
+    """Forget workers that ended a day ago."""
+    beats = _beats(folder)
+    newest = max(beats.values(), default=0.0)
+    for name, time in beats.items():
+        if time < now() - _FORGOTTEN_S and time < newest:  # the newest stays: it says when there was one
+            (folder / "workers" / name).unlink(missing_ok=True)
+
+
+def _beats(folder: Path) -> dict[str, float]:
+    found = {}
+    try:
+        for path in (folder / "workers").iterdir():
+            if not path.name.startswith("."):
+                found[path.name] = float(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):  # removed meanwhile, or there is no such folder yet
+        pass
+    return found

@@ -1,0 +1,129 @@
+"""What decides about a job while it runs.
+
+The policy is asked before the tables are opened, and again in the transaction that lets the ledger be charged.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Dataset, Job, Person, Request, Version
+from cloister.hub.datasets.datasets import newest
+from cloister.hub.jobs.gateway import BASIS, basis_of, narrowed, twins
+from cloister.hub.jobs.job_types import JobType, Planned, kind_of
+from cloister.hub.jobs.visibility import subject_of
+from cloister.hub.policy import versions
+from cloister.hub.policy.decide import Environment, Verdict, decide, shown_tables
+from cloister.hub.policy.policy import Policy
+from cloister.privacy.errors import NotHere, NotNow
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["JobContext", "open_job_context"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """A job with everything that decides about it.
+
+    Attributes:
+        tables: which tables it reads.
+        verdict: what the policy said when it was opened; its view is what the work sees.
+    """
+
+    hub: "Hub"
+    job: Job
+    kind: JobType
+    dataset: Dataset
+    person: Person
+    version: Version
+    planned: Planned
+    tables: tuple[str, ...]
+    verdict: Verdict
+
+    def again(self, session: Session, job: Job) -> Policy:
+        """Ask the policy again, right before the charge; the policy whose limits count.
+
+        Raises:
+            Denied: it says no by now.
+            NotNow: what the person may see has changed, or more people must agree than have.
+        """
+        policy, verdict = _decide(self.hub, session, job, job.dataset, job.person, self.kind, self.tables, self.planned)
+        if verdict.view != self.verdict.view:
+            raise NotNow("the policy was changed while this job was on its way. Nothing was spent. Plan it again.")
+        if verdict.needs and verdict.needs > (agreed := _agreed(session, job)):
+            raise NotNow(
+                f"the policy asks {verdict.needs} people to agree to this by now, and {agreed} have. "
+                "Nothing was spent. Hand it in again."
+            )
+        return policy
+
+
+def open_job_context(hub: "Hub", job: Job) -> JobContext:
+    """Everything about a claimed job, and the policy's verdict on it now.
+
+    Raises:
+        Denied: the policy says no by now.
+        NotNow: the dataset is paused, or the job would read something else than it was planned on.
+    """
+    kind, planned = kind_of(job.kind), Planned.from_json(job.plan)
+    dataset, person = job.dataset, job.person  # as they were when the job was claimed, a moment ago
+    _require_open(dataset, person)
+    with hub.database.reading() as session:
+        version = newest(session, dataset)
+        schema = twins(hub).get(dataset, version, person).data.schema  # public: no table is opened before the verdict
+        policy, _ = _decide(hub, session, job, dataset, person, kind, (), planned)
+        subject, environment = subject_of(session, dataset, person), _environment(job)
+        shown = shown_tables(policy, subject, kind.operation, job.purpose, environment)
+        tables = kind.tables(narrowed(schema, shown), job.parameters)
+        _, verdict = _decide(hub, session, job, dataset, person, kind, tables, planned)
+    if job.plan.get(BASIS) not in (None, basis_of(version, tables, verdict)):
+        raise NotNow(
+            "the tables, or what the policy shows of them, have changed since this was planned. Nothing was spent. "
+            "Plan it again."
+        )
+    return JobContext(hub, job, kind, dataset, person, version, planned, tables, verdict)
+
+
+def _require_open(dataset: Dataset, person: Person) -> None:
+    if dataset.deleted is not None:
+        raise NotHere("there is no such dataset any more. Nothing was spent.")
+    if dataset.paused:
+        raise NotNow(f"the owner has paused {dataset.name}. Nothing was spent.")
+    if not person.active:
+        raise NotNow("the account of whoever asked is closed. Nothing was spent.")
+
+
+def _decide(
+    hub: "Hub",
+    session: Session,
+    job: Job,
+    dataset: Dataset,
+    person: Person,
+    kind: JobType,
+    tables: tuple[str, ...],
+    planned: Planned,
+) -> tuple[Policy, Verdict]:
+    _require_open(dataset, person)
+    policy, number = versions.current(hub, session, dataset)
+    subject, environment = subject_of(session, dataset, person), _environment(job)
+    loss = planned.own if planned.own.amount else None
+    verdict = decide(policy, number, subject, kind.operation, job.purpose, environment, tables, loss)
+    verdict.require()
+    return policy, verdict
+
+
+def _environment(job: Job) -> Environment:
+    return Environment(now(), job.environment.get("country", ""), job.environment.get("network", ""))
+
+
+def _agreed(session: Session, job: Job) -> int:
+    """How many people have agreed to this job, all that were asked for."""
+    granted = sa.select(Request.needs).where(
+        Request.job_id == job.id, Request.kind == "release", Request.state == "granted"
+    )
+    return session.scalar(granted.order_by(Request.needs.desc()).limit(1)) or 0

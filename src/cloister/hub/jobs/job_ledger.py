@@ -1,0 +1,191 @@
+"""The ledger as one job sees it: whatever is charged is decided again, set aside and noted first.
+
+    reserve ─► one transaction in the hub's database: still ours? not cancelled? the policy still says yes? within the
+               plan and every limit? then `charged`, with the digest of the request
+            ─► the ledger: dataset and person in one entry, all or none
+            ─► refused there: what was set aside is given back
+
+A kind of work is handed accounts of this book. It cannot charge around it, since the ledger takes no account of another
+book, and it cannot look without a charge.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Job
+from cloister.hub.jobs import limits
+from cloister.hub.jobs.job_types.job_type import Planned
+from cloister.hub.jobs.queue import ACTIVE, LEASE_S
+from cloister.hub.policy.policy import Policy
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import NotNow, Refused
+from cloister.privacy.ledger import Account, Charge, Entry, Ledger
+from cloister.privacy.ledger.account import Balance
+from cloister.privacy.ledger.head import Head
+from cloister.privacy.ledger.rules import Priced
+from cloister.privacy.loss import Loss
+from cloister.privacy.signing import SigningKey
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["Cancelled", "ClosedBook", "JobLedger", "Lost"]
+
+Charges = Sequence[tuple[Account, Loss | Priced]]
+
+
+class Cancelled(Exception):
+    """Whoever asked has cancelled the job, and nothing was charged yet."""
+
+
+class Lost(Exception):
+    """The job is no longer this worker's."""
+
+
+class ClosedBook:
+    """A ledger for plans: it can be read, and nothing can be charged."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    @property
+    def key(self) -> SigningKey:
+        """The hub's key."""
+        return self._ledger.key
+
+    @property
+    def head(self) -> Head:
+        """The newest entry, signed."""
+        return self._ledger.head
+
+    def balance(self, key: str) -> Balance:
+        """An account's rules and total at this moment."""
+        return self._ledger.balance(key)
+
+    def reserve(self, charges: Charges, request: str) -> Charge:
+        """Never."""
+        raise NotNow("a plan charges nothing and reads nothing. Run it instead.")
+
+    def charge_all(self, charges: Charges, request: str) -> list[Entry]:
+        """Never."""
+        raise NotNow("a plan charges nothing and reads nothing. Run it instead.")
+
+
+class JobLedger(ClosedBook):
+    """The ledger for one job.
+
+    Args:
+        hub: the hub.
+        job_id: which job.
+        worker: who has it.
+        planned: what it may cost at most.
+        decide: asks the policy again; raises if it says no, and gives the policy whose limits count.
+        step: called with the name of each step that is reached: aside, charged.
+
+    Attributes:
+        loss: what the dataset was charged; None while nothing was charged to anybody.
+    """
+
+    def __init__(
+        self,
+        hub: "Hub",
+        job_id: int,
+        worker: str,
+        planned: Planned,
+        decide: Callable[[Session, Job], Policy],
+        step: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(hub.ledger)
+        self._database, self._step = hub.database, step
+        self._job_id, self._worker, self._planned, self._decide = job_id, worker, planned, decide
+        self.loss: Loss | None = None
+        self._own = Loss.nothing(planned.own.measure, planned.own.relation)
+
+    def reserve(self, charges: Charges, request: str) -> Charge:
+        """Set losses aside, all or none. See `Ledger.reserve`."""
+        priced = [(account, account.price(item)) for account, item in charges]
+        begun = self._set_aside(priced, request)
+        try:
+            charge = self._ledger.reserve(self._at_home(priced), request)
+        except Refused:
+            self._give_back(priced)
+            raise
+        self._step("charged")
+        if time.monotonic() - begun > LEASE_S / 2 and not self._still_ours():
+            charge.void()  # somebody took us for dead and has queued the job again: nothing was read
+            raise Lost
+        return charge
+
+    def charge_all(self, charges: Charges, request: str) -> list[Entry]:
+        """Spend losses at once, all or none. See `Ledger.charge_all`."""
+        priced = [(account, account.price(item)) for account, item in charges]
+        self._set_aside(priced, request)
+        try:
+            entries = self._ledger.charge_all(self._at_home(priced), request)
+        except Refused:
+            self._give_back(priced)
+            raise
+        self._step("charged")
+        return entries
+
+    def _at_home(self, priced: Sequence[tuple[Account, Loss]]) -> list[tuple[Account, Loss]]:
+        return [(Account(account.rules, self._ledger), loss) for account, loss in priced]
+
+    def _set_aside(self, priced: Sequence[tuple[Account, Loss]], request: str) -> float:
+        loss, own = self._parts(priced)
+        begun = time.monotonic()
+        with self._database.writing() as session:
+            job = session.get(Job, self._job_id, with_for_update={"of": Job})
+            if job is None or job.worker != self._worker or job.state not in ACTIVE:
+                raise Lost
+            if job.state == "running" and job.cancel:
+                raise Cancelled
+            policy = self._decide(session, job)
+            self._refuse_more(loss, own)
+            limits.set_aside(session, job, policy, loss, own, self._ledger)
+            job.charge = job.charge or fingerprint(request)
+            job.state, job.heartbeat, job.stage = "charged", now(), "charged"
+        self.loss = loss if self.loss is None else self.loss + loss
+        self._own = self._own + own
+        self._step("aside")
+        return begun
+
+    def _refuse_more(self, loss: Loss, own: Loss) -> None:
+        total = loss if self.loss is None else self.loss + loss
+        for needed, planned in ((total, self._planned.loss), (self._own + own, self._planned.own)):
+            if not needed <= planned:
+                raise NotNow(
+                    f"this would cost {needed} by now, and was planned at {planned}: what is on record has changed "
+                    "since. Nothing more was charged. Plan it again."
+                )
+
+    def _give_back(self, priced: Sequence[tuple[Account, Loss]]) -> None:
+        """The ledger said no, and nothing changed there."""
+        loss, own = self._parts(priced)
+        assert self.loss is not None
+        before, self._own = self.loss - loss, self._own - own
+        first = not before.amount and not self._own.amount
+        with self._database.writing() as session:
+            job = session.get(Job, self._job_id)
+            if job is None or job.worker != self._worker or job.state != "charged":
+                raise Lost
+            limits.give_back(session, job.id, None if first else (loss, own))
+            if first:
+                job.state, job.charge = "running", ""
+        self.loss = None if first else before
+
+    def _still_ours(self) -> bool:
+        with self._database.reading() as session:
+            job = session.get(Job, self._job_id)
+        return job is not None and job.worker == self._worker and job.state == "charged"
+
+    def _parts(self, priced: Sequence[tuple[Account, Loss]]) -> tuple[Loss, Loss]:
+        """What the dataset pays and what the person pays."""
+        none = Loss.nothing(self._planned.loss.measure, self._planned.loss.relation)
+        whole = sum((loss for account, loss in priced if account.rules.analyst is None), start=none)
+        own = sum((loss for account, loss in priced if account.rules.analyst is not None), start=none)
+        return whole, own

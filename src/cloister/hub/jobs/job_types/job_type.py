@@ -1,0 +1,140 @@
+"""What a kind of work says about itself. Everything else about a request is the same for every kind.
+
+    form  ──parse──►  parameters  ──plan──►  Planned  ──run──►  Done  ──►  its result page
+    (Field, …)        (plain JSON)          (over an empty twin)  (over the rows, after the charge)
+
+A kind is one file: a class with these members, entered into `KINDS`. It never sees a person, a policy, a limit or the
+hub's database: it is handed a `Dataset` that is already restricted to what the person may see, and whose accounts
+charge the ledger for this job and nothing else. So there is no way to look at a row that is not paid for.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+from cloister.client import wire
+from cloister.data.schema import Schema
+from cloister.dataset import Dataset
+from cloister.privacy.errors import BadForm
+from cloister.privacy.loss import Loss
+from cloister.privacy.receipt import Receipt
+
+__all__ = ["Done", "Field", "JobType", "Planned", "Progress", "text_of"]
+
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a kind's form, as data: pages draw it, the client fills it in.
+
+    Attributes:
+        name: in the form and in JSON.
+        label: what a page calls it.
+        kind: how it is filled in; `sql` is a large editor, `loss` a text such as 'rho 0.01', `table` one of the tables,
+            `column` the names of columns.
+        hint: a sentence below it.
+        default: what it holds at first.
+        required: whether it must be filled in.
+        choices: for a choice.
+    """
+
+    name: str
+    label: str
+    kind: Literal["text", "sql", "number", "loss", "choice", "table", "column"] = "text"
+    hint: str = ""
+    default: str = ""
+    required: bool = True
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a piece of work would cost and how wrong its answer may be. Making it costs nothing and reads nothing.
+
+    Attributes:
+        loss: what the dataset pays, in the measure of its account; an amount of 0 if nothing.
+        own: what the person's account pays: the same, and what the record tells them for the first time.
+        lines: the plan in words.
+        errors: each answer, with the error to expect.
+        statements: the SQL that the engine will run.
+        notes: what to keep in mind.
+        blocked: why it cannot run as things stand, such as a limit that it would pass; empty if it can.
+        decision: the number of the hub's decision about it in the audit log; 0 while there is none.
+    """
+
+    loss: Loss
+    own: Loss
+    lines: tuple[str, ...] = ()
+    errors: tuple[tuple[str, str], ...] = ()
+    statements: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    blocked: str = ""
+    cells: int = field(default=0, compare=False)  # of the answer; not written down
+    decision: int = field(default=0, compare=False)  # not written down either
+
+    def to_json(self) -> dict[str, Any]:
+        """For the job's row and for the wire."""
+        return {**wire.plan_to_json(self), "own": self.own.to_json()}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Planned":
+        """The plan in a job's row."""
+        plan = wire.plan_from_json(record)
+        own = Loss.from_json(record["own"])
+        loss = plan.loss or Loss.nothing(own.measure, own.relation)
+        return cls(loss, own, plan.lines, plan.errors, plan.statements, plan.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a piece of work leaves behind.
+
+    Attributes:
+        result: for the result page and the client; plain JSON, and nothing but what was released.
+        receipts: the signed proofs, one for each charge.
+    """
+
+    result: dict[str, Any]
+    receipts: tuple[Receipt, ...] = field(default=())
+
+
+class JobType(Protocol):
+    """A kind of work."""
+
+    name: ClassVar[str]  # in addresses and in the database
+    title: ClassVar[str]  # on pages
+    operation: ClassVar[str]  # the word for it in policies
+    fields: ClassVar[tuple[Field, ...]]
+    template: ClassVar[str]  # the result page
+
+    def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
+        """Read a form or a JSON body; raises BadForm, or another BadInput, with the field that is wrong."""
+        ...
+
+    def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Which of the schema's tables it reads together: the policy decides about these and about joining them."""
+        ...
+
+    def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
+        """What it would cost. `data` has no rows."""
+        ...
+
+    def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
+        """Do it. Must not cost more than was planned: the job's book refuses that."""
+        ...
+
+
+def text_of(form: Mapping[str, Any], name: str, label: str = "", *, most: int = 200, default: str = "") -> str:
+    """A field as text, trimmed; numbers are taken as they print."""
+    value = form.get(name)
+    if value is None or value == "":
+        return default
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadForm(f"'{label or name}' must be text or a number.")
+    text = str(value).strip()
+    if "\0" in text or text.encode("utf-8", "replace").decode() != text:
+        raise BadForm(f"'{label or name}' holds a sign that is no text.")
+    if len(text) > most:
+        raise BadForm(f"'{label or name}' may have {most:,} characters, and has {len(text):,}.")
+    return text or default

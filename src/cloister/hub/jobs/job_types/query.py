@@ -1,0 +1,149 @@
+"""A question in SQL: a table of private answers, with an interval beside each number."""
+
+import math
+from collections.abc import Mapping
+from datetime import date, datetime
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+
+from cloister.client import wire
+from cloister.data.schema import Schema
+from cloister.dataset import Dataset
+from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, text_of
+from cloister.privacy.errors import BadForm, BadProbability
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import rational
+from cloister.query.answer import Answer
+from cloister.query.explain import expected_errors, explain
+from cloister.query.plan import Plan
+
+__all__ = ["Query", "cells", "planned"]
+
+_LONGEST = 20_000
+_MOST_SHOWN = 2_000
+_LEAST, _MOST = Fraction(1, 10**30), 10**30  # of an acceptable error: beyond that floats end
+
+
+class Query:
+    """Private SQL."""
+
+    name: ClassVar[str] = "query"
+    title: ClassVar[str] = "Ask in SQL"
+    operation: ClassVar[str] = "query"
+    template: ClassVar[str] = "result_query.html"
+    fields: ClassVar[tuple[Field, ...]] = (
+        Field("sql", "Question", "sql", "One SELECT with aggregates, such as SELECT ward, COUNT(*) … GROUP BY ward."),
+        Field("spend", "Spend", "loss", "What it may cost: rho 0.01, epsilon 0.5, epsilon 0.5 delta 1e-8.", "rho 0.01"),
+        Field("within", "Or: error within", "number", "The cheapest spend for this error is found.", required=False),
+        Field("confidence", "Confidence", "number", "Of the intervals.", "0.95", required=False),
+    )
+
+    def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the question and what it may cost, or how wrong it may be."""
+        sql = text_of(form, "sql", "Question", most=_LONGEST)
+        if not sql:
+            raise BadForm("'Question' is missing. Write one SELECT.")
+        within, spend = text_of(form, "within", "Error within"), text_of(form, "spend", "Spend")
+        if not within and not spend:
+            raise BadForm("say what the answer may cost ('spend': 'rho 0.01') or how wrong it may be ('within': 5).")
+        read: dict[str, Any] = {"sql": sql, "confidence": confidence_of(form)}
+        if within:  # a page sends both, since 'spend' is filled in from the start
+            if not _LEAST <= rational(within, "within") <= _MOST:
+                raise BadForm("'within' is how far off an answer may be: a positive number from 1e-30 to 1e30.")
+            return {**read, "within": within}
+        return {**read, "spend": wire.loss_to_text(wire.parse_loss(spend))}
+
+    def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Every table of the schema that the question names, wherever in it. Whether it is SQL is the plan's matter."""
+        try:
+            trees = [tree for tree in sqlglot.parse(str(parameters["sql"]), read="duckdb") if tree is not None]
+        except Exception:  # a parser trips over a text in its own ways; the plan will refuse it with a sentence
+            return ()
+        named = {table.name.lower() for tree in trees for table in tree.find_all(exp.Table)}
+        return tuple(name for name in schema.tables if name.lower() in named)
+
+    def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
+        """What the question costs, and the error to expect."""
+        return planned(data, _plan(data, parameters))
+
+    def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
+        """Ask it."""
+        plan = _plan(data, parameters)
+        progress(0.2, "measuring")
+        answer = data.run(plan)
+        receipts = (*answer.search, *(() if answer.receipt is None else (answer.receipt,)))
+        return Done({"answer": wire.answer_to_json(answer), **cells(answer)}, receipts)
+
+
+def confidence_of(form: Mapping[str, Any]) -> str:
+    """The confidence a form asks for."""
+    text = text_of(form, "confidence", "Confidence", default="0.95")
+    if not 0 < rational(text, "confidence") < 1:
+        raise BadProbability(f"confidence must lie strictly between 0 and 1, got {text:.40}. Write '0.95'.")
+    return text
+
+
+def planned(data: Dataset, plan: Plan) -> Planned:
+    """A plan of the query language as every kind states it."""
+    nothing = Loss.nothing(data.account.cap.measure, data.account.cap.relation)
+    loss = sum((data.account.price(one) for one in plan.mechanisms), start=nothing)
+    if plan.finds and plan.loss is not None:  # groups are found first, in a charge of its own
+        loss = data.account.price(plan.loss)
+    own = loss
+    if data.reader is not None:
+        own = loss + data.reader.price(data.reader.news(plan))
+    return Planned(
+        loss,
+        own,
+        tuple(explain(plan, sql=False).splitlines()),
+        tuple(expected_errors(plan)),
+        tuple(plan.statements()),
+        plan.notes,
+        cells=_cells(plan),
+    )
+
+
+def _cells(plan: Plan) -> int:
+    """Rows times columns of the answer. Groups that are found later count as one."""
+    sizes = [max(1, len(group.values or ())) for group in plan.question.groups]
+    rows = sum(math.prod(sizes[i] for i in members) for members in plan.question.sets)
+    return rows * len(plan.question.outputs)
+
+
+def cells(answer: Answer) -> dict[str, Any]:
+    """The answer as a page shows it: columns, and rows of {value, low, high}; the first 2,000."""
+    known = set(answer.value.column_names)
+    limits = {name: (f"{name}_low", f"{name}_high") for name in answer.columns if f"{name}_low" in known}
+    rows = []
+    for row in answer.value.slice(0, _MOST_SHOWN).to_pylist():
+        shown = []
+        for name in answer.columns:
+            cell = {"value": plain(row[name])}
+            if name in limits:
+                cell |= {"low": plain(row[limits[name][0]]), "high": plain(row[limits[name][1]])}
+            shown.append(cell)
+        rows.append(shown)
+    return {
+        "columns": [{"name": name, "number": name in limits} for name in answer.columns],
+        "rows": rows,
+        "more": max(0, answer.value.num_rows - _MOST_SHOWN),
+        "confidence": answer.confidence,
+        "notes": list(answer.notes),
+    }
+
+
+def plain(value: Any) -> Any:
+    """A released value as JSON has it: infinite limits are no limits."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.isoformat() if isinstance(value, date | datetime) else value
+
+
+def _plan(data: Dataset, parameters: Mapping[str, Any]) -> Plan:
+    confidence = parameters["confidence"]
+    if "within" in parameters:
+        return data.plan(parameters["sql"], within=parameters["within"], confidence=confidence)
+    return data.plan(parameters["sql"], spend=wire.parse_loss(parameters["spend"]), confidence=confidence)

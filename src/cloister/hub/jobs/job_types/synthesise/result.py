@@ -1,0 +1,173 @@
+"""A synthetic table as its page shows it, and as it is kept. Everything here follows from what was released."""
+
+import base64
+import io
+import math
+from collections.abc import Mapping
+from datetime import date, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from cloister.data.schema import Table
+from cloister.hub.jobs.job_types.synthesise.form import SynthesisRequest
+from cloister.privacy.signing import SigningKey
+from cloister.synth.domain.axis import Axis, read_axis
+from cloister.synth.output.shared_table import sign_side
+from cloister.synth.planning import METHODS
+
+if TYPE_CHECKING:
+    from cloister.synth.output.table import SyntheticTable
+    from cloister.synth.scoring.publishable import PublishableScore
+
+__all__ = ["pictures_of_rows", "shown", "signed", "told_of"]
+
+_MOST_BARS = 40
+_BINS = 32
+_FIRST_ROWS = 12
+_SURE = 1.96
+
+
+def shown(
+    made: "SyntheticTable", score: "PublishableScore | str", asked: SynthesisRequest, key: SigningKey
+) -> dict[str, Any]:
+    """What a page shows and a client fetches; plain JSON.
+
+    `columns` are pictures, `first` some rows, `side` the side file, signed for the bytes in `file`.
+    """
+    rows = made.to_arrow()
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd")
+    side = {**made.side, "score": None if isinstance(score, str) else score.to_json()}
+    told = sign_side(side, sink.getvalue(), key)
+    return {
+        **told_of(told, rows),
+        "columns": _pictures(made),
+        "making": asked.making.to_json(),
+        "scoring": asked.scoring.to_json() if asked.share else None,
+        "unscored": score if isinstance(score, str) else "",
+        **signed(told, sink.getvalue(), key),
+    }
+
+
+def signed(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:
+    """What is handed out: the side file, the file that it was signed for, and the key."""
+    return {"key": str(key.public), "side": side, "file": base64.b64encode(content).decode("ascii")}
+
+
+def told_of(side: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
+    """What a page says of a table, from its side file and its rows."""
+    errors, score = side["expected error"], side.get("score")
+    return {
+        "method": str(side["method"]),
+        "about": METHODS.get(str(side["method"]), "a method of its own"),
+        "table": str(side["table"]),
+        "rows": len(rows),
+        "real": float(side["estimated rows of the real table"]),
+        "unit": str(side["unit"]),
+        "names": list(rows.column_names),
+        "first": [[_word(one) for one in row.values()] for row in rows.slice(0, _FIRST_ROWS).to_pylist()],
+        "measured": [
+            {
+                "columns": _names(one),
+                "cells": int(one["cells"]),
+                "noise": float(one["standard error"]),
+                "why": str(one["why"]),
+            }
+            for one in side["measured"]
+        ],
+        "ways": _ways(errors),
+        "errors": [
+            {"columns": _names(one), "value": float(one["error"]), "from": str(one["known from"])}
+            for one in errors["marginals"]
+            if one["error"] is not None
+        ],
+        "score": None if score is None else _score(score),
+    }
+
+
+def pictures_of_rows(rows: pa.Table, table: Table, real: float) -> list[dict[str, Any]]:
+    """About how many real rows each value has, as synthetic rows say, where there is no model to ask."""
+    found = []
+    for name in rows.column_names:
+        axis = read_axis(table.columns[name], _BINS)
+        if not axis.pseudonym:
+            counts = np.bincount(axis.place(rows.column(name)), minlength=axis.size) * (real / len(rows))
+            found.append(_picture(axis, counts, None))
+    return found
+
+
+def _names(one: Mapping[str, Any]) -> list[str]:
+    return [str(name) for name in one["columns"]]
+
+
+def _score(score: Mapping[str, Any]) -> dict[str, Any]:
+    """A score as its page draws it: every number is one."""
+    ways = {way: score[way] for way in ("one-way error", "two-way error")}
+    columns = [{"column": str(one["column"]), **_three(one)} for one in score["columns"]]
+    told = {way: None if one is None else _three(one) for way, one in ways.items()}
+    return {**score, **told, "pairs": int(score["pairs"]), "columns": columns}
+
+
+def _three(one: Mapping[str, Any]) -> dict[str, float]:
+    return {end: float(one[end]) for end in ("value", "low", "high")}
+
+
+def _ways(errors: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The model's mean errors, which were bought inside the spend."""
+    margin = float(errors.get("margin of these means (95 %)", 0.0))
+    means = errors.get("mean over marginals of so many columns", {})
+    return [
+        {"columns": int(way), "value": value, "low": max(0.0, value - margin), "high": min(1.0, value + margin)}
+        for way, value in ((way, float(mean)) for way, mean in means.items())
+    ]
+
+
+def _pictures(made: "SyntheticTable") -> list[dict[str, Any]]:
+    """About how many real rows each value has, as the released model says."""
+    noise = {one.places: float(np.max(one.sigma)) for one in made.made.measured if len(one.places) == 1}
+    found = []
+    for axis in made.domain.modelled:
+        place = made.domain.places[axis.name]
+        counts = made.made.model.marginal((place,)).ravel()
+        sigma = noise.get((place,))
+        found.append(_picture(axis, counts, sigma))
+    return found
+
+
+def _picture(axis: Axis, counts: NDArray[Any], sigma: float | None) -> dict[str, Any]:
+    bars = [
+        {"label": label, **_figure(float(count), sigma)} for label, count in zip(_labels(axis), counts, strict=True)
+    ]
+    note = "" if len(bars) <= _MOST_BARS else f"the first {_MOST_BARS} of {len(bars)} values"
+    return {"name": axis.name, "type": axis.type, "note": note, "bars": bars[:_MOST_BARS]}
+
+
+def _labels(axis: Axis) -> list[str]:
+    """What each cell holds; bins of whole numbers by the numbers in them."""
+    if axis.ends is None or axis.type in ("date", "timestamp"):
+        return axis.labels()
+    if axis.type == "integer":
+        ends = [axis.value(one) for one in axis.ends[:-1]] + [axis.value(math.floor(axis.ends[-1])) + 1]
+        told = [f"{low:,} to {high - 1:,}" if high - low > 1 else f"{low:,}" for low, high in pairwise(ends)]
+    else:
+        told = [f"{low:,.4g} to {high:,.4g}" for low, high in pairwise(axis.ends)]
+    return [*told, "missing"] if axis.nullable else told
+
+
+def _figure(value: float, sigma: float | None) -> dict[str, float | None]:
+    if sigma is None or not math.isfinite(sigma):
+        return {"value": value, "low": None, "high": None}
+    return {"value": value, "low": max(0.0, value - _SURE * sigma), "high": value + _SURE * sigma}
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "missing"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return value.isoformat() if isinstance(value, date | datetime) else str(value)

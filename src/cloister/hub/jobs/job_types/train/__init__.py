@@ -1,0 +1,146 @@
+"""Training a model: pick an estimator, a target, features and a spend; get a model card and a signed file.
+
+    estimators.py    the estimators, and what each needs
+    form.py     a form read against what is public of the person's tables
+    check.py   the rehearsal on nobody, and the fit: one charge, evaluation included
+    model_card.py      a fitted model as numbers for its page
+
+Rows are looked at only inside the fit, after the charge. Everything that could be wrong with a request is found before
+that, by carrying it out on nobody.
+"""
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from cloister.client import wire
+from cloister.data.schema import Schema
+from cloister.dataset import Dataset
+from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, text_of
+from cloister.hub.jobs.job_types.train.estimators import OFFERS
+from cloister.hub.jobs.job_types.train.form import TrainingRequest, read
+from cloister.privacy.errors import BadForm, BadSchema
+from cloister.privacy.number import rational
+
+__all__ = ["Train"]
+
+_LONGEST = 4000
+
+
+class Train:
+    """Private learning."""
+
+    name: ClassVar[str] = "train"
+    title: ClassVar[str] = "Train a model"
+    operation: ClassVar[str] = "train"
+    template: ClassVar[str] = "result_train.html"
+    fields: ClassVar[tuple[Field, ...]] = (
+        Field("estimator", "Estimator", "choice", "As in scikit-learn.", "LogisticRegression", choices=tuple(OFFERS)),
+        Field("table", "Table", "table", "What it learns from."),
+        Field("target", "Target", "column", "The column to predict. None for KMeans and PCA.", required=False),
+        Field("features", "Features", "column", "Columns with commas between; all that fit if empty.", required=False),
+        Field("spend", "Spend", "loss", "All of it is charged: for the model, and for its evaluation.", "rho 0.02"),
+        Field("evaluate", "Share to evaluate", "number", "Such as 0.2: of the spend.", required=False),
+        Field("group", "Compare groups of", "column", "A column; needs a share to evaluate.", required=False),
+        Field("parts", "Clusters or components", "number", "Of KMeans and PCA.", required=False),
+    )
+
+    def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the estimator, what it learns from what, and what it may cost."""
+        estimator = text_of(form, "estimator", "Estimator", default="LogisticRegression")
+        if estimator not in OFFERS:
+            raise BadForm(f"'Estimator' is one of {', '.join(OFFERS)}.")
+        spend = text_of(form, "spend", "Spend")
+        if not spend:
+            raise BadForm("'Spend' is missing. Write what the model may cost, such as rho 0.02.")
+        listed = form.get("features")
+        if isinstance(listed, list | tuple):
+            if not all(isinstance(one, str) and "," not in one for one in listed):
+                raise BadForm("'Features' is a list of names of columns.")
+            form = {**form, "features": ", ".join(listed)}
+        names = [one.strip() for one in text_of(form, "features", "Features", most=_LONGEST).split(",")]
+        read = {
+            "estimator": estimator,
+            "table": text_of(form, "table", "Table"),
+            "target": text_of(form, "target", "Target"),
+            "features": ", ".join(dict.fromkeys(one for one in names if one)),
+            "spend": wire.loss_to_text(wire.parse_loss(spend)),
+            "evaluate": _share(text_of(form, "evaluate", "Share to evaluate", most=20)),
+            "group": text_of(form, "group", "Compare groups of"),
+            "parts": _parts(text_of(form, "parts", "Clusters or components", most=10)),
+        }
+        if bool(read["target"]) != bool(OFFERS[estimator].predicts):
+            word = "needs a target: the column to predict" if OFFERS[estimator].predicts else "has no target"
+            raise BadForm(f"{estimator} {word}.")
+        if read["group"] and not read["evaluate"]:
+            raise BadForm("groups are compared in an evaluation. Give a share of the spend for it, such as 0.2.")
+        if read["evaluate"] and not read["target"]:
+            raise BadForm(f"{estimator} predicts nothing that could be right or wrong. Leave the evaluation out.")
+        return read
+
+    def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The one table, under the name that the schema gives it."""
+        private = [table.name for table in schema.tables.values() if not table.public]
+        asked = parameters["table"] or (private[0] if len(private) == 1 else "")
+        found = [name for name in private if name.lower() == asked.lower()]
+        if not found:
+            raise BadSchema(f"say which table to learn from: {', '.join(private)}.")
+        return (found[0],)
+
+    def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
+        """What it costs, and what theory says about the model."""
+        from cloister.hub.jobs.job_types.train.training import expected, rehearse
+
+        asked = self._asked(data, parameters)
+        laws = rehearse(data, asked)
+        loss = data.account.price(asked.budget.loss)
+        own = loss if data.reader is None else data.reader.account.price(asked.budget.loss)
+        errors, notes = expected(data, asked, laws)
+        return Planned(loss, own, (*asked.lines(data.unit), *_noise(laws)), tuple(errors), (), tuple(notes))
+
+    def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
+        """Learn, evaluate if that was asked for, and sign what came out."""
+        from cloister.hub.jobs.job_types.train.model_card import card
+        from cloister.hub.jobs.job_types.train.training import carry_out, rehearse
+        from cloister.learn.persistence import pack
+
+        asked = self._asked(data, parameters)
+        progress(0.02, "rehearsing on nobody")
+        steps = len(rehearse(data, asked))
+        progress(0.05, "training")
+        model, evaluation, receipt = carry_out(data, asked, steps, progress)
+        progress(0.97, "signing the model")
+        file = pack(model, data.account.book.key)
+        result = {
+            **card(model, asked),
+            "unit": str(data.unit),
+            "evaluation": None if evaluation is None else evaluation.to_json(),
+            "key": str(data.account.book.key.public),
+            "model": base64.b64encode(file).decode("ascii"),
+        }
+        return Done(result, (receipt,))
+
+    def _asked(self, data: Dataset, parameters: Mapping[str, Any]) -> TrainingRequest:
+        (table,) = self.tables(data.schema, parameters)
+        return read(data, table, parameters)
+
+
+def _share(text: str) -> str:
+    if not text or (re.fullmatch(r"0*\.?0*", text) is not None):
+        return ""
+    if not 0 < rational(text, "evaluate") < 1:
+        raise BadForm("'Share to evaluate' is a part of the spend: above 0 and below 1, such as 0.2.")
+    return text
+
+
+def _parts(text: str) -> str:
+    if text and not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100):
+        raise BadForm("'Clusters or components' is a whole number from 1 to 100.")
+    return text
+
+
+def _noise(laws: list[Any]) -> list[str]:
+    names = ", ".join(dict.fromkeys(one.name for one in laws))
+    steps = f"{len(laws)} step{'' if len(laws) == 1 else 's'}"
+    return [f"{'noise':<11}{names}, in {steps} under one charge"]

@@ -1,0 +1,141 @@
+"""A form for a model, read against what is public of the tables that the person may see."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from cloister.client import wire
+from cloister.dataset import Dataset
+from cloister.hub.jobs.job_types.train.estimators import OFFERS, Offer
+from cloister.privacy.budget_split import BudgetShare, budget_share
+from cloister.privacy.errors import BadSchema
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import rational
+from cloister.privacy.unit import Unit
+from cloister.query.expression import Expression
+
+__all__ = ["HELD_BACK", "TrainingRequest", "read"]
+
+HELD_BACK = 5  # one person in so many is not learned from if there is an evaluation
+_MOST_VALUES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """What is to be learned.
+
+    Attributes:
+        offer: the estimator.
+        table, target, features: names as the schema spells them; no target for clusters and components.
+        budget: the whole spend, as the noise needs it.
+        share: of the spend that pays for the evaluation; 0 for none.
+        group: the column whose groups are compared; "" for none.
+        parts: of clusters or components.
+        terms: what is public of the columns.
+        given: the features were named, not chosen here.
+    """
+
+    offer: Offer
+    table: str
+    target: str
+    features: tuple[str, ...]
+    budget: BudgetShare
+    share: Fraction
+    group: str
+    parts: str
+    terms: Mapping[str, Expression]
+    given: bool
+
+    @property
+    def training(self) -> Loss:
+        """What the fit may cost."""
+        return self.budget.part(1 - self.share)
+
+    @property
+    def evaluation(self) -> Loss:
+        """What the evaluation may cost."""
+        return self.budget.part(self.share)
+
+    @property
+    def fit(self) -> dict[str, Any]:
+        """The arguments of `fit` beside the data."""
+        named: dict[str, Any] = {"features": list(self.features), "table": self.table}
+        return {**named, "target": self.target} if self.target else named
+
+    def lines(self, unit: Unit) -> list[str]:
+        """The plan in words."""
+        found = [("train", f"{self.offer.name}: {self.offer.about}")]
+        if self.target:
+            found.append(("target", self.target))
+        found += [("features", ", ".join(self.features)), ("table", f"{self.table}; protects {unit}")]
+        found.append(("cost", str(self.budget.loss)))
+        if self.share:
+            found += [("  model", str(self.training)), ("  evaluation", f" {self.evaluation}")]
+        return [f"{word:<11}{text}" for word, text in found]
+
+
+def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> TrainingRequest:
+    """Read parameters. Refuses what cannot be learned, from public facts alone, with the way out."""
+    offer = OFFERS[parameters["estimator"]]
+    terms = {name: term for name, term in data.columns(table).items() if not term.unit}
+    target = _named(terms, parameters["target"], table) if offer.predicts else ""
+    wanted = [one.strip() for one in parameters["features"].split(",") if one.strip()]
+    if wanted:
+        features = tuple(_named(terms, one, table) for one in wanted)
+    else:
+        features = tuple(name for name, term in terms.items() if name != target and _fits(offer, term))
+    if target in features or not features:
+        raise BadSchema(f"features are columns of {table} other than the target, at least one.")
+    if offer.predicts == "class" and not _listed(terms[target]):
+        others = [name for name, term in terms.items() if _listed(term)]
+        hint = f"Choose {_or(others)}, or ask its owner" if others else "Ask its owner"
+        raise BadSchema(f"{target} has no public list of values to tell apart. {hint} to give it categories.")
+    if offer.predicts == "number" and not (_number(terms[target]) and not terms[target].nullable):
+        others = [name for name, term in terms.items() if _number(term) and not term.nullable]
+        hint = f"Choose {_or(others)}, or ask its owner" if others else "Ask its owner"
+        raise BadSchema(
+            f"{target} is no number with public bounds that is always there. {hint} to give it bounds, and "
+            "'nullable: false'."
+        )
+    group = _named(terms, parameters["group"], table) if parameters["group"] else ""
+    if group and not _listed(terms[group]):
+        raise BadSchema(f"{group} has no public list of values, so there are no groups of it to compare.")
+    share = Fraction(rational(parameters["evaluate"], "evaluate")) if parameters["evaluate"] else Fraction(0)
+    spend = budget_share(wire.parse_loss(parameters["spend"]))
+    return TrainingRequest(
+        offer, table, target, features, spend, share, group, parameters["parts"], terms, bool(wanted)
+    )
+
+
+def _named(terms: Mapping[str, Expression], word: str, table: str) -> str:
+    """A column under the name that the schema gives it."""
+    if word in terms:
+        return word
+    found = [name for name in terms if name.lower() == word.lower()]
+    if len(found) != 1:
+        raise BadSchema(f"there is no column {word!r:.60} in {table}. There are: {', '.join(terms)}.")
+    return found[0]
+
+
+def _number(term: Expression) -> bool:
+    return term.type in ("integer", "real") and term.values is None and term.bounded and term.low != term.high
+
+
+def _listed(term: Expression) -> bool:
+    """Whether it has a short public list of values: categories, yes and no, or few whole numbers."""
+    if term.type not in ("text", "integer", "boolean"):
+        return False
+    values = term.domain() or ()
+    return 2 <= len(values) - term.nullable <= _MOST_VALUES
+
+
+def _fits(offer: Offer, term: Expression) -> bool:
+    """Whether a column is a feature unless somebody says otherwise."""
+    if _number(term):
+        return offer.takes != "values" and (offer.missing or not term.nullable)
+    return offer.takes != "numbers" and _listed(term)
+
+
+def _or(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,0 +1,212 @@
+"""The fit itself: a rehearsal on nobody, then one charge that pays for the model and for its evaluation."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cloister.dataset import Dataset
+from cloister.hub.jobs.job_types.job_type import Progress
+from cloister.hub.jobs.job_types.train.form import HELD_BACK, TrainingRequest
+from cloister.learn.base.nested_budget import BudgetPart, DryRun, paying
+from cloister.learn.model_selection.evaluation import Trial, evaluate, expected_error
+from cloister.learn.model_selection.holdout import nobody, sides
+from cloister.learn.model_selection.intervals import SURE, Evaluation
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import PrivacyFilter, release_steps
+from cloister.privacy.loss import Loss
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.release import Release
+
+__all__ = ["carry_out", "expected", "rehearse"]
+
+
+class _Noted(DryRun):
+    """A rehearsal that keeps the noise of each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.laws: list[Any] = []
+
+    def release(self, look: Any, mechanism: Any) -> Any:
+        """One step on nobody."""
+        self.laws.append(mechanism)
+        return super().release(look, mechanism)
+
+
+@dataclass(slots=True)
+class _Watched(BudgetPart):
+    """A meter that tells when a step is done."""
+
+    told: Callable[[], None] = lambda: None
+
+    def release(self, look: Any, mechanism: Any) -> Any:
+        """One step.
+
+        Privacy: as the meter behind it.
+        """
+        value = BudgetPart.release(self, look, mechanism)
+        self.told()
+        return value
+
+
+def rehearse(data: Dataset, asked: TrainingRequest) -> list[Any]:
+    """Do all of it with nobody in the tables, so that whatever is wrong with the request is told before a charge.
+
+    Returns:
+        the noise of every step, in order; those of an evaluation last.
+
+    Privacy: no row is read: the engine behind it has none, and does not know where any are.
+    """
+    meter, empty = _Noted(), nobody(data)
+    with paying(meter):
+        model = asked.offer.make(asked.training, asked.parts).fit(empty, **asked.fit)
+    if asked.share:
+        if _trial(empty, asked).relation.max_rows is None:
+            raise BadInput(
+                "here every row is a unit of its own, and no row can be held back the same way twice. "
+                "Leave the evaluation out."
+            )
+        evaluate(meter, asked.evaluation, model, _trial(empty, asked))  # type: ignore[arg-type]
+    return meter.laws
+
+
+def carry_out(
+    data: Dataset, asked: TrainingRequest, steps: int, progress: Progress
+) -> tuple[Any, Evaluation | None, Receipt]:
+    """Charge, learn, and try the model on the people held back.
+
+    Args:
+        steps: about how many there will be, from the rehearsal.
+
+    Privacy: the spend, for the unit of the dataset, charged to the dataset and to whoever asks in one entry. People
+        held back are not learned from, and all others are not tried on.
+    """
+    learned, held = sides(data, HELD_BACK) if asked.share else (data, None)
+    done = itertools.count(1)
+
+    def told() -> None:
+        now = next(done)
+        progress(0.05 + 0.9 * min(now / max(steps, 1), 1.0), f"training: {now} of about {max(steps, now)} steps done")
+
+    def all_steps(meter: PrivacyFilter) -> tuple[Any, Evaluation | None]:
+        watched = _Watched.of(meter, asked.budget.loss)
+        watched.told = told  # type: ignore[attr-defined]
+        with paying(watched):
+            model = asked.offer.make(asked.training, asked.parts).fit(learned, **asked.fit)
+        if held is None:
+            return model, None
+        return model, evaluate(watched, asked.evaluation, model, _trial(held, asked))
+
+    (model, found), receipt = release_steps(
+        all_steps,
+        accounts=[data.account, *([] if data.reader is None else [data.reader.account])],
+        spend=asked.budget.loss,
+        request=_request(data, asked),
+        unit=data.unit,
+        data_version=data.version,
+    )
+    # What the file keeps: the receipt and the loss of all of it.
+    loss = Loss.from_json(receipt.body["loss"])
+    model.release_ = Release(
+        f"a {asked.offer.name}",
+        loss,
+        data.unit,
+        receipt.body["mechanism"],
+        model.release_.parameters,
+        private=True,
+        receipt=receipt,
+    )
+    model.loss_ = replace(model.loss_, amount=asked.budget.loss.amount)
+    return model, found, receipt
+
+
+def _request(data: Dataset, asked: TrainingRequest) -> str:
+    text = f"train {asked.offer.name} {asked.fit!r}, parts {asked.parts or 'usual'}"
+    if asked.share:
+        text += f", {asked.share} of the spend for an evaluation by {asked.group or 'nothing'}"
+    return text if data.reader is None else data.reader.request(text)
+
+
+def _trial(data: Any, asked: TrainingRequest) -> Trial:
+    names = tuple(dict.fromkeys((*asked.features, asked.target, *([asked.group] if asked.group else []))))
+    term = asked.terms[asked.target]
+    ends = (float(term.low or 0), float(term.high or 0)) if asked.offer.predicts == "number" else None
+    groups = tuple(asked.terms[asked.group].domain() or ()) if asked.group else ()
+    return Trial(data.relation(asked.table, names), asked.features, asked.target, asked.group, groups, ends)
+
+
+# What can be said beforehand
+
+
+def expected(data: Dataset, asked: TrainingRequest, laws: list[Any]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The errors that theory lets expect, at 95 %, and what to keep in mind."""
+    relation = data.relation(asked.table, asked.features)
+    hint = data.schema.tables[asked.table].rows
+    rows = None if hint is None else hint * (1 - 1 / HELD_BACK if asked.share else 1)
+    errors: list[tuple[str, str]] = []
+    notes: list[str] = []
+    name = asked.offer.name
+    if name in ("MixedNB", "CategoricalNB", "GaussianNB"):
+        scale = 2**15 if name == "GaussianNB" else 1
+        errors.append(("rows of a class", _plus_minus(laws[0].standard_error / (scale * relation.whole))))
+    elif asked.offer.predicts == "number" and rows:
+        errors += _coefficients(asked, laws, rows, relation.whole)
+        notes.append(
+            f"Errors of coefficients are those of the noise alone, if {rows:,.0f} rows spread evenly over their bounds."
+        )
+    if asked.offer.predicts == "class":
+        notes.append(f"No theory says how accurate a {name} will be. An evaluation does, for a share of the spend.")
+    elif not asked.offer.predicts:
+        notes.append(f"No theory says beforehand how far a {name} is off.")
+    elif not rows:
+        notes.append("How far coefficients are off depends on the number of rows, which is not public here.")
+    if asked.offer.by_row and relation.rows_each > 1:
+        each = BudgetShare(asked.training).of_a_row(relation.rows_each).loss
+        notes.append(
+            f"{name} protects single rows. One {data.unit.name} has up to {relation.rows_each}: each may cost {each}."
+        )
+    if asked.share:
+        one, percent = f"one {data.unit.name} in {HELD_BACK}", 100
+        notes.append(f"The model learns from all but {one}; those it is tried on. Who is held back never changes.")
+        if hint and asked.offer.predicts == "class":
+            classes = len(asked.terms[asked.target].domain() or ()) - asked.terms[asked.target].nullable
+            groups = len(asked.terms[asked.group].domain() or ()) if asked.group else 1
+            cells = groups * (4 if classes == 2 else 2)
+            margin = SURE * expected_error(asked.evaluation, relation, hint / HELD_BACK, cells) * percent
+            errors.append(("accuracy of the evaluation, noise alone", f"± {margin:.2g} percentage points"))
+    if not asked.given:
+        left = [name for name in asked.terms if name not in asked.features and name != asked.target]
+        if left:
+            notes.append(f"Not among the features, since they have no public bounds or may be missing: {_and(left)}.")
+    return errors, notes
+
+
+def _coefficients(asked: TrainingRequest, laws: list[Any], rows: float, whole: int) -> list[tuple[str, str]]:
+    """What noise on X'y does to each coefficient: noise / (rows · variance), in the units of the data."""
+    from cloister.learn.linear_model.engine_moments import ONE
+
+    goal = asked.terms[asked.target]
+    height = float(goal.high or 0) - float(goal.low or 0)
+    noise = float(laws[1].standard_error) / (ONE**2 * whole)
+    found = []
+    for name in asked.features:
+        term = asked.terms[name]
+        values = term.values if term.type != "boolean" else (False, True)
+        if values is None:
+            width = float(term.high or 0) - float(term.low or 0)
+            found.append((name, _plus_minus(height / width * noise / (rows / 12))))
+        else:
+            share = 1 / len(values)
+            found.append((f"{name}=…", _plus_minus(height * noise / (rows * share * (1 - share)))))
+    return found
+
+
+def _plus_minus(error: float) -> str:
+    return f"± {SURE * error:,.3g}" if math.isfinite(error) else "unknown"
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

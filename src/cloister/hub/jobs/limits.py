@@ -1,0 +1,228 @@
+"""A person's limit, a period's limit, a request's limit: set aside exactly, before the ledger is charged.
+
+The ledger holds the dataset's lifetime cap, which nobody can pass. The limits here belong to the policy and may change
+with it, so they are kept beside it: `Spent` has a row a job, with the totals so far, and whoever adds a row is alone
+with the dataset's rows until the transaction ends. So jobs that race for the last bit cannot spend it twice.
+"""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Dataset, Job, Spent
+from cloister.hub.policy import cost
+from cloister.hub.policy.policy import Policy
+from cloister.privacy.errors import OverBudget
+from cloister.privacy.ledger import Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import show
+
+__all__ = ["analyst", "check", "give_back", "passed", "room", "set_aside", "spent_by", "spent_since"]
+
+_DAY = 86_400
+
+
+def analyst(person_id: int) -> str:
+    """What the ledger calls a person: `visits@person-3` is theirs on visits."""
+    return f"person-{person_id}"
+
+
+def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss, ledger: Ledger) -> None:
+    """Count a loss against every limit, or refuse it. Call it in `database.writing()`.
+
+    Args:
+        session: the transaction; it must also write that the job is charged.
+        job: which piece of work; a second charge of the same job adds to the first.
+        policy: whose limits.
+        loss: what the dataset's account will pay.
+        own: what the person's account will pay.
+        ledger: a hub that was restored has forgotten spends which its ledger still knows.
+
+    Raises:
+        OverBudget: a limit would be passed; nothing was written.
+    """
+    lock(session, job.dataset_id)
+    known = _charged(ledger, job.dataset.name, job.person_id, loss)
+    if job.charge:  # a second charge of one job: one request, so one row
+        mine = session.scalars(sa.select(Spent).where(Spent.job_id == job.id)).one()
+        loss, own = Loss.from_json(mine.loss) + loss, Loss.from_json(mine.own) + own
+        known = known[0] - Loss.from_json(mine.loss), known[1] - Loss.from_json(mine.own)
+        give_back(session, job.id)
+        session.flush()
+    total, own_total = _totals(session, job.dataset_id, job.person_id, loss, known)
+    found = _passed(session, job.dataset_id, policy, loss, own, total, own_total)
+    if found is not None:
+        raise found[1]
+    session.add(
+        Spent(
+            dataset_id=job.dataset_id,
+            person_id=job.person_id,
+            job_id=job.id,
+            loss=loss.to_json(),
+            own=own.to_json(),
+            total=(total + loss).to_json(),
+            own_total=(own_total + own).to_json(),
+            purpose=job.purpose,
+            time=now(),
+        )
+    )
+
+
+def give_back(session: Session, job_id: int, part: tuple[Loss, Loss] | None = None) -> None:
+    """Take a job's row out again, or a part of it: the ledger did not charge it. Totals are corrected.
+
+    Args:
+        session: a transaction.
+        job_id: whose row.
+        part: how much of it, of the dataset's and of the person's account; None: all, and the row goes.
+    """
+    mine = session.scalar(sa.select(Spent).where(Spent.job_id == job_id))
+    if mine is None:
+        return
+    lock(session, mine.dataset_id)
+    loss, own = part or (Loss.from_json(mine.loss), Loss.from_json(mine.own))
+    later = sa.select(Spent).where(Spent.dataset_id == mine.dataset_id, Spent.id >= mine.id)
+    for row in list(session.scalars(later)):
+        row.total = (Loss.from_json(row.total) - loss).to_json()
+        if row.person_id == mine.person_id:
+            row.own_total = (Loss.from_json(row.own_total) - own).to_json()
+    if part is None:
+        session.delete(mine)
+    else:
+        mine.loss, mine.own = (Loss.from_json(mine.loss) - loss).to_json(), (Loss.from_json(mine.own) - own).to_json()
+
+
+def check(
+    session: Session, dataset: Dataset, person_id: int, policy: Policy, loss: Loss, own: Loss, ledger: Ledger
+) -> None:
+    """Refuse what would pass the limit of a request, of the person or of the period, as things stand.
+
+    Raises:
+        OverBudget: with what was asked, what is left and what is missing.
+    """
+    found = passed(session, dataset, person_id, policy, loss, own, ledger)
+    if found is not None:
+        raise found[1]
+
+
+def passed(
+    session: Session, dataset: Dataset, person_id: int, policy: Policy, loss: Loss, own: Loss, ledger: Ledger
+) -> tuple[str, OverBudget] | None:
+    """The first limit that would be passed as things stand, by its word in the policy, and how far; None if none is."""
+    known = _charged(ledger, dataset.name, person_id, loss)
+    return _passed(session, dataset.id, policy, loss, own, *_totals(session, dataset.id, person_id, loss, known))
+
+
+def _passed(
+    session: Session, dataset_id: int, policy: Policy, loss: Loss, own: Loss, total: Loss, own_total: Loss
+) -> tuple[str, OverBudget] | None:
+    budget, word = policy.budget, "per_request"
+    try:
+        if own.amount:  # never less than the dataset pays: what others paid for counts for whoever is told it now
+            cost.refuse_above(policy, own)
+        word = "per_user"
+        if budget.per_user is not None and own.amount:
+            _refuse_over("your limit on this dataset", cost.cap(budget.per_user), own_total, own)
+        word = "period"
+        if budget.period is not None and loss.amount:
+            then = _spent_until(session, dataset_id, now() - budget.period.days * _DAY, loss)
+            _refuse_over(f"the limit of {budget.period.days} days", cost.cap(budget.period.loss), total - then, loss)
+    except OverBudget as error:
+        return word, error
+    return None
+
+
+def room(session: Session, dataset: Dataset, person_id: int, policy: Policy, ledger: Ledger) -> Loss:
+    """Return the largest loss that passes every limit as things stand, rounded down to two digits; without a delta."""
+    left = ledger.balance(dataset.name).left
+    budget = policy.budget
+    rooms = [left.amount]
+    if budget.per_request is not None:
+        rooms.append(cost.cap(budget.per_request).amount)
+    if budget.per_user is not None:
+        rooms.append(cost.cap(budget.per_user).amount - spent_by(session, dataset, person_id, left, ledger).amount)
+    if budget.period is not None:
+        since = spent_since(session, dataset.id, now() - budget.period.days * _DAY, left)
+        rooms.append(cost.cap(budget.period.loss).amount - since.amount)
+    return replace(left, amount=_two_digits(min(rooms)), delta=Fraction(0))
+
+
+def _two_digits(amount: Fraction) -> Fraction:
+    """Round down, so that what is shown as possible is possible."""
+    if amount <= 0:
+        return Fraction(0)
+    unit = Fraction(10) ** (math.floor(math.log10(amount)) - 1)
+    return amount // unit * unit
+
+
+def spent_by(session: Session, dataset: Dataset, person_id: int, like: Loss, ledger: Ledger) -> Loss:
+    """What a person's jobs on a dataset have set aside in all, in the measure of `like`."""
+    return _totals(session, dataset.id, person_id, like, _charged(ledger, dataset.name, person_id, like))[1]
+
+
+def spent_since(session: Session, dataset_id: int, start: float, like: Loss) -> Loss:
+    """What all jobs on a dataset have set aside after a moment: the total now, less the total then."""
+    return _totals(session, dataset_id, 0, like)[0] - _spent_until(session, dataset_id, start, like)
+
+
+def _charged(ledger: Ledger, dataset: str, person_id: int, like: Loss) -> tuple[Loss, Loss]:
+    """What the ledger knows was charged: to the dataset, and to the person on it."""
+    nothing = Loss.nothing(like.measure, like.relation)
+    spent = {one.rules.key: one.spent for one in ledger.balances(dataset, f"{dataset}@{analyst(person_id)}")}
+    return spent.get(dataset, nothing), spent.get(f"{dataset}@{analyst(person_id)}", nothing)
+
+
+def _totals(
+    session: Session, dataset_id: int, person_id: int, like: Loss, known: tuple[Loss, Loss] | None = None
+) -> tuple[Loss, Loss]:
+    """What was set aside on a dataset so far: by everybody, and by one person; never less than the ledger knows."""
+    total, own = _written(session, dataset_id, person_id, like)
+    return (total, own) if known is None else (_larger(total, known[0]), _larger(own, known[1]))
+
+
+def _larger(one: Loss, other: Loss) -> Loss:
+    return replace(one, amount=max(one.amount, other.amount), delta=max(one.delta, other.delta))
+
+
+def _written(session: Session, dataset_id: int, person_id: int, like: Loss) -> tuple[Loss, Loss]:
+    rows = sa.select(Spent).where(Spent.dataset_id == dataset_id).order_by(Spent.id.desc()).limit(1)
+    newest = rows.with_only_columns(Spent.total, Spent.own_total, Spent.person_id)
+    found = session.execute(newest).first()
+    if found is None:
+        return _loss(None, like), _loss(None, like)
+    if found.person_id == person_id:
+        return _loss(found.total, like), _loss(found.own_total, like)
+    own = session.scalar(rows.with_only_columns(Spent.own_total).where(Spent.person_id == person_id))
+    return _loss(found.total, like), _loss(own, like)
+
+
+def _spent_until(session: Session, dataset_id: int, moment: float, like: Loss) -> Loss:
+    before = sa.select(Spent.total).where(Spent.dataset_id == dataset_id, Spent.time <= moment)
+    return _loss(session.scalar(before.order_by(Spent.time.desc(), Spent.id.desc()).limit(1)), like)
+
+
+def lock(session: Session, dataset_id: int) -> None:
+    """Be alone with a dataset's spends until the transaction ends. In SQLite a writer is alone anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(sa.select(Dataset.id).where(Dataset.id == dataset_id).with_for_update())
+
+
+def _loss(record: dict[str, str] | None, like: Loss) -> Loss:
+    return Loss.nothing(like.measure, like.relation) if record is None else Loss.from_json(record)
+
+
+def _refuse_over(name: str, cap: Loss, before: Loss, loss: Loss) -> None:
+    total = before + loss
+    if total <= cap:
+        return
+    word = cap.measure if total.amount > cap.amount else "delta"
+    limit, used, asked = ((one.delta if word == "delta" else one.amount) for one in (cap, before, loss))
+    left = max(limit - used, Fraction(0))
+    raise OverBudget(
+        f"{name} is {cap}: this needs {word} {show(asked)}, {show(left)} is left, {show(asked - left)} short. "
+        "Lower the spend, wait, or ask the owner."
+    )

@@ -1,0 +1,153 @@
+"""Jobs in the database: a queue that survives every process.
+
+    waiting ─► queued ─► running ─► charged ─► done
+                 ▲          │          │
+                 └──────────┴──────────┘  a worker died, and nothing was charged
+                                       └─► interrupted: charged, no result; the charge stands, it never runs again
+    also refused (policy, limit or budget), failed, cancelled
+
+A job is taken by a conditional UPDATE, so two workers never have one. `charged` is committed before the ledger is
+charged: a job found there after a crash is looked up in the ledger by the digest of its request.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import Database, now
+from cloister.hub.core.models import Job
+from cloister.hub.jobs import limits
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["ACTIVE", "ENDED", "LEASE_S", "MOST_ATTEMPTS", "claim", "finish", "heartbeat", "mine", "recover"]
+
+ACTIVE = ("running", "charged")
+ENDED = ("done", "refused", "failed", "cancelled", "interrupted")
+LEASE_S = 30.0  # a worker that has been silent for so long is taken for dead
+MOST_ATTEMPTS = 3
+
+_STANDS = "The worker stopped after the charge. The charge stands, and this job does not run again; start a new one."
+_GIVEN_UP = "The worker stopped several times while it ran this job, before anything was charged. Ask the operator."
+
+
+def claim(database: Database, worker: str, most_each: int | None = None) -> Job | None:
+    """Take the next job: of whoever has the fewest running, then of whoever was served longest ago, their oldest.
+
+    Args:
+        database: the hub's.
+        worker: the name of who takes it; no two workers share one.
+        most_each: how many jobs of one person may run at once; None: any number.
+    """
+    with database.reading() as session:  # an idle worker must not stand in the way of those who write
+        if session.scalar(sa.select(Job.id).where(Job.state == "queued").limit(1)) is None:
+            return None
+    taken: dict[str, Any] = {"state": "running", "worker": worker, "attempts": Job.attempts + 1, "stage": ""}
+    with database.writing() as session:
+        taken |= {"heartbeat": now(), "started": now(), "progress": 0.0}
+        for _ in range(5):  # in PostgreSQL another worker may have been faster
+            number = session.scalar(_next(most_each))
+            if number is None:
+                return None
+            if _update(session, sa.update(Job).where(Job.id == number, Job.state == "queued"), taken):
+                return session.get(Job, number)
+    return None
+
+
+def _next(most_each: int | None) -> sa.Select[int]:
+    queued = (
+        sa.select(Job.person_id.label("person"), sa.func.min(Job.id).label("job"))
+        .where(Job.state == "queued")
+        .group_by(Job.person_id)
+        .subquery()
+    )
+    running = (
+        sa.select(sa.func.count())
+        .select_from(Job)
+        .where(Job.person_id == queued.c.person, Job.state.in_(ACTIVE))
+        .correlate(queued)
+        .scalar_subquery()
+    )
+    served = (
+        sa.select(Job.started)
+        .where(Job.person_id == queued.c.person, Job.started.is_not(None))
+        .order_by(Job.started.desc())
+        .limit(1)
+        .correlate(queued)
+        .scalar_subquery()
+    )
+    wanted = sa.select(queued.c.job)
+    if most_each is not None:
+        wanted = wanted.where(running < most_each)
+    return wanted.order_by(running, sa.func.coalesce(served, 0.0), queued.c.job).limit(1)
+
+
+def heartbeat(database: Database, job_id: int, worker: str, progress: float | None = None, stage: str = "") -> bool:
+    """Say that the job is still being worked on, and how far; whether it is still this worker's."""
+    changes: dict[str, Any] = {"heartbeat": now()}
+    if progress is not None:
+        changes |= {"progress": max(0.0, min(progress, 1.0)), "stage": stage[:200]}
+    with database.writing() as session:
+        return _update(session, mine(job_id, worker), changes)
+
+
+def mine(job_id: int, worker: str) -> sa.Update:
+    """An UPDATE of a job that this worker has."""
+    return sa.update(Job).where(Job.id == job_id, Job.worker == worker, Job.state.in_(ACTIVE))
+
+
+def finish(session: Session, job_id: int, worker: str, state: str, **changes: Any) -> bool:
+    """End a job in the caller's transaction; whether it was still this worker's to end."""
+    ended: dict[str, Any] = {"state": state, "finished": now(), "worker": None, "stage": "", **changes}
+    if state == "done":
+        ended["progress"] = 1.0
+    return _update(session, mine(job_id, worker), ended)
+
+
+def recover(hub: "Hub", worker: str | None = None) -> int:
+    """Settle the jobs of workers that died; how many there were.
+
+    Args:
+        hub: the hub.
+        worker: whose; None: of every worker whose lease has run out.
+    """
+    lost = sa.select(Job.id).where(Job.state.in_(ACTIVE))
+    if worker is not None:
+        lost = lost.where(Job.worker == worker)
+    else:
+        lost = lost.where(sa.func.coalesce(Job.heartbeat, 0.0) < now() - LEASE_S)
+    with hub.database.reading() as session:
+        numbers = list(session.scalars(lost))
+    return sum(_settle(hub, number, worker) for number in numbers)
+
+
+def _settle(hub: "Hub", number: int, worker: str | None) -> bool:
+    """Queue a job again if nothing was charged for it; else end it."""
+    with hub.database.writing() as session:
+        job = session.get(Job, number, with_for_update={"of": Job})
+        expired = job is not None and (job.heartbeat or 0.0) < now() - LEASE_S
+        if job is None or job.state not in ACTIVE or (job.worker != worker if worker else not expired):
+            return False  # somebody else was faster, or the worker was only slow
+        was = job.state
+        if was == "charged" and hub.ledger.charged(job.charge):
+            job.state, job.problem, job.finished = "interrupted", _STANDS, now()
+        else:
+            limits.give_back(session, job.id)
+            job.charge = ""
+            if job.cancel:
+                job.state, job.finished = "cancelled", now()
+            elif job.attempts >= MOST_ATTEMPTS:
+                job.state, job.problem, job.finished = "failed", _GIVEN_UP, now()
+            else:
+                job.state, job.started = "queued", None
+        job.worker, job.stage = None, ""
+        hub.audit.write(session, None, "job.recovered", f"job/{number}", was=was, now=job.state)
+    return True
+
+
+def _update(session: Session, update: sa.Update, changes: Mapping[str, Any]) -> bool:
+    done: Any = session.execute(update.values(**changes), execution_options={"synchronize_session": False})
+    return bool(done.rowcount == 1)

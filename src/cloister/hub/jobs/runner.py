@@ -1,0 +1,232 @@
+"""One job, from its claim to its result.
+
+What a person reads when something goes wrong depends on the request and on public facts alone. What an engine or an
+unforeseen error said may quote a row: it is sealed with the dataset's key, for its owner.
+"""
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Dataset, Job
+from cloister.hub.core.notices import tell
+from cloister.hub.datasets.keys import seal, unseal
+from cloister.hub.jobs import queue
+from cloister.hub.jobs.dataset_pool import DatasetPool, PersonReleases, dataset_for_person
+from cloister.hub.jobs.job_context import JobContext, open_job_context
+from cloister.hub.jobs.job_ledger import Cancelled, JobLedger, Lost
+from cloister.hub.jobs.job_types import Done
+from cloister.hub.jobs.visibility import SAME
+from cloister.hub.policy import versions
+from cloister.hub.policy.signature import label
+from cloister.privacy.errors import BadForm, CloisterError, HubRefused, OwnerOnly, Refused, RolledBack, StoreFailed
+from cloister.privacy.loss import Loss
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["Step", "code_of", "owner_detail", "result_bytes", "run_job"]
+
+Step = Callable[[str], None]
+_LOG = logging.getLogger("cloister.hub.jobs")
+_EVERY_S = 0.2  # how often progress is written at most
+_ROLLED_BACK = (
+    "CLO-206: the ledger may be an older copy and charges nothing until its operator has shown its newest head."
+)
+_UNFORESEEN = "something went wrong that nobody foresaw. The dataset's owner can read what; ask them."
+
+
+class _Stages:
+    """Writes a job's progress, at most five times a second; and notices that it was cancelled."""
+
+    def __init__(self, hub: "Hub", job_id: int, worker: str) -> None:
+        self._database, self._job_id, self._worker = hub.database, job_id, worker
+        self._last = time.monotonic()  # a job that is done at once writes nothing
+
+    def __call__(self, share: float, words: str) -> None:
+        """How far the work is, and what it is at."""
+        if time.monotonic() - self._last < _EVERY_S:
+            return
+        changes: dict[str, Any] = {"heartbeat": now(), "progress": max(0.0, min(share, 1.0)), "stage": words[:200]}
+        update = queue.mine(self._job_id, self._worker).values(**changes).returning(Job.cancel, Job.state)
+        self._last = time.monotonic()
+        try:
+            with self._database.writing() as session:
+                found = session.execute(update, execution_options={"synchronize_session": False}).first()
+        except OperationalError:  # others hold the database: a charged job does not end for want of a progress bar
+            return
+        if found is None:
+            raise Lost
+        if found.cancel and found.state == "running":
+            raise Cancelled
+
+
+def run_job(hub: "Hub", job: Job, worker: str, shelf: DatasetPool, step: Step = lambda _: None) -> str:
+    """Do what a claimed job asks for; the state it ended in, or "" if it was taken away.
+
+    Args:
+        hub: the hub.
+        job: as `queue.claim` gave it.
+        worker: who has it.
+        shelf: tables with rows.
+        step: called with the name of each step that is reached: running, opened, aside, charged, released, done.
+    """
+    book: JobLedger | None = None
+    try:
+        step("running")
+        case = open_job_context(hub, job)
+        book = JobLedger(hub, job.id, worker, case.planned, case.again, step)
+        received = PersonReleases(hub, job.dataset_id, job.person_id)
+        step("opened")
+        done = _run(case, worker, shelf, book, received)
+        step("released")
+        state = _patiently(lambda: _finish(case, worker, book, received, done))
+        step("done")
+        return state
+    except Lost:
+        return ""
+    except StoreFailed:
+        # Whether the ledger holds the charge is not known now: the lease will run out, and recovery looks it up.
+        _LOG.warning("the ledger cannot be used", extra={"facts": {"job": job.id}})
+        return ""
+    except Cancelled:
+        return _end(hub, job, worker, None, "cancelled", "Cancelled. Nothing was spent.")
+    except Exception as error:
+        charged = None if book is None else book.loss
+        state, said, detail = _told(error)
+        if detail:
+            _LOG.error("a job failed", extra={"facts": {"job": job.id, "error": type(error).__name__}})
+        return _end(hub, job, worker, charged, state, said, detail)
+
+
+def _told(error: Exception) -> tuple[str, str, str]:
+    """The state a job ends in, what whoever asked is told, and what only the owner may read."""
+    if isinstance(error, OwnerOnly):
+        return "failed", str(error), error.owner_detail
+    if isinstance(error, RolledBack):  # its own sentence is for whoever runs the hub
+        return "failed", _ROLLED_BACK, ""
+    if isinstance(error, Refused | HubRefused):
+        return "refused", str(error), ""
+    if isinstance(error, CloisterError):
+        return "failed", str(error), ""
+    return "failed", _UNFORESEEN, f"{type(error).__name__}: {error}"
+
+
+def _run(case: JobContext, worker: str, shelf: DatasetPool, book: JobLedger, received: PersonReleases) -> Done:
+    opened = shelf.get(case.dataset, case.version, case.person)
+    own = shelf.account(case.dataset, case.person)
+    with opened.lock, closing(opened.data.tables.again()) as tables:
+        data = dataset_for_person(opened, own, case.verdict.view, book, received, f"job {case.job.id}", tables)
+        return case.kind.run(data, case.job.parameters, _Stages(case.hub, case.job.id, worker))
+
+
+def _patiently(write: Callable[[], str]) -> str:
+    """Write a result, though others may hold the database for a while: what was charged for must not be lost."""
+    for wait_s in (1.0, 2.0, 4.0, 8.0, 16.0):
+        try:
+            return write()
+        except OperationalError:
+            _LOG.warning("the database is busy", extra={"facts": {"wait_s": wait_s}})
+            time.sleep(wait_s)
+    return write()
+
+
+def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonReleases, done: Done) -> str:
+    """The result, what was received, and the audit entry, in one transaction."""
+    hub, job, planned = case.hub, case.job, case.planned
+    loss = book.loss or Loss.nothing(planned.loss.measure, planned.loss.relation)
+    receipts = "\n".join(one.text() for one in done.receipts) or None
+    plain = result_bytes(done.result)
+    if len(plain) > hub.settings.result_mb * 10**6:
+        raise BadForm(f"the result has more than the {hub.settings.result_mb:,} MB that one may have. Ask for less.")
+    digest = hashlib.sha256(plain).hexdigest()
+    with hub.database.reading() as session:
+        policy, page = versions.version(hub, session, case.dataset, case.verdict.policy_number)
+        signed = label(hub.key, policy, page.number, page.text, plain, now()).text()
+        result, size = {**done.result, "label": signed}, len(plain)
+        if (first := _same(session, job, digest)) is not None:  # a repeated question is answered the same: keep one
+            result, size = {SAME: first, "label": signed}, 0
+    kept = {"result": result, "size": size, "digest": digest, "policy_number": case.verdict.policy_number}
+    with hub.database.writing() as session:
+        if not queue.finish(session, job.id, worker, "done", **kept, loss=loss.to_json(), receipt=receipts, problem=""):
+            return ""
+        received.write(session)
+        _note(hub, session, job, "done", loss)
+        if case.verdict.needs:  # somebody had to agree, so whoever asked may be long gone
+            tell(hub, session, job.person_id, f"Job {job.id} on {case.dataset.name} is done.", f"/jobs/{job.id}")
+    return "done"
+
+
+def _same(session: Session, job: Job, digest: str) -> int | None:
+    """The first job of the same person on the same dataset that has this very result."""
+    same = sa.select(Job.id).where(
+        Job.person_id == job.person_id, Job.dataset_id == job.dataset_id, Job.digest == digest, Job.size > 0
+    )
+    return session.scalar(same.order_by(Job.id).limit(1))
+
+
+def _end(hub: "Hub", job: Job, worker: str, loss: Loss | None, state: str, said: str, detail: str = "") -> str:
+    """End a job without a result. What was charged stays charged."""
+    if loss is not None and "charge stands" not in said:
+        said += " The charge stands."
+    with hub.database.writing() as session:
+        dataset = session.get_one(Dataset, job.dataset_id)
+        sealed = _sealed(hub, dataset, job.id, detail)
+        paid = None if loss is None else loss.to_json()
+        if not queue.finish(session, job.id, worker, state, problem=said, owner_detail=sealed, loss=paid):
+            return ""
+        _note(hub, session, job, state, loss, **code_of(said))
+    return state
+
+
+def _note(hub: "Hub", session: Any, job: Job, state: str, loss: Loss | None, **more: str) -> None:
+    dataset, cost = job.dataset.name, loss if loss is not None else "nothing"
+    hub.audit.write(
+        session,
+        job.person_id,
+        f"job.{state}",
+        f"job/{job.id}",
+        dataset=dataset,
+        kind=job.kind,
+        purpose=job.purpose,
+        cost=cost,
+        **more,
+    )
+
+
+def code_of(said: str) -> dict[str, str]:
+    """The code of a refusal, for the audit log: its sentence is for the person who asked, and may name columns."""
+    code, colon, _ = said.partition(":")
+    return {"problem": code} if colon and code.startswith("CLO-") else {}
+
+
+def result_bytes(result: dict[str, Any]) -> bytes:
+    """The bytes that a result's policy label is signed for: the result as JSON, without the label."""
+    plain = {name: value for name, value in result.items() if name != "label"}
+    return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+
+
+def owner_detail(hub: "Hub", job: Job) -> str:
+    """What only the dataset's owner may read about a failure; the caller has checked that they ask."""
+    if not job.owner_detail:
+        return ""
+    return unseal(hub.keys.data_key(job.dataset), bytes.fromhex(job.owner_detail), _label(job.id)).decode()
+
+
+def _sealed(hub: "Hub", dataset: Dataset, job_id: int, detail: str) -> str:
+    if not detail or dataset.wrapped_key is None:
+        return ""
+    return seal(hub.keys.data_key(dataset), detail.encode("utf-8", "replace")[:20_000], _label(job_id)).hex()
+
+
+def _label(job_id: int) -> str:
+    return f"job {job_id}"

@@ -1,0 +1,306 @@
+"""The processes that do the work: a supervisor, and a child that takes one job after another.
+
+    supervisor ── starts the child, reads what it is at from shared memory, kills it if a job, a version or a chore
+        │         takes too long or too much memory, settles what it had, starts another
+        └─ child ── chores, new versions, jobs; says every few seconds that it is alive
+
+A child may be killed at any moment. What it had is settled at once by its supervisor; if that is gone too, by any other
+worker once the lease has run out.
+"""
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from cloister.data.engines.duckdb import remove_orphaned_spill
+from cloister.hub.core.child_process import memory_of, resident
+from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import Job
+from cloister.hub.core.settings import Settings
+from cloister.hub.datasets.bounded import OWN_MEMORY
+from cloister.hub.jobs import heartbeats, limits, queue
+from cloister.hub.jobs.dataset_pool import DatasetPool
+from cloister.hub.jobs.maintenance import Chores, forgive_try, give_up_version, prepare_versions
+from cloister.hub.jobs.runner import run_job
+from cloister.hub.jobs.trust_model import trust_model_of
+from cloister.privacy.errors import StoreFailed
+
+__all__ = ["remove_spilled_rows", "run", "run_worker", "work"]
+
+_LOG = logging.getLogger("cloister.hub.jobs")
+_BUSY_S, _IDLE_S = 0.02, 0.25
+_WATCH_S = 0.2
+_VERSIONS_EVERY_S = 0.5
+_SLOWEST_S = 30.0
+_DAY_S = 86_400.0
+_JOB, _VERSION, _CHORES = 1, 2, 3  # what a child is at; 0: nothing
+_LESS = "Send shorter values, fewer rows or smaller row groups, or ask the operator to raise the limit, then try again."
+
+
+def run_worker(settings: Settings, stop: threading.Event | None = None) -> None:
+    """Work until told to stop (SIGTERM or SIGINT, or the event): the supervisor.
+
+    Args:
+        settings: of the hub; `job_seconds` and `job_memory` limit each job.
+        stop: for tests and for whoever runs several supervisors in one process.
+    """
+    with Hub.open(settings) as hub:
+        run(hub, stop)
+
+
+def run(hub: Hub, stop: threading.Event | None = None) -> None:
+    """The same for a hub that is open."""
+    settings, stop = hub.settings, stop or _until_signalled()
+    context = multiprocessing.get_context("spawn")  # a forked child would share locks and connections
+    most = memory_of(settings.job_memory) + OWN_MEMORY
+    remove_spilled_rows()
+    heartbeats.tidy(hub.folder)
+    while not stop.is_set():
+        watch = context.Array(ctypes.c_double, 3, lock=False)  # what it is at, its number, and since when
+        name = f"{socket.gethostname()[:60]}:{os.getpid()}:{os.urandom(4).hex()}"
+        child = context.Process(target=_child, args=(settings, name, watch, os.getpid()), daemon=True)
+        child.start()
+        begun = time.monotonic()
+        why = _watched(child, watch, settings, most, stop)
+        _settle(hub, name, int(watch[0]), int(watch[1]), why, stop.is_set())
+        if not stop.is_set():
+            _LOG.warning("a worker's child ended", extra={"facts": {"worker": name, "why": why or "it died"}})
+            stop.wait(max(0.0, 1.0 - (time.monotonic() - begun)))  # one that cannot start must not spin
+
+
+def _watched(child: BaseProcess, watch: Any, settings: Settings, most: int, stop: threading.Event) -> str:
+    """Wait until the child ends, or end it; why it was ended, if that was because of what it did."""
+    limits_s = {_JOB: settings.job_seconds, _VERSION: settings.prepare_seconds, _CHORES: settings.job_seconds}
+    while child.is_alive():
+        if stop.is_set():
+            _terminate(child)
+            return ""
+        doing, since = int(watch[0]), watch[2]
+        if doing and time.monotonic() - since > limits_s[doing]:
+            _kill(child)
+            return f"it took longer than {limits_s[doing]:,} seconds"
+        if doing and resident(child.pid) > most:
+            _kill(child)
+            return f"it took more memory than the {settings.job_memory} that a job may have"
+        child.join(_WATCH_S)
+    return ""
+
+
+def _settle(hub: Hub, worker: str, doing: int, number: int, why: str, stopping: bool) -> None:
+    """Settle what a child was at when it ended.
+
+    A job or version that was ended for what it did would do so again, so it has failed. A version whose child died is
+    prepared again, a few times; one that was only interrupted because the hub stops has lost no try.
+    """
+    try:
+        if why and doing == _JOB:
+            _give_up(hub, worker, number, why)
+        elif why and doing == _VERSION:
+            give_up_version(hub, number, f"the tables could not be prepared: {why}. {_LESS}")
+        elif stopping and doing == _VERSION:
+            forgive_try(hub, number)
+        queue.recover(hub, worker)
+    except (StoreFailed, sa.exc.SQLAlchemyError) as error:  # another worker settles it when the lease has run out
+        _LOG.warning("a job is not settled yet", extra={"facts": {"worker": worker, "error": type(error).__name__}})
+
+
+def _give_up(hub: Hub, worker: str, job_id: int, why: str) -> None:
+    """A job that was ended for what it did would do so again: it is not queued again."""
+    with hub.database.writing() as session:
+        job = session.get(Job, job_id, with_for_update={"of": Job})
+        if job is None or job.worker != worker or job.state not in queue.ACTIVE:
+            return
+        stands = job.state == "charged" and hub.ledger.charged(job.charge)
+        if not stands:
+            limits.give_back(session, job.id)
+        said = f"The job was stopped: {why}. {'The charge stands.' if stands else 'Nothing was spent.'}"
+        job.state, job.problem, job.worker, job.finished = "failed", said, None, now()
+        hub.audit.write(session, None, "job.stopped", f"job/{job_id}", why=why, charged=stands)
+
+
+# The child
+
+
+def _child(settings: Settings, name: str, watch: Any, parent: int) -> None:
+    from cloister.hub.core import logs
+
+    logs.configure(settings.log_level)
+    logs.catch_all()
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold rows
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides
+    try:
+        import duckdb  # noqa: F401  now, so that the first job does not wait for them
+        import pyarrow.dataset
+        import pyarrow.parquet.encryption  # noqa: F401
+
+        with Hub(settings) as hub:
+            work(hub, name, stop, watch, parent)
+    except Exception:
+        # Not left to multiprocessing, which prints the message: it could quote a statement or a row.
+        _LOG.exception("a worker's child failed")
+        raise SystemExit(1) from None
+
+
+def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: int | None = None) -> None:
+    """Take one job after another until told to stop. A database that cannot be used now is tried again later.
+
+    Args:
+        hub: the hub.
+        name: this worker's; nobody else's.
+        stop: ends it after the job at hand.
+        watch: shared with the supervisor: what it is at, its number, and since when.
+        parent: the supervisor; without it the child ends too.
+    """
+    shelf = DatasetPool(
+        hub, lambda dataset, version, person: trust_model_of(dataset.trust).open(hub, dataset, version, person)
+    )
+    chores, wait_s, versions_due, failures = Chores(hub, shelf), _BUSY_S, 0.0, 0
+    heart, watched = _Heart(hub, name), _Watch(watch)
+    try:
+        while not stop.is_set() and (parent is None or os.getppid() == parent):
+            try:
+                with watched.at(_CHORES):
+                    chores.do()
+                if time.monotonic() >= versions_due:
+                    prepare_versions(hub, watched=lambda number: watched.at(_VERSION, number))
+                    versions_due = time.monotonic() + _VERSIONS_EVERY_S
+                with watched.at(_CHORES):
+                    job = queue.claim(hub.database, name, most_each=(len(heartbeats.living(hub.folder)) + 1) // 2 or 1)
+                if job is None:
+                    stop.wait(wait_s)
+                    wait_s = min(_IDLE_S, wait_s * 1.2)
+                    continue
+                wait_s = _BUSY_S
+                with watched.at(_JOB, job.id), heart.on(job.id):
+                    run_job(hub, job, name, shelf)
+                failures = 0
+            except sa.exc.SQLAlchemyError as error:
+                # Locked, or its server restarts. A job that was at hand is settled when its lease has run out.
+                failures += 1
+                facts = {"worker": name, "error": type(error).__name__, "attempt": failures}
+                _LOG.warning("the database cannot be used now", extra={"facts": facts})
+                stop.wait(min(_SLOWEST_S, _IDLE_S * 2**failures))
+    finally:
+        heart.end()
+        shelf.close()
+
+
+class _Watch:
+    """What the child is at, for its supervisor to read."""
+
+    def __init__(self, shared: Any) -> None:
+        self._shared = shared if shared is not None else [0.0, 0.0, 0.0]
+
+    @contextmanager
+    def at(self, doing: int, number: int = 0) -> Iterator[None]:
+        """Be at something; if the process is killed meanwhile, the supervisor finds it here."""
+        self._shared[2], self._shared[1] = time.monotonic(), number
+        self._shared[0] = doing
+        try:
+            yield
+        finally:
+            self._shared[0] = 0
+
+
+class _Heart(threading.Thread):
+    """Says every few seconds that this worker lives, and that its job is still being worked on."""
+
+    def __init__(self, hub: Hub, worker: str) -> None:
+        super().__init__(name="heart", daemon=True)
+        self._hub, self._worker = hub, worker
+        self._end = threading.Event()
+        self._job = 0
+        self.start()
+
+    @contextmanager
+    def on(self, job: int) -> Iterator[None]:
+        """Keep a job's lease."""
+        self._job = job
+        try:
+            yield
+        finally:
+            self._job = 0
+
+    def run(self) -> None:
+        """Beat until the worker ends."""
+        while True:
+            try:
+                heartbeats.beat(self._hub.folder, self._worker)
+                if job := self._job:
+                    queue.heartbeat(self._hub.database, job, self._worker)
+            except (sa.exc.SQLAlchemyError, OSError) as error:
+                facts = {"job": self._job, "error": type(error).__name__}
+                _LOG.warning("a heartbeat was lost", extra={"facts": facts})
+            if self._end.wait(queue.LEASE_S / 6):
+                return
+
+    def end(self) -> None:
+        """Stop."""
+        self._end.set()
+        self.join()
+
+
+# The machine
+
+
+def remove_spilled_rows() -> int:
+    """Remove files that engines spilled rows into and that a killed process left; how many folders there were.
+
+    Nothing of a hub spills any more, but version 0.1.0 did, into folders called cloister-…, which nobody locked.
+    """
+    removed, long_ago = remove_orphaned_spill(), time.time() - _DAY_S
+    for folder in Path(tempfile.gettempdir()).glob("cloister-*"):
+        if not re.fullmatch(r"cloister-[a-z0-9_]{8}", folder.name):
+            continue
+        try:
+            facts = folder.lstat()
+            spilled = stat.S_ISDIR(facts.st_mode) and all(
+                one.name.startswith("duckdb_temp") for one in folder.iterdir()
+            )
+        except OSError:
+            continue
+        if spilled and facts.st_uid == os.getuid() and facts.st_mtime < long_ago:
+            shutil.rmtree(folder, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _until_signalled() -> threading.Event:
+    stop = threading.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *_: stop.set())
+    return stop
+
+
+def _terminate(child: BaseProcess) -> None:
+    """Let it finish the job at hand, for a while."""
+    child.terminate()
+    child.join(10)
+    if child.is_alive():
+        _kill(child)
+
+
+def _kill(child: BaseProcess) -> None:
+    child.kill()
+    child.join()

@@ -1,0 +1,104 @@
+"""Whether the ledger is the newest one: asked of the hub's own receipts at start, and proved after a restore."""
+
+import json
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.models import AuditEntry, Job
+from cloister.privacy.errors import CloisterError, HeadRejected, NotHere, RolledBack
+from cloister.privacy.ledger import Head
+from cloister.privacy.loss import Loss
+from cloister.privacy.receipt import Receipt
+
+__all__ = ["check_receipts", "newest_head", "show_head", "write_off"]
+
+_RECEIPTS = 200  # jobs end in another order than they are charged in; one of the last is the newest
+_WRITTEN_OFF = "ledger.written_off"
+
+
+def newest_head(hub: Hub) -> Head:
+    """The ledger's newest entry, signed: to print, and to keep elsewhere."""
+    return hub.ledger.head
+
+
+def check_receipts(hub: Hub) -> None:
+    """Hold the ledger to the newest receipts in the hub's own database; if it lacks their entries, it spends nothing.
+
+    A ledger that was put back together with its kept head looks whole by itself. But the hub's jobs hold receipts, and
+    each names an entry that was in the ledger when it was signed.
+
+    Raises:
+        RolledBack: the ledger is older than a receipt. From now on every process refuses to spend.
+    """
+    with hub.database.reading() as session:
+        lost = sa.select(AuditEntry.time, AuditEntry.detail).where(AuditEntry.action == _WRITTEN_OFF)
+        # What was spent in lost entries was given up for: receipts from before then prove nothing more.
+        since = max((time for time, detail in session.execute(lost) if detail.get("lost")), default=0.0)
+        newest = sa.select(Job.receipt).where(Job.receipt.is_not(None), Job.finished > since)
+        texts = list(session.scalars(newest.order_by(Job.finished.desc()).limit(_RECEIPTS)))
+    heads = [head for text in texts for line in str(text).splitlines() if (head := _head_of(line, hub)) is not None]
+    for head in sorted(heads, key=lambda one: one.number, reverse=True)[:1]:
+        if not hub.ledger.contains(head):
+            hub.ledger.show_head(head)  # keeps it, and refuses
+
+
+def _head_of(text: str, hub: Hub) -> Head | None:
+    """The head in one of our receipts; None if it has none, or is not ours."""
+    try:
+        return _head(text, hub)
+    except CloisterError:
+        return None
+
+
+def show_head(hub: Hub, shown: str) -> Head:
+    """Show the newest head, so that a restored hub spends again if its ledger contains it.
+
+    Args:
+        hub: the hub.
+        shown: the head in one line, a file that keeps it, or a receipt, which holds one.
+
+    Raises:
+        RolledBack: the ledger does not contain it: it is an older copy, and stays shut.
+        HeadRejected: this is no head of this ledger.
+    """
+    entry = hub.ledger.show_head(_head(shown, hub))
+    with hub.database.writing() as session:
+        hub.audit.write(session, None, "ledger.head_shown", "ledger", entry=entry.number)
+    return entry.head
+
+
+def write_off(hub: Hub, dataset: str) -> list[tuple[str, Loss]]:
+    """Give up what is left of a dataset's account and of every person's on it; which, and how much.
+
+    A ledger that may be an older copy goes on once every account is written off.
+    """
+    mine = [account for account in hub.ledger.accounts() if account.name == dataset]
+    if not mine:
+        names = ", ".join(sorted({account.name for account in hub.ledger.accounts()})) or "none"
+        raise NotHere(f"the ledger has no account of a dataset {dataset!r:.80}. It has: {names}.")
+    try:
+        hub.ledger.check_newest()
+        older = False
+    except RolledBack:
+        older = True
+    lost = [(account.rules.key, hub.ledger.write_off(account).lines[0].loss) for account in mine]
+    facts = {"accounts": [key for key, _ in lost], "lost": older}
+    with hub.database.writing() as session:
+        hub.audit.write(session, None, _WRITTEN_OFF, f"dataset/{dataset}", **facts)
+    return lost
+
+
+def _head(shown: str, hub: Hub) -> Head:
+    text = shown.strip()
+    if len(text) < 500 and "\n" not in text and Path(text).is_file():
+        text = Path(text).read_text(encoding="utf-8", errors="replace").strip()
+    if not text.startswith("{"):
+        return Head.parse(text)
+    receipt = Receipt.parse(text)
+    receipt.verify(hub.key.public)
+    try:
+        return Head.parse(str(receipt.body["ledger"]["head"]))
+    except (KeyError, TypeError, json.JSONDecodeError):
+        raise HeadRejected("the receipt holds no head. Show the head itself.") from None

@@ -1,0 +1,73 @@
+"""One process of a hub, started by `serve`: `web ALIVE SOCKET` or `worker ALIVE`, both numbers of open files."""
+
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+
+from cloister.hub.core import logs
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
+
+__all__ = ["application", "main"]
+
+
+def application(hub: Hub) -> object:
+    """The web application, counted; its plans are made in processes of their own."""
+    from cloister.hub.core.metrics import RequestMetrics
+    from cloister.hub.jobs.planner import Planner
+    from cloister.hub.web.app import create_app
+    from cloister.hub.web.security import KnownHosts
+
+    app = create_app(hub)
+    app.state.planner = Planner(hub.settings)
+    return KnownHosts(RequestMetrics(app), hub.settings)
+
+
+def web(hub: Hub, descriptor: int) -> None:
+    """Answer requests from a socket that is listening already, until SIGTERM."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        application(hub),  # type: ignore[arg-type]
+        log_config=None,
+        access_log=False,  # it would write query strings; the application writes its own line
+        proxy_headers=False,  # CLOISTER_TRUSTED_PROXIES decides whom to believe
+        server_header=False,
+        timeout_graceful_shutdown=20,
+    )
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=descriptor)])
+
+
+def main(arguments: list[str]) -> None:
+    """Become one of them."""
+    settings = Settings.from_environment()
+    logs.configure(settings.log_level)
+    logs.catch_all()
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys
+    _end_with_the_parent(int(arguments[1]))
+    if arguments[0] == "web":
+        with Hub.open(settings) as hub:
+            web(hub, int(arguments[2]))
+    else:
+        from cloister.hub.jobs.worker import run_worker
+
+        run_worker(settings)
+
+
+def _end_with_the_parent(alive: int) -> None:
+    def watch() -> None:
+        os.read(alive, 1)  # returns when nobody holds the other end any more
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True, name="parent").start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+elif __name__ == "__mp_main__":  # a worker's own child, which begins by loading this file: it logs like all others
+    logs.configure(Settings.from_environment().log_level)
+    logs.catch_all()

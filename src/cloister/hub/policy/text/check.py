@@ -1,0 +1,224 @@
+"""Unit tests for a policy, as YAML beside it.
+
+given: {purpose: payroll, time: 2026-03-02 10:00}       # holds for every case unless the case says otherwise
+people:
+  Mona: {person: mona@firm.example, organisation: North, roles: [data user]}
+cases:
+  - {given: {who: Mona}, operation: query, expect: allowed, by: managers}
+  - {given: {who: Mona, purpose: marketing}, operation: query, expect: denied, by: purposes}
+  - given: {who: Mona, tables: [payroll]}
+    operation: query
+    expect: allowed
+    sees: {payroll: "SELECT …"}        # the view, if the schema is given
+    columns: {payroll: [name, salary]}
+    needs: 1                           # with given: {loss: {rho: 0.02}}
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from cloister.data.schema import Schema
+from cloister.hub.policy import views
+from cloister.hub.policy.conditions import Environment, Grant, Subject
+from cloister.hub.policy.decide import Verdict, decide
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.text.reader import read, read_loss
+from cloister.hub.policy.text.yaml_page import YamlNode, parse, refuse
+from cloister.privacy.errors import Refused
+from cloister.privacy.loss import Loss
+
+__all__ = ["PolicyTestCase", "Outcome", "PolicyTestReport", "read_cases", "run"]
+
+_PERSON = ("person", "organisation", "country", "roles", "granted")
+_GIVEN = ("who", *_PERSON, "purpose", "time", "network", "hub", "tables", "loss")
+_CASE = ("name", "given", "operation", "expect", "by", "sees", "columns", "needs")
+_DECISIONS = ("allowed", "denied")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTestCase:
+    """A question to the policy, and the answer it must give; what is None or missing is not asked about."""
+
+    name: str
+    subject: Subject
+    operation: str
+    purpose: str
+    environment: Environment
+    tables: tuple[str, ...]
+    loss: Loss | None
+    allowed: bool
+    by: str | None
+    sees: Mapping[str, str]
+    columns: Mapping[str, tuple[str, ...]]
+    needs: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A case, the verdict, and what differs from what was expected."""
+
+    case: PolicyTestCase
+    verdict: Verdict
+    differs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTestReport:
+    """All cases of one run."""
+
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every case came out as expected."""
+        return not any(one.differs for one in self.outcomes)
+
+    def __str__(self) -> str:
+        lines = []
+        for one in self.outcomes:
+            lines.append(f"{'FAIL' if one.differs else 'ok':>4}  {one.case.name}")
+            if one.differs:
+                lines += [f"      {difference}" for difference in one.differs]
+                lines += [f"        {reason}" for reason in one.verdict.reasons]
+        failed = sum(bool(one.differs) for one in self.outcomes)
+        count = len(self.outcomes)
+        total = f"{count} case{'' if count == 1 else 's'}"
+        return "\n".join([*lines, f"{total}, all as expected" if not failed else f"{total}, {failed} not as expected"])
+
+
+def run(policy_text: str, tests_text: str, schema: Schema | None = None) -> PolicyTestReport:
+    """Ask a policy every question of a page of tests.
+
+    Args:
+        policy_text: the policy.
+        tests_text: the tests.
+        schema: of the dataset, for cases that speak of views.
+
+    Raises:
+        BadPolicy: one of the pages cannot be read; with every problem.
+    """
+    policy = read(policy_text, schema)
+    return PolicyTestReport(tuple(_outcome(policy, case, schema) for case in read_cases(tests_text)))
+
+
+def _outcome(policy: Policy, case: PolicyTestCase, schema: Schema | None) -> Outcome:
+    verdict = decide(policy, 0, case.subject, case.operation, case.purpose, case.environment, case.tables, case.loss)
+    differs = []
+    if verdict.allowed != case.allowed:
+        differs.append(f"expected {_word(case.allowed)}, but it is {_word(verdict.allowed)}")
+    if case.by is not None and verdict.rule != case.by:
+        differs.append(f"expected it by {case.by}, but {verdict.rule} decided")
+    if case.needs is not None and verdict.needs != case.needs:
+        differs.append(f"expected that {case.needs} must agree, but it is {verdict.needs}")
+    for table, columns in case.columns.items():
+        seen = _columns(verdict, table, schema)
+        if seen != columns:
+            differs.append(f"expected of {table} the columns {list(columns)}, but it is {list(seen)}")
+    for table, text in case.sees.items():
+        found = _select(verdict, table, schema)
+        if found != text:
+            differs.append(f"expected {table} as {text}, but it is {found}")
+    return Outcome(case, verdict, tuple(differs))
+
+
+def _columns(verdict: Verdict, table: str, schema: Schema | None) -> tuple[str, ...]:
+    if schema is not None:
+        seen = views.visible(schema, verdict.view).get(table)
+        return () if seen is None else views.visible_columns(seen, schema.tables[table])
+    view = None if verdict.view is None else verdict.view.get(table)
+    return () if view is None or view.columns is None else view.columns
+
+
+def _select(verdict: Verdict, table: str, schema: Schema | None) -> str:
+    if schema is None or table not in schema.tables:
+        return "a table that only a schema can describe: give one"
+    view = views.visible(schema, verdict.view).get(table)
+    try:
+        return "nothing at all" if view is None else views.select(view, schema.tables[table])
+    except Refused as error:
+        return str(error)
+
+
+def _word(allowed: bool) -> str:
+    return _DECISIONS[0 if allowed else 1]
+
+
+# Reading
+
+
+def read_cases(text: str) -> list[PolicyTestCase]:
+    """The cases on a page of tests.
+
+    Raises:
+        BadPolicy: with every problem.
+    """
+    page = parse(text)
+    words = page.words(("given", "people", "cases"), ("cases",))
+    shared = words["given"].words(_GIVEN) if "given" in words else {}
+    people = {name: one.words(_PERSON) for name, one in (words["people"].names() if "people" in words else {}).items()}
+    cases = [_case(one, shared, people) for one in (words["cases"].items() if "cases" in words else [])]
+    if "cases" in words and words["cases"].empty:
+        words["cases"].say("there is no case. Write one")
+    refuse(page.problems, "page of tests")
+    return [one for one in cases if one is not None]
+
+
+def _case(
+    part: YamlNode, shared: Mapping[str, YamlNode], people: Mapping[str, Mapping[str, YamlNode]]
+) -> PolicyTestCase | None:
+    words = part.words(_CASE, ("operation", "expect"))
+    own = words["given"].words(_GIVEN) if "given" in words else {}
+    who = own.get("who") or shared.get("who")
+    known = people.get(who.one_of(tuple(people)), {}) if who is not None else {}
+    given = {**shared, **known, **own}
+    if "operation" not in words or "expect" not in words:
+        return None
+    subject = _subject(given)
+    operation, purpose = words["operation"].line(), given["purpose"].line() if "purpose" in given else ""
+    environment = Environment(
+        _moment(given["time"]) if "time" in given else 0.0,
+        given["hub"].line() if "hub" in given else "",
+        given["network"].line() if "network" in given else "",
+    )
+    expect = words["expect"].one_of(_DECISIONS)
+    name = words["name"].line() if "name" in words else ""
+    return PolicyTestCase(
+        name or _told(who.line() if who is not None else subject.person, operation, purpose, expect),
+        subject,
+        operation,
+        purpose,
+        environment,
+        given["tables"].lines() if "tables" in given else (),
+        read_loss(given["loss"]) if "loss" in given else None,
+        expect == "allowed",
+        words["by"].line() if "by" in words else None,
+        {name: one.text().strip() for name, one in words["sees"].names().items()} if "sees" in words else {},
+        {name: one.lines() for name, one in words["columns"].names().items()} if "columns" in words else {},
+        words["needs"].whole(0, 2) if "needs" in words else None,
+    )
+
+
+def _subject(given: Mapping[str, YamlNode]) -> Subject:
+    def line(name: str) -> str:
+        return given[name].line() if name in given else ""
+
+    subject = Subject(line("person").lower(), line("organisation"), line("country").upper())
+    roles = given["roles"].lines() if "roles" in given else ()
+    granted = tuple(Grant(name) for name in given["granted"].lines()) if "granted" in given else ()
+    return replace(subject, roles=roles, granted=granted)
+
+
+def _moment(part: YamlNode) -> float:
+    text = part.line()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        if text:
+            part.say("write a time like 2026-03-02 10:00 (UTC)")
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _told(who: str, operation: str, purpose: str, expect: str) -> str:
+    return f"{who or 'somebody'}: {operation}{f' for {purpose}' if purpose else ''} is {expect}"

@@ -1,0 +1,143 @@
+"""The common fields of a policy as a form: the same page, edited in boxes.
+
+What the form does not show (networks, times, columns, rows, joins) stays as it is. The result is the page's text, which
+is then read, checked and published like any other.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from cloister.hub.policy.cost import described, parse
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.text.writer import plain, plain_loss
+from cloister.hub.policy.text.yaml_page import to_yaml
+from cloister.privacy.errors import BadForm, BadInput
+from cloister.privacy.loss import Loss
+
+__all__ = ["SentForm", "edited", "limits"]
+
+_LISTS = ("people", "organisations", "roles", "countries")
+
+
+class SentForm(Protocol):
+    """What a form sent."""
+
+    def get(self, name: str, otherwise: str, /) -> str:
+        """A field, or something else."""
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a field that may come several times."""
+
+
+def limits(policy: Policy) -> dict[str, str]:
+    """The limits as the form shows them."""
+    budget = policy.budget
+    asked = {one.needs: _shown(one.above) for one in budget.approvals}
+    return {
+        "per_user": "" if budget.per_user is None else described(budget.per_user),
+        "per_request": "" if budget.per_request is None else described(budget.per_request),
+        "period_days": "" if budget.period is None else str(budget.period.days),
+        "period": "" if budget.period is None else described(budget.period.loss),
+        "one_above": asked.get(1, ""),
+        "two_above": asked.get(2, ""),
+    }
+
+
+def edited(policy: Policy, sent: SentForm) -> str:
+    """The policy's page after what the form says.
+
+    Raises:
+        BadForm: a field cannot be read; everything else is for the reader of the page to say.
+    """
+    page = plain(policy)
+    page["purposes"] = sent.all("purposes")
+    page["budget"] = {"lifetime": page["budget"]["lifetime"], **_limits(sent)}
+    _put(page, "reviewers", _words(sent.get("reviewers", "")))
+    _put(page, "residency", _words(sent.get("residency", "")))
+    days = sent.get("retention", "").strip()
+    _put(page, "retention", {"days": days} if days else {})
+    page["roles"] = _roles(page.pop("roles"), sent)  # last, as `write` has it
+    return to_yaml(page)
+
+
+def _limits(sent: SentForm) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, label in (("per_user", "Each person in all"), ("per_request", "One request")):
+        loss = _loss(sent, name, label)
+        if loss:
+            found[name] = loss
+    period, days = _loss(sent, "period", "Everybody within some days"), sent.get("period_days", "").strip()
+    if period or days:
+        if not (period and days):
+            raise BadForm("'Everybody within some days' needs both a loss and a number of days.")
+        found["period"] = {"days": days, **period}
+    approvals = []
+    for needs, name in (("1", "one_above"), ("2", "two_above")):
+        text = sent.get(name, "").strip()
+        if text:
+            above = text if text == "nothing" else _loss(sent, name, "Somebody must agree above")
+            approvals.append({"above": above, "needs": needs})
+    if approvals:
+        found["approvals"] = approvals
+    return found
+
+
+def _roles(before: Mapping[str, Any], sent: SentForm) -> dict[str, Any]:
+    """Roles by their place in the form: `role-1-name` …; one without a name, or ticked to go, is left out."""
+    after: dict[str, Any] = {}
+    for place in sent.all("role"):
+        field = f"role-{place}"
+        name = sent.get(f"{field}-name", "").strip()
+        if not name or sent.get(f"{field}-gone", ""):
+            continue
+        if name in after:
+            raise BadForm(f"two roles are called {name:.60}. Give one another name.")
+        after[name] = _role(before.get(sent.get(f"{field}-was", ""), {}), sent, field)
+    return after
+
+
+def _role(before: Mapping[str, Any], sent: SentForm, field: str) -> dict[str, Any]:
+    who = before.get("who", {})
+    conditions: dict[str, Any] = dict(who) if isinstance(who, Mapping) else {}
+    for name in _LISTS:
+        text = sent.get(f"{field}-{name}", "")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]  # an organisation's name may have commas
+        values = {"roles": sent.all(f"{field}-{name}"), "organisations": lines}.get(name, _words(text))
+        _put(conditions, name, values)
+    role: dict[str, Any] = {}
+    if sent.get(f"{field}-by_request", ""):
+        role["by_request"] = "true"
+    if conditions:
+        role["who"] = conditions
+    elif sent.get(f"{field}-anyone", ""):
+        role["who"] = "anyone"
+    role["may"] = _words(sent.get(f"{field}-may", ""))
+    purposes = _words(sent.get(f"{field}-purposes", ""))
+    if purposes:
+        role["purposes"] = purposes
+    if "tables" in before:
+        role["tables"] = before["tables"]
+    return role
+
+
+def _put(page: dict[str, Any], name: str, value: Any) -> None:
+    if value:
+        page[name] = value
+    else:
+        page.pop(name, None)
+
+
+def _loss(sent: SentForm, name: str, label: str) -> dict[str, str]:
+    text = sent.get(name, "").strip()
+    try:
+        return plain_loss(parse(text)) if text else {}
+    except BadInput as error:
+        raise BadForm(f"'{label}': {str(error).partition(': ')[2]}") from None
+
+
+def _shown(above: Loss) -> str:
+    return described(above) if above.amount else "nothing"
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for line in text.splitlines() for word in line.split(",") if word.strip()]

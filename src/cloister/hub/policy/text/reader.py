@@ -1,0 +1,200 @@
+"""From a policy's page to its values and back. Strict: every problem is told, with its line and a way out."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+
+from cloister.data.schema import Schema
+from cloister.hub.policy import cost, views
+from cloister.hub.policy.policy import OPERATIONS, SEE_SCHEMA, Approval, Budget, Period, Policy, allowed_join
+from cloister.hub.policy.text.roles import read_countries, read_emails, read_purposes, read_roles
+from cloister.hub.policy.text.writer import write
+from cloister.hub.policy.text.yaml_page import YamlNode, parse, refuse
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss, epsilon, rho
+
+__all__ = ["Reading", "look", "read", "read_loss", "write"]
+
+_NAME = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
+_POLICY = ("dataset", "purposes", "budget", "reviewers", "retention", "residency", "joins", "roles")
+_BUDGET = ("lifetime", "per_user", "per_request", "period", "approvals")
+_DAYS = 36_500
+_NOTHING = "nothing"
+_NO_LOSS = epsilon(1)  # stands in for a loss that could not be read: its absence is among the problems already
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A policy, and what its owner may want to know about it."""
+
+    policy: Policy
+    notes: tuple[str, ...]
+
+
+def read(text: str, schema: Schema | None = None) -> Policy:
+    """The policy on a page.
+
+    Args:
+        text: YAML; docs/guides/write-a-policy.md shows all words.
+        schema: of the dataset, if it is known: then columns and rules are checked against it.
+
+    Raises:
+        BadPolicy: with every problem.
+    """
+    policy, problems = _read(text)
+    refuse([*problems, *_schema_problems(policy, schema)] if not problems and schema else problems)
+    return policy
+
+
+def look(text: str, schema: Schema | None = None, operations: Iterable[str] = OPERATIONS) -> Reading:
+    """The same, with notes on what is allowed but may be a slip.
+
+    Args:
+        operations: those that this hub's kinds of work know.
+    """
+    policy = read(text, schema)
+    return Reading(policy, tuple(_notes(policy, tuple(dict.fromkeys((*OPERATIONS, *operations))), schema)))
+
+
+@lru_cache(maxsize=256)  # every request reads the policy, and the page rarely changes
+def _read(text: str) -> tuple[Policy, tuple[str, ...]]:
+    page = parse(text)
+    words = page.words(_POLICY, ("dataset", "purposes", "budget", "roles"))
+    dataset = words["dataset"].line() if "dataset" in words else ""
+    if dataset and not _NAME.fullmatch(dataset):
+        words["dataset"].say("a dataset's name has letters, digits or . _ - : /")
+    purposes = read_purposes(words["purposes"]) if "purposes" in words else ()
+    reviewers = read_emails(words["reviewers"]) if "reviewers" in words else ()
+    policy = Policy(
+        dataset,
+        purposes,
+        _budget(words["budget"], reviewers) if "budget" in words else Budget(_NO_LOSS),
+        read_roles(words["roles"], purposes) if "roles" in words else (),
+        reviewers,
+        _joins(words["joins"]) if "joins" in words else (),
+        read_countries(words["residency"]) if "residency" in words else (),
+        _days(words["retention"]) if "retention" in words else None,
+    )
+    return policy, tuple(page.problems)
+
+
+# Places and days
+
+
+def _days(part: YamlNode) -> int | None:
+    words = part.words(("days",), ("days",))
+    return words["days"].whole(1, _DAYS) if "days" in words else None
+
+
+def _joins(part: YamlNode) -> tuple[tuple[str, ...], ...] | None:
+    if part.node.value == "any":
+        return None
+    lines = []
+    for one in part.items():
+        lines.append(one.lines())
+        if len(lines[-1]) < 2:
+            one.say("each line lists two or more tables, such as [visits, wards]; or write joins: any")
+    return tuple(lines)
+
+
+# Losses
+
+
+def read_loss(part: YamlNode, words: Mapping[str, YamlNode] | None = None) -> Loss | None:
+    """A loss such as {rho: 0.05} or {epsilon: 2, delta: 1e-7}, exactly as it is written."""
+    stated = part.words(("epsilon", "rho", "delta")) if words is None else words
+    if ("epsilon" in stated) == ("rho" in stated):
+        part.say("write one of {epsilon: 1}, {epsilon: 1, delta: 1e-6} and {rho: 0.1}")
+        return None
+    make, amount = (epsilon, stated["epsilon"]) if "epsilon" in stated else (rho, stated["rho"])
+    try:
+        return make(amount.text().strip(), delta=stated["delta"].text().strip() if "delta" in stated else None)
+    except BadInput as error:
+        part.say(str(error).partition(": ")[2].rstrip("."))
+        return None
+
+
+def _budget(part: YamlNode, reviewers: tuple[str, ...]) -> Budget:
+    words = part.words(_BUDGET, ("lifetime",))
+    lifetime = read_loss(words["lifetime"]) if "lifetime" in words else None
+    per_user = read_loss(words["per_user"]) if "per_user" in words else None
+    per_request = read_loss(words["per_request"]) if "per_request" in words else None
+    period = _period(words["period"]) if "period" in words else None
+    measure = "rho" if lifetime is None else lifetime.measure
+    approvals = _approvals(words["approvals"], Loss.nothing(measure)) if "approvals" in words else ()
+    budget = Budget(lifetime or _NO_LOSS, per_user, per_request, period, approvals)
+    if lifetime is not None:
+        problem = cost.incomparable(lifetime, lifetime)
+        if problem:
+            words["lifetime"].say(problem)
+        for place, limit in cost.limits(budget) if not problem else []:
+            why = cost.incomparable(lifetime, limit)
+            if why:
+                word, _, rest = place.partition("[")
+                words[word].say(f"line {rest.rstrip(']')}: {why}" if rest else why)
+    if any(one.needs > 1 + len(reviewers) for one in approvals):
+        words["approvals"].say("two people must agree, and only the owner may. Name reviewers")
+    return budget
+
+
+def _period(part: YamlNode) -> Period | None:
+    words = part.words(("days", "epsilon", "rho", "delta"), ("days",))
+    loss = read_loss(part, {name: one for name, one in words.items() if name != "days"})
+    days = words["days"].whole(1, _DAYS) if "days" in words else 1
+    return None if loss is None else Period(days, loss)
+
+
+def _approvals(part: YamlNode, nothing: Loss) -> tuple[Approval, ...]:
+    found: list[Approval] = []
+    for one in part.items():
+        words = one.words(("above", "needs"), ("above", "needs"))
+        if set(words) != {"above", "needs"}:
+            continue
+        always = words["above"].node.value == _NOTHING
+        above = nothing if always else read_loss(words["above"])
+        needs = words["needs"].whole(1, 2)
+        if above is not None and any(above == known.above for known in found):
+            one.say("two lines speak of the same loss. Keep one")
+        elif above is not None:
+            found.append(Approval(above, needs))
+    return tuple(found)
+
+
+# What the schema has to say, and what is only worth a note
+
+
+def _schema_problems(policy: Policy, schema: Schema | None) -> list[str]:
+    if schema is None:
+        return []
+    found = [
+        f"roles.{role.name}.tables.{table}: {problem}"
+        for role in policy.roles
+        for table, problem in views.problems(role.tables or {}, schema)
+    ]
+    known = {name.lower() for name in schema.tables}
+    for line in policy.joins or ():
+        found += [
+            f"joins: there is no table {name:.60} in the schema. There are: {', '.join(schema.tables)}"
+            for name in line
+            if name.lower() not in known
+        ]
+    return found
+
+
+def _notes(policy: Policy, operations: tuple[str, ...], schema: Schema | None) -> Iterable[str]:
+    for role in policy.roles:
+        for word in role.may:
+            if word not in operations:
+                close = get_close_matches(word, operations, n=1, cutoff=0.75)
+                hint = f"Did you mean {close[0]}?" if close else "It allows nothing until a kind of work brings it."
+                yield f"roles.{role.name}: this hub has no operation called {word}. {hint}"
+        if SEE_SCHEMA not in role.may:
+            yield f"roles.{role.name}: they may not see schema, so they will not know what they can ask about."
+        if role.who.anyone and not role.by_request:
+            yield f"roles.{role.name}: everybody with an account on this hub belongs to it."
+    if schema is not None and len(schema.tables) > 1 and not allowed_join(policy, tuple(schema.tables)):
+        yield "joins: not all tables may be used together; list those that may."
+    if not policy.residency:
+        yield "residency: the data may be used on a hub in any country."

@@ -1,0 +1,223 @@
+"""A YAML page whose every word knows its place, so that all that is wrong with it can be said at once.
+
+All words are taken as text: YAML would read the country NO as false, 1e-7 as a word and 0.1 as a binary number.
+Anchors, tags and words written twice are refused; nothing is passed over in silence.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from difflib import get_close_matches
+from typing import Any
+
+import yaml
+
+from cloister.privacy.errors import BadPolicy
+
+__all__ = ["YamlNode", "parse", "refuse", "to_yaml"]
+
+_LONGEST = 100_000
+_MOST_ENTRIES = 1_000
+_MOST_TOLD = 100
+_DEEPEST = 20
+_PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
+
+
+@dataclass(frozen=True, slots=True)
+class YamlNode:
+    """What stands at one place of a page. Problems are collected, not raised."""
+
+    node: yaml.Node
+    path: str
+    problems: list[str]
+
+    def say(self, sentence: str) -> None:
+        """Note a problem here, with its way out."""
+        self.problems.append(f"line {self.node.start_mark.line + 1}, {self.path or 'the page'}: {sentence}")
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is a list or mapping with nothing in it."""
+        return isinstance(self.node, yaml.CollectionNode) and not self.node.value
+
+    def names(self) -> "dict[str, YamlNode]":
+        """A mapping with names of the writer's choice."""
+        if not isinstance(self.node, yaml.MappingNode):
+            self.say("write names with something under each")
+            return {}
+        if self._too_many():
+            return {}
+        found: dict[str, YamlNode] = {}
+        for key, value in self.node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            part = YamlNode(value, f"{self.path}.{name}" if self.path else name, self.problems)
+            if not name or not name.isprintable() or len(name) > 200:
+                part.say("give it a short printable name")
+            elif name in found:
+                part.say("it is written twice. Keep one")
+            else:
+                found[name] = part
+        return found
+
+    def words(self, known: Sequence[str], required: Sequence[str] = ()) -> "dict[str, YamlNode]":
+        """A mapping of which every word must be known."""
+        found = self.names()
+        for name in [name for name in found if name not in known]:
+            close = get_close_matches(name, known, n=1)
+            hint = f"Did you mean {close[0]}" if close else f"Words here are {', '.join(known)}"
+            found.pop(name).say(f"the word {name:.40} is unknown. {hint}")
+        if isinstance(self.node, yaml.MappingNode):
+            for name in required:
+                if name not in found:
+                    self.say(f"{name} is missing. Add it")
+        return found
+
+    def items(self) -> "list[YamlNode]":
+        """The entries of a list."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.say("write a list, such as [a, b]")
+            return []
+        if self._too_many():
+            return []
+        return [YamlNode(node, f"{self.path}[{i}]", self.problems) for i, node in enumerate(self.node.value, 1)]
+
+    def _too_many(self) -> bool:
+        if len(self.node.value) > _MOST_ENTRIES:
+            self.say(f"there are more than {_MOST_ENTRIES:,} entries. Write fewer")
+            return True
+        return False
+
+    def text(self) -> str:
+        """A word or a sentence; empty if there is none, which is a problem."""
+        value = self.node.value if isinstance(self.node, yaml.ScalarNode) else None
+        if value is None or not value.strip():
+            self.say("write a word here")
+            return ""
+        return str(value)
+
+    def line(self) -> str:
+        """A short text on one line."""
+        text = self.text().strip()
+        if len(text) > 200 or not text.isprintable():
+            self.say("write it on one line of at most 200 characters")
+            return ""
+        return text
+
+    def lines(self) -> tuple[str, ...]:
+        """A list of short texts, each once."""
+        found: dict[str, None] = {}
+        for part in self.items():
+            word = part.line()
+            if word in found:
+                part.say(f"{word:.60} is listed twice. Keep one")
+            elif word:
+                found[word] = None
+        return tuple(found)
+
+    def one_of(self, known: Sequence[str]) -> str:
+        """One of some words."""
+        word = self.line()
+        if word and word not in known:
+            close = get_close_matches(word, known, n=1)
+            self.say(f"{word:.40} is not known here. {f'Did you mean {close[0]}' if close else f'Write {_or(known)}'}")
+            return ""
+        return word
+
+    def whole(self, least: int, most: int) -> int:
+        """A whole number; the least if it cannot be read, which is a problem."""
+        text = self.text().strip()
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+            if text:
+                self.say(f"write a whole number from {least} to {most}")
+            return least
+        return int(text)
+
+    def day(self) -> date | None:
+        """A date."""
+        text = self.text().strip()
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            if text:
+                self.say("write a day like 2026-01-31")
+            return None
+
+
+def parse(text: str) -> YamlNode:
+    """The page.
+
+    Raises:
+        BadPolicy: it is not YAML, or uses what no page here needs.
+    """
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise BadPolicy(f"a page is text of at most {_LONGEST:,} characters.")
+    try:
+        node: Any = yaml.compose(text, _NoAliases)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" near line {mark.line + 1}" if mark is not None else ""
+        raise BadPolicy(f"this is not YAML{place}. docs/guides/write-a-policy.md has examples.") from None
+    if node is None:
+        raise BadPolicy("the page is empty. docs/guides/write-a-policy.md has a first one.")
+    for one in _walk(node):
+        if one.tag not in _PLAIN:
+            raise BadPolicy(f"tags ({one.tag:.40}, line {one.start_mark.line + 1}) are not offered here. Leave it out.")
+    return YamlNode(node, "", [])
+
+
+def refuse(problems: Sequence[str], what: str = "policy") -> None:
+    """Raise with every problem, if there is any."""
+    if problems:
+        listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems[:_MOST_TOLD], 1))
+        listed += f"\n  … and {len(problems) - _MOST_TOLD} more." if len(problems) > _MOST_TOLD else ""
+        count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise BadPolicy(f"the {what} has {count}:{listed}")
+
+
+def to_yaml(raw: Mapping[str, Any]) -> str:
+    """Plain values (text, lists, mappings) as YAML that `parse` reads as the same text."""
+    return str(yaml.dump(raw, Dumper=_AsText, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110))
+
+
+class _NoAliases(yaml.BaseLoader):
+    """All words as text, no anchors (a page could refer to itself, or grow without end) and no endless nesting."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """A node, unless it stands for another or lies too deep."""
+        if self.check_event(yaml.AliasEvent):
+            raise BadPolicy("anchors and aliases (& and *) are not offered here. Write it out.")
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise BadPolicy("this is not YAML as people write it: it is nested too deeply.")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+class _AsText(yaml.SafeDumper):
+    """Writes text without quotes wherever its form allows, since all words are read as text."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Never write anchors."""
+        return True
+
+
+# What plain words mean to YAML does not matter to `parse`: 0.05, 2026-01-01 and NO need no quotes.
+_AsText.yaml_implicit_resolvers = {}
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    rest = [node]
+    while rest:
+        one = rest.pop()
+        yield one
+        if isinstance(one, yaml.MappingNode):
+            rest.extend(part for pair in one.value for part in pair)
+        elif isinstance(one, yaml.SequenceNode):
+            rest.extend(one.value)
+
+
+def _or(words: Sequence[str]) -> str:
+    return " or ".join(words) if len(words) < 3 else f"one of {', '.join(words)}"

@@ -1,0 +1,185 @@
+"""A dataset's policy in the hub's database: the newest version decides, and every version stays.
+
+What is read is what its owner published: the signature is checked at every read, and a policy that does not hold allows
+nothing. The lifetime budget is the one thing that no version can change: what was promised to the people in the data
+when the account was opened stays promised.
+"""
+
+import difflib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.data.schema import Schema
+from cloister.hub.core import models
+from cloister.hub.policy import signature as envelope
+from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.text.reader import read
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import BadPolicy, BadSchema, Denied, NotHere, NotNow
+from cloister.privacy.loss import Loss
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = [
+    "addresses",
+    "current",
+    "difference",
+    "history",
+    "newest",
+    "publish",
+    "schema_of",
+    "unverified_note",
+    "version",
+]
+
+
+def newest(session: Session, dataset: models.Dataset) -> models.Policy | None:
+    """The newest version, as it is stored."""
+    versions = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id)
+    return session.scalars(versions.order_by(models.Policy.number.desc()).limit(1)).first()
+
+
+def current(hub: "Hub", session: Session, dataset: models.Dataset) -> tuple[Policy, int]:
+    """The policy that decides, and its number.
+
+    Raises:
+        NotHere: the dataset has none, so nothing is allowed.
+        BadPolicy: the stored one is not what was published, so nothing is allowed.
+    """
+    found = newest(session, dataset)
+    if found is None:
+        raise NotHere(f"{dataset.name} has no policy, so nothing is allowed.")
+    return _checked(hub, dataset, found), found.number
+
+
+def version(hub: "Hub", session: Session, dataset: models.Dataset, number: int) -> tuple[Policy, models.Policy]:
+    """An older version, with its page.
+
+    Raises:
+        NotHere: there is none of that number.
+    """
+    wanted = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id, models.Policy.number == number)
+    found = session.scalars(wanted).first() if 0 < number < 2**31 else None
+    if found is None:
+        raise NotHere(f"{dataset.name} has no policy {number}.")
+    return _checked(hub, dataset, found), found
+
+
+def publish(
+    hub: "Hub",
+    session: Session,
+    person: models.Person,
+    dataset: models.Dataset,
+    text: str,
+    *,
+    schema: Schema | None = None,
+    after: int | None = None,
+) -> int:
+    """Make a page the dataset's policy, from now on; its number.
+
+    Args:
+        hub: signs it.
+        session: `database.writing()`.
+        person: must be the dataset's owner.
+        dataset: with its lifetime budget.
+        text: the page.
+        schema: to check it against; that of the newest version of the data unless given.
+        after: the version the owner saw when editing, if it must still be the newest.
+
+    Raises:
+        Denied: only the owner publishes.
+        BadPolicy: with every problem of the page.
+        NotNow: it would change the lifetime budget, or somebody has published another meanwhile.
+    """
+    if person.id != dataset.owner_id:
+        raise Denied(f"only the owner of {dataset.name} publishes its policy.")
+    # One at a time, also in PostgreSQL: two versions must not both be the newest.
+    session.execute(sa.select(models.Dataset.id).where(models.Dataset.id == dataset.id).with_for_update())
+    before = newest(session, dataset)
+    last = before.number if before is not None else 0
+    if after is not None and after != last:
+        raise NotNow(f"policy {last} of {dataset.name} was published meanwhile. Look at it and edit again.")
+    policy = read(text, schema or schema_of(session, dataset))
+    if policy.dataset != dataset.name:
+        raise BadPolicy(f"the page is for the dataset {policy.dataset}, not for {dataset.name}. Change its first line.")
+    _keep_budget(dataset, policy)
+    number, signature = last + 1, ""
+    signature = envelope.sign(hub.key, dataset.name, number, text)
+    session.add(models.Policy(dataset_id=dataset.id, number=number, text=text, signature=signature, made_by=person.id))
+    session.flush()
+    hub.audit.write(
+        session, person.id, "policy.published", f"dataset/{dataset.name}", number=number, hash=fingerprint(text)
+    )
+    if note := unverified_note(session, policy):
+        from cloister.hub.core.notices import tell  # requests are decided by policies: not at the top
+
+        tell(hub, session, person.id, f"Policy {number} of {dataset.name}: {note}", f"/datasets/{dataset.name}/policy")
+    return number
+
+
+def addresses(policy: Policy) -> set[str]:
+    """Every e-mail address that a policy names: reviewers, and people of its roles. In lower case."""
+    return {one.lower() for one in (*policy.reviewers, *(one for role in policy.roles for one in role.who.people))}
+
+
+def unverified_note(session: Session, policy: Policy) -> str:
+    """A sentence for the owner about addresses that nobody has verified: they get nothing. Empty if there are none."""
+    named = addresses(policy)
+    known = sa.select(models.Person.email).where(
+        models.Person.email.in_(named), models.Person.active, models.Person.verified.is_not(None)
+    )
+    missing = sorted(named - set(session.scalars(known)))
+    if not missing:
+        return ""
+    shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+    return (
+        f"No verified account has the address {shown}. The policy gives nothing to such an address until somebody is "
+        "invited with it or has verified it."
+    )
+
+
+def history(session: Session, dataset: models.Dataset) -> list[models.Policy]:
+    """Every version, newest first."""
+    versions = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id)
+    return list(session.scalars(versions.order_by(models.Policy.number.desc())))
+
+
+def difference(old: str, new: str) -> list[tuple[str, str]]:
+    """What changed between two pages, line by line: `+`, `-` or ` ` (the same), and the line."""
+    return list(_lines(old, new))
+
+
+def schema_of(session: Session, dataset: models.Dataset) -> Schema | None:
+    """The schema of the newest version of the data, if there is one that can be read."""
+    wanted = sa.select(models.Version.schema).where(
+        models.Version.dataset_id == dataset.id, models.Version.state != "failed"
+    )
+    text = session.scalars(wanted.order_by(models.Version.number.desc()).limit(1)).first()
+    try:
+        return Schema.parse(text, max_bytes=None) if text else None
+    except BadSchema:
+        return None
+
+
+def _checked(hub: "Hub", dataset: models.Dataset, found: models.Policy) -> Policy:
+    envelope.verify(hub.key.public, dataset.name, found.number, found.text, found.signature)
+    return read(found.text)
+
+
+def _keep_budget(dataset: models.Dataset, policy: Policy) -> None:
+    promised, stated = Loss.from_json(dataset.budget), policy.budget.lifetime
+    if stated != promised:
+        raise NotNow(
+            f"the lifetime budget of {dataset.name} is {promised} and stays so: it is what the people in the data were "
+            f"promised. The page says {stated}. Change the other limits, or share the data anew under another name."
+        )
+
+
+def _lines(old: str, new: str) -> Iterator[tuple[str, str]]:
+    for line in difflib.ndiff(old.splitlines(), new.splitlines()):
+        if line[0] in "+- ":
+            yield line[0], line[2:]

@@ -1,0 +1,146 @@
+"""A survey beside a central release: the same question answered by noise on devices, and by noise at a curator's.
+
+A finished query that counts people by one column fits a question if every choice is one of its groups. Both become
+shares with intervals. They are about different people, protected in different ways; the page says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+from typing import Any
+
+import sqlalchemy as sa
+import sqlglot
+from sqlalchemy.orm import Session
+from sqlglot import exp
+
+from cloister.hub.core.models import Job, Person
+from cloister.hub.jobs.visibility import find_job, result_of
+from cloister.hub.surveys.question_result import CONFIDENCE, QuestionResult
+from cloister.privacy.errors import NotHere
+
+__all__ = ["ComparedResult", "both", "fitting", "share_of"]
+
+_REACH = NormalDist().inv_cdf(0.5 + float(CONFIDENCE) / 2)
+_MOST_JOBS = 200
+_SAME = {"true": "yes", "false": "no", "1": "yes", "0": "no"}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedResult:
+    """Shares of the same choices from one source.
+
+    Attributes:
+        source: what it is called in the chart.
+        shares: for each choice: value, low, high.
+        n: about how many people it speaks of; None where that is not public.
+    """
+
+    source: str
+    shares: Mapping[str, tuple[float, float, float]]
+    n: float | None = None
+
+
+def fitting(session: Session, person: Person, found: QuestionResult) -> list[Job]:
+    """The person's finished queries that count by one column whose groups are the question's choices."""
+    if found.question.kind != "choice":
+        return []
+    done = sa.select(Job).where(Job.person_id == person.id, Job.kind == "query", Job.state == "done")
+    fits = []
+    for job in list(session.scalars(done.order_by(Job.id.desc()).limit(_MOST_JOBS))):
+        if not _may_fit(str(job.parameters.get("sql", ""))):
+            continue  # without looking at its result, which may be large
+        result = result_of(session, job)
+        session.expunge(job)
+        job.result = result
+        if result is not None and share_of(job, found.asked.choices) is not None:
+            fits.append(job)
+    return fits
+
+
+def _may_fit(sql: str) -> bool:
+    """Whether a question counts by one column; from its text alone."""
+    try:
+        tree = sqlglot.parse_one(sql, read="duckdb")
+    except Exception:  # what a parser trips over is no question that was answered
+        return False
+    group = tree.args.get("group")
+    return group is not None and len(group.expressions) == 1 and any(True for _ in tree.find_all(exp.Count))
+
+
+def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, float]] | None:
+    """The shares of the choices among all that were counted in them; None if the query does not fit."""
+    result = job.result or {}
+    columns, rows = result.get("columns", []), result.get("rows", [])
+    groups = [place for place, one in enumerate(columns) if not one.get("number")]
+    sql = str(job.parameters.get("sql", ""))
+    alone = len(columns) == 2
+    counts = [place for place, one in enumerate(columns) if one.get("number") and _counts(sql, one["name"], alone)]
+    if not isinstance(rows, list) or len(groups) != 1 or not counts:
+        return None
+    group, number = groups[0], counts[0]
+    wanted = {one.casefold(): one for one in choices}
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        said = str(row[group].get("value")).casefold()
+        name = wanted.get(said) or wanted.get(_SAME.get(said, ""))
+        if name is not None:
+            found[name] = row[number]
+    if len(found) < len(choices):
+        return None
+    return _shares({name: found[name] for name in choices}, float(result.get("confidence", 0.95)))
+
+
+def _counts(sql: str, column: str, alone: bool) -> bool:
+    """Whether a column of an answer is a count; one without a name is, if it is the only number."""
+    try:
+        tree = sqlglot.parse_one(sql, read="duckdb")
+    except Exception:  # what a parser trips over is no question that was answered
+        return False
+    for place, one in enumerate(tree.selects if isinstance(tree, exp.Select) else ()):
+        named = one.alias_or_name or f"column_{place}"
+        counting = isinstance(one.unalias(), exp.Count)
+        if counting and (named.casefold() == column.casefold() or (alone and not one.alias)):
+            return True
+    return False
+
+
+def _shares(counts: Mapping[str, Mapping[str, Any]], confidence: float) -> dict[str, tuple[float, float, float]] | None:
+    """Counts with intervals to shares with intervals, by the delta method: noise of the total moves all of them."""
+    reach = NormalDist().inv_cdf(0.5 + confidence / 2)
+    told = {}
+    for name, cell in counts.items():
+        value, low, high = (cell.get(key) for key in ("value", "low", "high"))
+        if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in (value, low, high)):
+            return None
+        assert value is not None and low is not None and high is not None  # noqa: PT018
+        told[name] = float(value), (float(high) - float(low)) / 2 / reach
+    total = sum(value for value, _ in told.values())
+    if total <= 0:
+        return None
+    noise = sum(error**2 for _, error in told.values())
+    shares = {}
+    for name, (value, error) in told.items():
+        share = value / total
+        spread = _REACH * sqrt((error * (1 - share)) ** 2 + share**2 * (noise - error**2)) / total
+        shares[name] = share, share - spread, share + spread
+    return shares
+
+
+def both(
+    session: Session, person: Person, found: QuestionResult, number: int
+) -> tuple[Job, ComparedResult, ComparedResult]:
+    """A question and one of the person's queries, side by side.
+
+    Raises:
+        NotHere: there is no such query of theirs, or it does not fit.
+    """
+    job = find_job(session, person, number)
+    if job.person_id != person.id or job.kind != "query" or job.state != "done":
+        raise NotHere("there is no such answer of yours.")
+    central = share_of(job, found.asked.choices) if found.question.kind == "choice" else None
+    if central is None or found.finding is None:
+        raise NotHere("this answer does not count people by the choices of the question.")
+    here = {row["value"]: (row["raw"], row["low"], row["high"]) for row in found.rows()}
+    return job, ComparedResult("survey (local)", here, found.n), ComparedResult("release (central)", central)

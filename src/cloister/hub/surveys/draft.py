@@ -1,0 +1,138 @@
+"""A draft as it is composed: questions added, changed, moved and taken out, and what error to expect of them."""
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.models import Person, Survey
+from cloister.hub.surveys.question import SurveyQuestion
+from cloister.hub.surveys.survey import change, create
+from cloister.privacy.errors import BadForm, NotHere
+from cloister.privacy.number import show
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = ["MOVES", "NEAR", "address_of", "begin", "expected", "move", "name_of", "put", "remove"]
+
+MOVES = {"up": -1, "down": 1}
+NEAR = 0.03  # an error of 3 percentage points: what most polls promise
+_REACH = NormalDist().inv_cdf(0.975)
+# fmt: off
+_SMALL = frozenset((
+    "a", "an", "and", "are", "at", "did", "do", "does", "for", "have", "how", "in", "is", "it", "me", "my", "of", "on",
+    "or", "our", "the", "to", "was", "we", "were", "what", "when", "where", "which", "who", "with", "you", "your",
+))
+# fmt: on
+
+
+def begin(hub: "Hub", session: Session, owner: Person, name: str, facts: Mapping[str, Any]) -> Survey:
+    """A new draft; see `survey.create`."""
+    if name == "new":  # where the form for a new one is
+        raise BadForm("a survey cannot be called new. Choose another name.")
+    return create(hub, session, owner, name, facts)
+
+
+def put(hub: "Hub", session: Session, survey: Survey, told: Mapping[str, Any], instead_of: str = "") -> SurveyQuestion:
+    """Add a question at the end, or put it in another one's place. Without a name of its own it gets one.
+
+    Raises:
+        BadForm: what is wrong with it.
+        NotHere: there is no question to replace.
+    """
+    asked = list(survey.asked)
+    place = _place(survey, instead_of) if instead_of else len(asked)
+    if not told.get("id"):
+        taken = {one["id"] for at, one in enumerate(asked) if at != place}
+        told = {**told, "id": name_of(str(told.get("text", "")), taken)}
+    read = SurveyQuestion.read(told)
+    asked[place : place + 1] = [read.to_json()]
+    change(hub, session, survey, {"asked": asked})
+    return read
+
+
+def move(hub: "Hub", session: Session, survey: Survey, question: str, where: str) -> None:
+    """One place up or down; at the end it stays."""
+    if where not in MOVES:
+        raise BadForm("a question is moved up or down.")
+    asked, place = list(survey.asked), _place(survey, question)
+    other = min(max(place + MOVES[where], 0), len(asked) - 1)
+    asked[place], asked[other] = asked[other], asked[place]
+    change(hub, session, survey, {"asked": asked})
+
+
+def remove(hub: "Hub", session: Session, survey: Survey, question: str) -> None:
+    """Take a question out."""
+    asked, place = list(survey.asked), _place(survey, question)
+    del asked[place]
+    change(hub, session, survey, {"asked": asked})
+
+
+def name_of(text: str, taken: set[str]) -> str:
+    """A short name for a question, from the first words that say something.
+
+    >>> name_of("Do you smoke?", {"q"}), name_of("Do you smoke?", {"smoke"}), name_of("什么", set())
+    ('smoke', 'smoke_2', 'question')
+    """
+    words = [word for word in re.findall(r"[a-z][a-z0-9]*", text.lower()) if word not in _SMALL]
+    base = "_".join(words[:2])[:18].strip("_") or "question"
+    return next(name for number in range(1, 200) if (name := base if number == 1 else f"{base}_{number}") not in taken)
+
+
+def address_of(title: str) -> str:
+    """A name for a survey's page, from its title.
+
+    >>> address_of("Sleep and work, 2026")
+    'sleep-and-work-2026'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).lstrip("-0123456789")[:38].strip("-")
+
+
+def _place(survey: Survey, question: str) -> int:
+    for place, one in enumerate(survey.asked):
+        if one["id"] == question:
+            return place
+    raise NotHere("the survey has no such question.")
+
+
+def expected(asked: SurveyQuestion, people: int, lasting: bool = False) -> list[dict[str, Any]]:
+    """What to expect of each level if all of so many people choose it: for pages and programs.
+
+    Privacy: looks at public facts alone.
+    """
+    number = asked.type == "number"
+    told = []
+    for one in asked.expected(people, lasting):
+        margin = _REACH * one.error
+        needed = None if number else _needed(people, margin)
+        told.append(
+            {
+                "level": one.level.name,
+                "epsilon": one.level.epsilon,
+                "epsilon_text": show(Fraction(one.level.epsilon)),
+                "mechanism": one.mechanism,
+                "error": one.error,
+                "margin": margin,
+                "margin_text": f"±\N{NO-BREAK SPACE}{margin:.3g}{' ' + asked.unit if asked.unit else ''}"
+                if number
+                else f"±\N{NO-BREAK SPACE}{100 * margin:.1f}\N{NO-BREAK SPACE}points",
+                "needed": needed,
+                "bits": one.bits,
+                "candidates": [
+                    {"mechanism": label, "error": error, "margin": _REACH * error, "bits": bits}
+                    for label, error, bits in one.table
+                ],
+            }
+        )
+    return told
+
+
+def _needed(people: int, margin: float) -> int:
+    """How many people bring the margin down to three percentage points: it shrinks with their square root."""
+    exact = people * (margin / NEAR) ** 2
+    step = 10 ** max(0, len(str(int(exact))) - 2)
+    return int(-(-exact // step) * step)

@@ -1,0 +1,335 @@
+"""A question as a researcher composes it, and the mechanism it becomes at each level.
+
+type      a person answers with          becomes
+yes_no    yes or no                      a choice of two
+choice    one of the options             a choice
+choices   up to `most` of the options    a set
+scale     a whole number, low to high    a choice, whose mean is shown too
+date      a day between two days         a choice of periods: days, weeks, months, quarters or years
+number    a number between bounds        a mean
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date, timedelta
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+from cloister import local
+from cloister.local import Question
+from cloister.local.base.oracle import Oracle
+from cloister.local.privacy.advice import Advice, Candidate
+from cloister.privacy.errors import BadForm, BadInput
+from cloister.privacy.number import rational
+
+__all__ = ["LEVELS", "MECHANISMS", "PERIODS", "TYPES", "SurveyQuestion", "ExpectedError", "PrivacyLevel"]
+
+Type = Literal["yes_no", "choice", "choices", "scale", "date", "number"]
+TYPES: tuple[Type, ...] = get_args(Type)
+PERIODS = ("day", "week", "month", "quarter", "year")
+MOST_OPTIONS = 400
+_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 1000), 50  # beyond, floats cannot tell the probabilities apart
+_MOST_LEVELS = 6
+_MOST_DIGITS = 40  # of an epsilon as exact text: devices refuse what is much longer
+_EXACT = 2**53 - 1  # the largest whole number that a browser's numbers hold for certain
+_ID = re.compile(r"[a-z][a-z0-9_]{0,22}")
+# In a survey that is repeated, one report may cost this part of what a level costs for life.
+_OF_A_LIFETIME = Fraction(3, 4)
+_NUMBERS: Mapping[str, Callable[..., Any]] = {"hybrid": local.Hybrid.for_loss, "piecewise": local.Piecewise.for_loss}
+MECHANISMS = ("direct-encoding", "unary-encoding", "local-hashing", "hadamard-response", "subset-selection", "hybrid",
+              "piecewise", "one-of-set", "set-bits")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyLevel:
+    """A level of privacy that a respondent may choose: a name, and an epsilon for life as exact text."""
+
+    name: str
+    epsilon: str
+
+
+LEVELS = (PrivacyLevel("strong", "1/2"), PrivacyLevel("medium", "1"), PrivacyLevel("light", "2"))
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedError:
+    """What to expect of one level.
+
+    Attributes:
+        level: which.
+        mechanism: its name.
+        error: the expected standard error of a share (or of the mean, in its own unit) if all n choose this level.
+        bits: of one report.
+        table: every candidate with its standard error and bits, best first.
+    """
+
+    level: PrivacyLevel
+    mechanism: str
+    error: float
+    bits: int
+    table: tuple[tuple[str, float, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyQuestion:
+    """A question: its words, its public domain, its levels.
+
+    Attributes:
+        id: small letters, digits and underscores; unique in its survey.
+        type: one of TYPES.
+        text: what is asked.
+        help: a sentence under it.
+        options: for choice and choices; for a scale what its two ends mean, or nothing.
+        most: how many options may be chosen, for choices.
+        low, high: bounds of a number or scale; days as 2026-01-31 for a date.
+        step: the period of a date.
+        unit: of a number, such as hours.
+        levels: what a respondent may choose from, besides skipping the question.
+        mechanism: its name; empty for the one of least error at each level.
+
+    >>> smoker = Asked.read({"id": "smoker", "type": "yes_no", "text": "Do you smoke?"})
+    >>> smoker.choices, smoker.question("health", 500).offered
+    (('no', 'yes'), ('1/2', '1', '2'))
+    """
+
+    id: str
+    type: Type
+    text: str
+    help: str = ""
+    options: tuple[str, ...] = ()
+    most: int = 0
+    low: str = ""
+    high: str = ""
+    step: str = ""
+    unit: str = ""
+    levels: tuple[PrivacyLevel, ...] = LEVELS
+    mechanism: str = ""
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any]) -> "SurveyQuestion":
+        """From JSON or a form, checked.
+
+        Raises:
+            BadForm: what is wrong with it, in one sentence.
+        """
+        known = {name: told[name] for name in cls.__dataclass_fields__ if told.get(name) not in (None, "")}
+        if set(told) - set(cls.__dataclass_fields__):
+            raise BadForm(f"a question has no field {min(set(told) - set(cls.__dataclass_fields__))!r:.40}.")
+        if known.get("type") not in TYPES:
+            raise BadForm(f"a question's type is one of {', '.join(TYPES)}.")
+        known["id"] = _text(known, "id", 23)
+        if not _ID.fullmatch(known["id"]):
+            raise BadForm("a question's name has up to 23 small letters, digits and underscores, such as 'smoker'.")
+        for name, most in (("text", 500), ("help", 1000), ("low", 40), ("high", 40), ("step", 10), ("unit", 40)):
+            known[name] = _text(known, name, most, needed=name == "text")
+        known["mechanism"] = _text(known, "mechanism", 40, needed=False)
+        known["options"] = _options(known.get("options", ()))
+        known["most"] = _whole(known.get("most", 0), "most")
+        known["levels"] = _levels(known.get("levels", LEVELS))
+        made = cls(**known)
+        made._check()
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """As `read` takes it."""
+        told = asdict(self)
+        told["options"] = list(self.options)
+        told["levels"] = [asdict(level) for level in self.levels]
+        return {name: value for name, value in told.items() if value not in ("", 0, [])}
+
+    def _check(self) -> None:
+        if self.type in ("choice", "choices") and not 2 <= len(self.options) <= MOST_OPTIONS:
+            raise BadForm(f"a question with options has 2 to {MOST_OPTIONS} of them.")
+        if self.type == "choices" and not 1 <= self.most <= len(self.options):
+            raise BadForm("say how many options a person may choose: at least 1, at most all.")
+        if self.type == "scale" and self.options and len(self.options) != 2:
+            raise BadForm("a scale has words for its two ends, or none.")
+        if self.type == "scale" and not 2 <= len(self.choices) <= 21:
+            raise BadForm("a scale goes from a whole number to one at most 20 above it.")
+        if self.type == "date" and not 2 <= len(self.choices) <= MOST_OPTIONS:
+            raise BadForm(f"these days make {len(self.choices):,} periods; 2 to {MOST_OPTIONS} can be asked for.")
+        if self.type == "number" and self.bounds[0] >= self.bounds[1]:
+            raise BadForm("a number lies between two bounds, the lower one first.")
+        if self.type == "number" and any(max(abs(end.numerator), end.denominator) > _EXACT for end in self.bounds):
+            raise BadForm("a number's bounds have at most 15 digits: browsers read no more of them exactly.")
+        _certified(self)  # a mechanism that cannot serve it says so now
+
+    @property
+    def bounds(self) -> tuple[Fraction, Fraction]:
+        """Of a number, public."""
+        try:
+            return rational(self.low, "low"), rational(self.high, "high")
+        except BadInput:
+            raise BadForm("a number needs a lowest and a highest value, such as 0 and 24.") from None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values of a choice, by name; none for a number."""
+        if self.type == "yes_no":
+            return ("no", "yes")
+        if self.type == "scale":
+            low, high = _whole(self.low, "low"), _whole(self.high, "high")
+            return tuple(str(value) for value in range(low, min(high, low + 100) + 1))
+        if self.type == "date":
+            return _periods(_day(self.low), _day(self.high), self.step)
+        return self.options
+
+    def question(self, survey: str, n: int, lasting: bool = False) -> Question:
+        """The same for device and collector: a mechanism for each level.
+
+        Args:
+            survey: the survey's name, with which the question's id begins: a wallet knows a question by its id.
+            n: how many people are expected.
+            lasting: whether the same people will be asked again: single choices are then memoised.
+        """
+        try:
+            made = [self._mechanism(level, n, lasting) for level in self.levels]
+            return Question(f"{survey}.{self.id}", made, self.choices or None)
+        except BadInput as error:
+            raise BadForm(f"{self.id}: {str(error).partition(': ')[2] or error}") from None
+
+    def expected(self, n: int, lasting: bool = False) -> tuple[ExpectedError, ...]:
+        """For each level, the mechanism and the error to expect of n people who all choose it."""
+        found = []
+        for level in self.levels:
+            made = self._mechanism(level, n, lasting)
+            table = tuple((one.label, one.mse**0.5, one.bits) for one in self._candidates(level, n).table)
+            found.append(ExpectedError(level, made.name, made.mse(n) ** 0.5, made.bits, table))
+        return tuple(found)
+
+    def _candidates(self, level: PrivacyLevel, n: int) -> Advice:
+        loss = local.epsilon(level.epsilon)
+        if self.type == "number":
+            found = [(name, maker(self.bounds, loss)) for name, maker in _NUMBERS.items()]
+            table = [Candidate(label, one, one.mse(n), one.bits, one.formula) for label, one in found]
+            table.sort(key=lambda one: one.mse)
+            return Advice(table[0].mechanism, tuple(table), n)
+        if self.type == "choices":
+            return local.ChooseUpTo(len(self.options), self.most).advise(loss, n)
+        return local.advise(len(self.choices), loss, n)
+
+    def _mechanism(self, level: PrivacyLevel, n: int, lasting: bool) -> Oracle:
+        loss = local.epsilon(level.epsilon)
+        if lasting and self.type not in ("number", "choices"):
+            report = local.epsilon(loss.amount * _OF_A_LIFETIME)
+            size = len(self.choices)
+            both = [local.Memoised.direct(size, lifetime=loss, report=report)]
+            both.append(local.Memoised.unary(size, lifetime=loss, report=report))
+            return min(both, key=lambda one: one.mse(n))
+        if self.type == "number":  # one mechanism for all levels, so that their reports can be weighed together
+            return _NUMBERS[self.mechanism or "hybrid"](self.bounds, loss) if self._named(_NUMBERS) else _none(self)
+        advice = self._candidates(level, n)
+        if not self.mechanism:
+            return advice.best
+        named = [one.mechanism for one in advice.table if one.mechanism.name == self.mechanism]
+        return named[0] if named else _none(self)
+
+    def _named(self, known: Mapping[str, Any]) -> bool:
+        return not self.mechanism or self.mechanism in known
+
+    def at_place(self, place: int) -> "SurveyQuestion":
+        """Named by its place, if it has no name yet."""
+        return self if self.id else replace(self, id=f"q{place}")
+
+
+def _none(asked: SurveyQuestion) -> Oracle:
+    raise BadForm(f"{asked.id}: {asked.mechanism!r:.40} does not serve this question. Leave the mechanism to Cloister.")
+
+
+def _text(told: Mapping[str, Any], name: str, most: int, needed: bool = True) -> str:
+    value = told.get(name, "")
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise BadForm(f"a question's {name} is text.")
+    text = str(value).strip()
+    if (needed and not text) or len(text) > most or not text.replace("\n", " ").isprintable():
+        raise BadForm(f"a question's {name} has 1 to {most:,} characters." if needed else f"{name} is too long.")
+    return text
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        raise BadForm(f"{name} must be a whole number.") from None
+    if not -(10**6) <= number <= 10**6:
+        raise BadForm(f"{name} must be a whole number of at most a million.")
+    return number
+
+
+def _options(told: Any) -> tuple[str, ...]:
+    listed = told.splitlines() if isinstance(told, str) else told
+    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
+        raise BadForm("options are texts, one a line.")
+    options = tuple(one.strip() for one in listed if one.strip())
+    if any(len(one) > 120 or not one.isprintable() or ";" in one for one in options):
+        raise BadForm("an option has up to 120 characters, and no semicolon.")
+    if len(set(options)) < len(options):
+        raise BadForm("two options are the same.")
+    return options
+
+
+def _levels(told: Any) -> tuple[PrivacyLevel, ...]:
+    """From a list of names and epsilons, or from lines like `strong 0.5`."""
+    listed = [one.split() for one in told.splitlines() if one.strip()] if isinstance(told, str) else told
+    levels = []
+    for one in listed if isinstance(listed, Sequence) else ():
+        parts = (one.name, one.epsilon) if isinstance(one, PrivacyLevel) else one
+        if isinstance(parts, Mapping):
+            parts = parts.get("name"), parts.get("epsilon")
+        if (
+            not isinstance(parts, list | tuple)
+            or len(parts) != 2
+            or not isinstance(parts[0], str)
+            or not re.fullmatch(r"[\w-]{1,20}", parts[0])
+        ):
+            raise BadForm("a level is a word and an epsilon, such as `strong 0.5`.")
+        try:
+            levels.append(PrivacyLevel(parts[0], str(local.epsilon(str(parts[1])).amount)))
+        except BadInput:
+            raise BadForm(f"the epsilon of the level {parts[0]} is a number above 0, such as 0.5.") from None
+    if any(len(one.epsilon) > _MOST_DIGITS for one in levels):
+        raise BadForm("an epsilon has few digits, such as 0.5.")
+    if any(not _LEAST_EPSILON <= Fraction(one.epsilon) <= _MOST_EPSILON for one in levels):
+        raise BadForm("the epsilon of a level lies between 0.001 and 50, such as 0.5.")
+    if not 1 <= len(levels) <= _MOST_LEVELS:
+        raise BadForm(f"a question has 1 to {_MOST_LEVELS} levels, such as `strong 0.5`.")
+    if "skipped" in {one.name for one in levels}:
+        raise BadForm("a level cannot be called skipped: whoever leaves a question out is counted under that word.")
+    if len({one.name for one in levels}) < len(levels) or len({one.epsilon for one in levels}) < len(levels):
+        raise BadForm("levels differ in name and in epsilon.")
+    return tuple(sorted(levels, key=lambda one: Fraction(one.epsilon)))
+
+
+# Dates
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadForm("a date lies between two days, written like 2026-01-31.") from None
+
+
+def period(day: date, step: str) -> str:
+    """The name of the period a day lies in; a device computes the same."""
+    if step == "week":
+        return (day - timedelta(days=day.weekday())).isoformat()  # its Monday
+    if step == "quarter":
+        return f"{day.year}-Q{(day.month + 2) // 3}"
+    return day.isoformat()[: {"year": 4, "month": 7, "day": 10}[step]]
+
+
+def _periods(first: date, last: date, step: str) -> tuple[str, ...]:
+    if step not in PERIODS:
+        raise BadForm(f"the period of a date is one of {', '.join(PERIODS)}.")
+    if not first < last or (last - first).days > 366 * 200:
+        raise BadForm("a date lies between two days, the earlier one first, at most 200 years apart.")
+    days = range((last - first).days + 1)
+    return tuple(dict.fromkeys(period(first + timedelta(days=one), step) for one in days))
+
+
+@lru_cache(maxsize=1024)  # choosing and certifying mechanisms takes up to seconds: once for each question
+def _certified(asked: SurveyQuestion) -> None:
+    asked.question("x", 100)

@@ -1,0 +1,283 @@
+"""Accounts: making one, organisations, passwords.
+
+These functions work inside the caller's transaction and write no audit line: pages and commands call `desk`, which
+does both. `by` is the operator who acts; None is the command line on the hub's host.
+"""
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import OneTimeLink, Organisation, Person
+from cloister.hub.core.settings import Settings
+from cloister.hub.users import one_time_links, passwords, sessions, tokens
+from cloister.hub.users.roles import (
+    MOST,
+    OPEN_ROLES,
+    keep_an_operator,
+    known_roles,
+    person_here,
+    require_operator,
+    set_roles,
+)
+from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow
+
+__all__ = [
+    "change_password",
+    "find",
+    "fold",
+    "invitation",
+    "invite",
+    "make_organisation",
+    "make_reset_link",
+    "organisation_here",
+    "reset_password",
+    "set_active",
+    "set_organisation",
+    "set_roles",
+    "sign_up",
+    "make_verify_link",
+    "verify",
+]
+
+_RESET_DAYS = 1
+_VERIFY_DAYS = 7
+
+
+def fold(email: str) -> str:
+    """An e-mail address as it is kept and compared."""
+    return email.strip().lower()
+
+
+def find(session: Session, email: str) -> Person | None:
+    """Who has this address, active or not."""
+    return session.scalars(sa.select(Person).where(Person.email == fold(email))).one_or_none()
+
+
+# Coming in.
+
+
+def invite(
+    session: Session,
+    by: Person | None,
+    *,
+    email: str,
+    organisation: Organisation | None,
+    roles: list[str] | tuple[str, ...],
+    days: float = 7,
+) -> str:
+    """The secret of an invitation; its link is /invitation/SECRET. It is for this address alone.
+
+    Raises:
+        Denied: `by` is no operator.
+        NotNow: the address has an account already.
+    """
+    require_operator(session, by)
+    address, wanted = _email(email), known_roles(roles)
+    if find(session, address) is not None:
+        raise NotNow("somebody with this e-mail address has an account already.")
+    detail = {"email": address, "organisation": organisation.id if organisation else None, "roles": wanted}
+    return one_time_links.make(session, by, one_time_links.INVITATION, person=None, days=days, detail=detail)
+
+
+def invitation(session: Session, secret: str) -> tuple[OneTimeLink, Organisation | None]:
+    """An open invitation and the organisation it is for; NotHere otherwise."""
+    link = one_time_links.look(session, one_time_links.INVITATION, secret)
+    number = link.detail["organisation"]
+    return link, session.get(Organisation, number) if number is not None else None
+
+
+def sign_up(
+    session: Session, settings: Settings, *, email: str, name: str, password: str, invitation: str | None = None
+) -> Person:
+    """Make an account: by an invitation, which says the roles, or openly where that is set.
+
+    An invitation is for one address, and verifies it. In an open sign-up the address is only a claim: no policy
+    believes it until somebody has opened the link that is sent there (`verify`).
+
+    Raises:
+        Denied: there is no invitation, and the hub is not open.
+        NotHere: the invitation is not for this address, or works no more.
+        NotNow: the address has an account already.
+        BadForm: the name, the address or the password will not do.
+    """
+    address, called = _email(email), _words("name", name)
+    passwords.accept(password, email=address, name=called)
+    roles, organisation = list(OPEN_ROLES), None
+    if invitation is not None:
+        detail = one_time_links.take(session, one_time_links.INVITATION, invitation).detail
+        if detail["email"] != address:
+            raise NotHere("this invitation is for another e-mail address.")
+        roles, organisation = detail["roles"], detail["organisation"]
+    elif not settings.open_sign_up:
+        raise Denied("this hub is joined by invitation. Ask an operator for one.")
+    person = Person(
+        email=address,
+        name=called,
+        organisation_id=organisation,
+        roles=roles,
+        password=passwords.seal(password),
+        verified=now() if invitation is not None else None,
+        verify_asked=now() if invitation is None else None,
+    )
+    _add(session, person, "somebody with this e-mail address has an account already.")
+    return person
+
+
+def make_verify_link(session: Session, by: Person | None, person: Person | int) -> str:
+    """The secret of a link that verifies a person's address: /verify/SECRET. Earlier ones work no more.
+
+    Args:
+        session: for writing.
+        by: the operator who hands it over; None if it is sent to the address itself.
+        person: whose address.
+    """
+    require_operator(session, by)
+    found = person_here(session, person)
+    if by is not None and by.id == found.id:
+        raise Denied("nobody vouches for their own address. Another operator makes the link.")
+    if not found.active or found.verified is not None:
+        raise NotNow("this account is closed, or its address is verified already.")
+    one_time_links.withdraw(session, one_time_links.VERIFY, person=found)
+    return one_time_links.make(
+        session, by, one_time_links.VERIFY, person=found, days=_VERIFY_DAYS, detail={"email": found.email}
+    )
+
+
+def verify(session: Session, person: Person | int, secret: str) -> Person:
+    """Use a verification link. It works only for whoever is signed in to the account that it was made for.
+
+    A stranger who signed up with somebody else's address does not get its mail; and whoever gets the mail cannot
+    confirm an account that is not theirs by following a link.
+    """
+    found = person_here(session, person)
+    link = one_time_links.look(session, one_time_links.VERIFY, secret)
+    if link.person_id != found.id or link.detail["email"] != found.email:
+        raise NotHere("this link is for another account. Sign in to that one, or ask for a link of your own.")
+    one_time_links.take(session, one_time_links.VERIFY, secret)
+    found.verified, found.verify_asked = now(), None
+    session.flush()
+    return found
+
+
+# Belonging.
+
+
+def make_organisation(session: Session, by: Person | None, name: str, country: str = "") -> Organisation:
+    """A new organisation; its country is two letters, or not said."""
+    require_operator(session, by)
+    land = country.strip().upper()
+    if land and not (len(land) == 2 and land.isascii() and land.isalpha()):
+        raise BadForm("country: give two letters, such as DE, or nothing.")
+    made = Organisation(name=_words("name", name), country=land)
+    _add(session, made, "there is an organisation of this name already.")
+    return made
+
+
+def organisation_here(session: Session, number: int) -> Organisation:
+    """The organisation of that number; NotHere if there is none."""
+    found = session.get(Organisation, number) if 0 < number <= MOST else None
+    if found is None:
+        raise NotHere("there is no such organisation.")
+    return found
+
+
+def set_organisation(session: Session, by: Person | None, person: Person | int, organisation: int | None) -> Person:
+    """Let a person belong to an organisation, or to none."""
+    require_operator(session, by)
+    found = person_here(session, person)
+    if by is not None and by.id == found.id:
+        # Policies ask where somebody belongs: moving oneself would be granting oneself access.
+        raise Denied("nobody moves themself to another organisation. Ask another operator.")
+    found.organisation_id = organisation_here(session, organisation).id if organisation is not None else None
+    session.flush()
+    session.refresh(found)
+    return found
+
+
+def set_active(session: Session, by: Person | None, person: Person | int, active: bool) -> Person:
+    """Close or reopen an account. Closing ends its sessions, tokens and links."""
+    require_operator(session, by)
+    found = person_here(session, person)
+    if not active:
+        keep_an_operator(session, without=found)
+        _lock_out(session, found)
+    found.active = active
+    session.flush()
+    return found
+
+
+# Passwords.
+
+
+def change_password(session: Session, person: Person | int, password: str) -> None:
+    """Set a new password and end all sessions. Whoever calls this has checked the old one."""
+    found = person_here(session, person)
+    passwords.accept(password, email=found.email, name=found.name)
+    found.password = passwords.seal(password)
+    one_time_links.withdraw(session, one_time_links.RESET, person=found)
+    sessions.end_all(session, found)
+
+
+def make_reset_link(session: Session, by: Person | None, person: Person | int, *, second_factor: bool = False) -> str:
+    """The secret of a link with which a person sets a new password: /reset/SECRET. Earlier ones work no more.
+
+    An operator who keeps the link could use it themself. Therefore the person's second factor stays unless
+    `second_factor` says that it was lost; who made the link and for what is in the audit log, the person finds a
+    notice, and no operator makes one for themself.
+    """
+    require_operator(session, by)
+    found = person_here(session, person)
+    if by is not None and by.id == found.id:
+        raise Denied("change your password under Account. If it is lost, another operator makes the link.")
+    if not found.active:
+        raise NotNow("this account is closed. Open it first.")
+    one_time_links.withdraw(session, one_time_links.RESET, person=found)
+    detail = {"second_factor": second_factor}
+    return one_time_links.make(session, by, one_time_links.RESET, person=found, days=_RESET_DAYS, detail=detail)
+
+
+def reset_password(session: Session, secret: str, password: str) -> Person:
+    """Set a password with a reset link. Ends all sessions and tokens: whoever lost a password may have been robbed."""
+    link = one_time_links.take(session, one_time_links.RESET, secret)
+    found = person_here(session, link.person_id or 0)
+    if not found.active:
+        raise NotHere("this link is wrong, was used or is too old. Ask an operator for a new one.")
+    passwords.accept(password, email=found.email, name=found.name)
+    found.password = passwords.seal(password)
+    if link.detail["second_factor"]:
+        found.totp_secret = found.totp_pending = None
+    _lock_out(session, found)
+    session.flush()
+    return found
+
+
+def _lock_out(session: Session, person: Person) -> None:
+    sessions.end_all(session, person)
+    tokens.revoke_all(session, person)
+    one_time_links.withdraw(session, one_time_links.RESET, person=person)
+    one_time_links.withdraw(session, one_time_links.VERIFY, person=person)
+
+
+def _add(session: Session, row: Person | Organisation, taken: str) -> None:
+    try:
+        with session.begin_nested():
+            session.add(row)
+    except IntegrityError:
+        raise NotNow(taken) from None
+
+
+def _email(text: str) -> str:
+    email = fold(text)
+    before, at, after = email.partition("@")
+    if not (before and at and after) or "@" in after or not email.isprintable() or " " in email or len(email) > 200:
+        raise BadForm("email: give an e-mail address.")
+    return email
+
+
+def _words(field: str, text: str) -> str:
+    words = " ".join(text.split())
+    if not words.isprintable() or not 1 <= len(words) <= 200:
+        raise BadForm(f"{field}: give 1 to 200 printable characters.")
+    return words

@@ -1,0 +1,80 @@
+"""Links that work once: an invitation, a reset of a password, a verification of an e-mail address.
+
+Only the SHA-256 of the secret is kept.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import OneTimeLink, Person
+from cloister.hub.core.secrets import digest, fresh
+from cloister.privacy.errors import BadForm, NotHere
+
+__all__ = ["INVITATION", "RESET", "VERIFY", "look", "make", "take", "withdraw"]
+
+INVITATION = "invitation"
+RESET = "reset"
+VERIFY = "verify"
+_LONGEST_DAYS = 30
+
+
+def make(
+    session: Session, by: Person | None, purpose: str, *, person: Person | None, days: float, detail: dict[str, Any]
+) -> str:
+    """A new link's secret. It is shown once and cannot be shown again."""
+    if not 0 < days <= _LONGEST_DAYS:
+        raise BadForm(f"days: a link works for at most {_LONGEST_DAYS} days.")
+    secret = fresh()
+    session.add(
+        OneTimeLink(
+            id=digest(secret),
+            purpose=purpose,
+            person_id=person.id if person else None,
+            detail=detail,
+            made_by=by.id if by else None,
+            ends=now() + days * 86_400,
+        )
+    )
+    session.flush()
+    return secret
+
+
+def look(session: Session, purpose: str, secret: str) -> OneTimeLink:
+    """The link, if it can still be used.
+
+    Raises:
+        NotHere: unknown, used, too old, or made by somebody who is no longer an operator: which, is not said.
+    """
+    link = session.get(OneTimeLink, digest(secret))
+    if link is None or link.purpose != purpose or link.used is not None or link.ends <= now():
+        raise _gone()
+    if link.made_by is not None:
+        maker = session.get(Person, link.made_by)
+        if maker is None or not maker.active or "operator" not in maker.roles:
+            raise _gone()
+    return link
+
+
+def take(session: Session, purpose: str, secret: str) -> OneTimeLink:
+    """Use the link up. Of two who try at once, one finds it gone."""
+    link = look(session, purpose, secret)
+    mine = sa.update(OneTimeLink).where(OneTimeLink.id == link.id, OneTimeLink.used.is_(None)).values(used=now())
+    if session.connection().execute(mine).rowcount != 1:
+        raise _gone()
+    return link
+
+
+def withdraw(session: Session, purpose: str, *, person: Person) -> None:
+    """Links of this purpose for this person work no more."""
+    session.execute(
+        sa.update(OneTimeLink)
+        .where(OneTimeLink.purpose == purpose, OneTimeLink.person_id == person.id, OneTimeLink.used.is_(None))
+        .values(used=now())
+    )
+
+
+def _gone() -> NotHere:
+    return NotHere("this link is wrong, was used or is too old. Ask an operator for a new one.")

@@ -1,0 +1,122 @@
+"""The second factor: six digits from an app, anew every thirty seconds (RFC 6238). Each works once.
+
+The app's secret is sealed by the hub's master key; the database alone does not make codes. Who loses the app asks an
+operator, whose reset link takes the factor off.
+"""
+
+import hmac
+from typing import Protocol
+
+import pyotp
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Person
+from cloister.hub.users.roles import person_here
+from cloister.privacy.errors import BadForm, NotNow
+
+__all__ = ["Seals", "cancel", "check", "confirm", "enroll", "pending", "remove"]
+
+_STEP = 30
+_SLACK = 1  # a clock may be one step off, either way
+
+
+class Seals(Protocol):
+    """What seals the secrets: the hub's master key."""
+
+    def seal(self, data: bytes, label: str) -> bytes:
+        """Encrypt, bound to the label."""
+        ...
+
+    def open(self, data: bytes, label: str) -> bytes:
+        """Decrypt what was sealed under this label."""
+        ...
+
+
+def enroll(session: Session, keys: Seals, person: Person | int, issuer: str = "Cloister") -> tuple[str, str]:
+    """Make a secret for the person's app: the secret as text, and as an otpauth address. It counts after `confirm`.
+
+    Raises:
+        NotNow: there is a second factor already; it must be removed first, which needs one of its codes.
+    """
+    found = person_here(session, person)
+    if found.totp_secret is not None:
+        raise NotNow("you have a second factor already. Remove it first.")
+    text = pyotp.random_base32()
+    found.totp_pending = keys.seal(text.encode(), _label(found))
+    session.flush()
+    return text, _address(found, text, issuer)
+
+
+def pending(keys: Seals, person: Person, issuer: str = "Cloister") -> tuple[str, str] | None:
+    """The secret that waits for its first code, as `enroll` gave it; None if none does."""
+    if person.totp_pending is None:
+        return None
+    text = keys.open(person.totp_pending, _label(person)).decode()
+    return text, _address(person, text, issuer)
+
+
+def confirm(session: Session, keys: Seals, person: Person | int, code: str) -> None:
+    """The app shows this code, so it has the secret: from now on the second factor is asked for.
+
+    Raises:
+        NotNow: no secret waits for this.
+        BadForm: the code does not fit.
+    """
+    found = person_here(session, person)
+    if found.totp_secret is not None or found.totp_pending is None:
+        raise NotNow("no second factor waits to be confirmed. Begin again.")
+    step = _fitting(keys.open(found.totp_pending, _label(found)).decode(), code, after=0)
+    if step is None:
+        raise BadForm("code: it does not fit. Check the clock of your device and give the newest code.")
+    found.totp_secret, found.totp_pending, found.totp_last = found.totp_pending, None, step
+    session.flush()
+
+
+def check(session: Session, keys: Seals, person: Person | int, code: str) -> bool:
+    """Whether the code is right and has not been used. Whoever calls this limits the tries."""
+    found = person_here(session, person)
+    if found.totp_secret is None:
+        return False
+    step = _fitting(keys.open(found.totp_secret, _label(found)).decode(), code, after=found.totp_last)
+    if step is None:
+        return False
+    # Of two who show the same code at once, the database lets one through.
+    used = sa.update(Person).where(Person.id == found.id, Person.totp_last < step).values(totp_last=step)
+    fresh = session.connection().execute(used).rowcount == 1
+    session.refresh(found)
+    return fresh
+
+
+def cancel(session: Session, person: Person | int) -> None:
+    """Forget a secret that was not confirmed."""
+    person_here(session, person).totp_pending = None
+    session.flush()
+
+
+def remove(session: Session, person: Person | int) -> None:
+    """Take the second factor off."""
+    found = person_here(session, person)
+    found.totp_secret = found.totp_pending = None
+    session.flush()
+
+
+def _fitting(secret: str, code: str, after: int) -> int | None:
+    given = "".join(code.split())
+    if len(given) != 6 or not (given.isascii() and given.isdigit()):
+        return None
+    maker, here = pyotp.TOTP(secret, interval=_STEP), int(now()) // _STEP
+    # Every step is compared, in even time; then those already used are left out.
+    fits = [
+        step for step in range(here - _SLACK, here + _SLACK + 1) if hmac.compare_digest(maker.at(step * _STEP), given)
+    ]
+    return next((step for step in fits if step > after), None)
+
+
+def _address(person: Person, secret: str, issuer: str) -> str:
+    return pyotp.TOTP(secret, interval=_STEP).provisioning_uri(name=person.email, issuer_name=issuer)
+
+
+def _label(person: Person) -> str:
+    return f"totp/{person.id}"

@@ -1,0 +1,245 @@
+"""What is done about accounts: each deed is one transaction, with its line in the audit log.
+
+Pages and commands call these; `by` is who acts, None the command line on the hub's host. The rules are in `accounts`
+and `roles`. Nothing written to the log holds a secret, and a person is told when an operator touches their account.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Dataset, Organisation, Person
+from cloister.hub.core.notices import tell
+from cloister.hub.policy import versions
+from cloister.hub.users import accounts, rate_limits, sessions, tokens
+from cloister.hub.users.roles import Change, person_here
+from cloister.hub.users.sign_in import prove
+from cloister.privacy.errors import CloisterError, NotNow
+
+if TYPE_CHECKING:
+    from cloister.hub.core.hub import Hub
+
+__all__ = [
+    "ask_verify_link",
+    "change_password",
+    "end_sessions",
+    "invite",
+    "make_organisation",
+    "make_reset_link",
+    "make_token",
+    "make_verify_link",
+    "reset_password",
+    "revoke_token",
+    "set_active",
+    "set_organisation",
+    "set_roles",
+    "sign_up",
+    "verify",
+]
+
+
+# What operators do.
+
+
+def invite(
+    hub: "Hub",
+    by: Person | None,
+    *,
+    email: str,
+    organisation: int | None = None,
+    roles: Sequence[str] = (),
+    days: float = 7,
+) -> str:
+    """The secret of an invitation, to be shown once; its link is /invitation/SECRET."""
+    with hub.database.writing() as session:
+        place = accounts.organisation_here(session, organisation) if organisation is not None else None
+        secret = accounts.invite(session, by, email=email, organisation=place, roles=list(roles), days=days)
+        hub.audit.write(
+            session, _id(by), "person.invited", "person/new", email=accounts.fold(email), roles=list(roles),
+            organisation=organisation,
+        )  # fmt: skip
+    return secret
+
+
+def set_roles(hub: "Hub", by: Person | None, person: Person | int, roles: Sequence[str]) -> Change:
+    """Give a person exactly these roles."""
+    with hub.database.writing() as session:
+        found = person_here(session, person)
+        change = accounts.set_roles(session, by, found, roles)
+        if change.added or change.removed:
+            hub.audit.write(
+                session, _id(by), "person.roles_set", f"person/{found.id}", added=change.added, removed=change.removed
+            )
+            tell(hub, session, found.id, f"Your roles in this hub are now: {', '.join(found.roles) or 'none'}.")
+    return change
+
+
+def make_organisation(hub: "Hub", by: Person | None, name: str, country: str = "") -> Organisation:
+    """A new organisation."""
+    with hub.database.writing() as session:
+        made = accounts.make_organisation(session, by, name, country)
+        hub.audit.write(
+            session, _id(by), "organisation.made", f"organisation/{made.id}", name=made.name, country=made.country
+        )
+    return made
+
+
+def set_organisation(hub: "Hub", by: Person | None, person: Person | int, organisation: int | None) -> None:
+    """Let a person belong to an organisation, or to none."""
+    with hub.database.writing() as session:
+        found = accounts.set_organisation(session, by, person, organisation)
+        hub.audit.write(session, _id(by), "person.moved", f"person/{found.id}", organisation=organisation)
+        tell(
+            hub, session, found.id, f"You now belong to: {found.organisation.name if found.organisation else 'nobody'}."
+        )
+        _tell_owners(hub, session, found)
+
+
+def set_active(hub: "Hub", by: Person | None, person: Person | int, active: bool) -> None:
+    """Close an account, or open it again."""
+    with hub.database.writing() as session:
+        found = accounts.set_active(session, by, person, active)
+        hub.audit.write(session, _id(by), "person.opened" if active else "person.closed", f"person/{found.id}")
+
+
+def make_reset_link(hub: "Hub", by: Person | None, person: Person | int, *, second_factor: bool = False) -> str:
+    """The secret of a reset link, to be shown once; its link is /reset/SECRET."""
+    with hub.database.writing() as session:
+        found = person_here(session, person)
+        secret = accounts.make_reset_link(session, by, found, second_factor=second_factor)
+        hub.audit.write(session, _id(by), "person.reset_made", f"person/{found.id}", second_factor=second_factor)
+        what = "password and second factor" if second_factor else "password"
+        tell(hub, session, found.id, f"{by.name if by else 'An operator'} made a link to reset your {what}.")
+    return secret
+
+
+def make_verify_link(hub: "Hub", by: Person | None, person: Person | int) -> str:
+    """The secret of a link that verifies an address, to be handed over; its link is /verify/SECRET."""
+    with hub.database.writing() as session:
+        found = person_here(session, person)
+        secret = accounts.make_verify_link(session, by, found)
+        hub.audit.write(session, _id(by), "person.verify_made", f"person/{found.id}")
+    return secret
+
+
+def _tell_owners(hub: "Hub", session: Session, person: Person) -> None:
+    """Tell the owners of datasets whose policy names this person's verified address, or their organisation."""
+    session.refresh(person)
+    place = person.organisation.name if person.organisation is not None else ""
+    for dataset in session.scalars(sa.select(Dataset).where(Dataset.deleted.is_(None))):
+        try:
+            policy, _ = versions.current(hub, session, dataset)
+        except CloisterError:  # a policy that does not hold gives nobody anything
+            continue
+        named = versions.addresses(policy)
+        places = {one.casefold() for role in policy.roles for one in role.who.organisations}
+        if person.verified_email and person.verified_email in named:
+            what = f"the account of {person.name} is verified now"
+        elif place and place.casefold() in places:
+            what = f"{person.name} joined {place}"
+        else:
+            continue
+        said = f"{what[0].upper()}{what[1:]}, and the policy of {dataset.name} names it."
+        tell(hub, session, dataset.owner_id, said, f"/datasets/{dataset.name}/policy")
+
+
+# What people do about themselves.
+
+
+def sign_up(hub: "Hub", *, email: str, name: str, password: str, address: str, invitation: str | None = None) -> Person:
+    """Make an account, by an invitation or openly. Open ones are limited for each address they come from."""
+    if invitation is None and hub.settings.open_sign_up:
+        # By itself, since a refusal counts too: it tells that an account exists.
+        with hub.database.writing() as session:
+            rate_limits.reserve(session, hub.settings, (rate_limits.key("sign-up", address),))
+    with hub.database.writing() as session:
+        person = accounts.sign_up(
+            session, hub.settings, email=email, name=name, password=password, invitation=invitation
+        )
+        whom = f"person/{person.id}"
+        hub.audit.write(session, person.id, "person.joined", whom, roles=person.roles, invited=invitation is not None)
+        _tell_owners(hub, session, person)
+    return person
+
+
+def ask_verify_link(hub: "Hub", person: Person) -> None:
+    """Let a link be sent to one's own address. A worker sends it.
+
+    Raises:
+        NotNow: the address is verified, or this hub sends no e-mail.
+        TooMany: it was asked for too often.
+    """
+    if not (hub.settings.mail_folder or hub.settings.smtp_url):
+        raise NotNow("this hub sends no e-mail. Ask an operator for a link that verifies your address.")
+    with hub.database.writing() as session:
+        rate_limits.reserve(session, hub.settings, (rate_limits.key("verify", str(person.id)),))
+        found = person_here(session, person)
+        if found.verified is not None:
+            raise NotNow("your e-mail address is verified already.")
+        found.verify_asked = now()
+
+
+def verify(hub: "Hub", person: Person, secret: str) -> None:
+    """Verify one's address with the link that was sent to it. From now on policies believe it."""
+    with hub.database.writing() as session:
+        found = accounts.verify(session, person, secret)
+        hub.audit.write(session, found.id, "person.verified", f"person/{found.id}")
+        _tell_owners(hub, session, found)
+
+
+def reset_password(hub: "Hub", secret: str, password: str, address: str) -> None:
+    """Set a password with a reset link: whoever holds the link, which works once."""
+    with hub.database.writing() as session:
+        person = accounts.reset_password(session, secret, password)
+        rate_limits.forget(
+            session, (rate_limits.key("account", person.email), rate_limits.key("factor", str(person.id)))
+        )
+        hub.audit.write(session, None, "person.reset_used", f"person/{person.id}", address=address)
+        tell(
+            hub,
+            session,
+            person.id,
+            "Your password was set anew through a reset link. Was it not you? Tell an operator.",
+        )
+
+
+def change_password(hub: "Hub", person: Person, old: str, new: str, address: str, *, end_tokens: bool = True) -> None:
+    """Set a new password for the old one. Every session ends, this one too; and every token, unless they may stay."""
+    prove(hub, person, old, address)
+    with hub.database.writing() as session:
+        accounts.change_password(session, person, new)
+        if end_tokens:
+            tokens.revoke_all(session, person)
+        facts: dict[str, object] = {"address": address, "tokens_ended": end_tokens}
+        hub.audit.write(session, person.id, "person.password_changed", f"person/{person.id}", **facts)
+
+
+def make_token(hub: "Hub", person: Person, label: str, scopes: Iterable[str], days: int) -> str:
+    """A token's secret, to be shown once."""
+    wanted = list(scopes)
+    with hub.database.writing() as session:
+        secret = tokens.make(session, person, label, wanted, days)
+        hub.audit.write(session, person.id, "token.made", f"person/{person.id}", label=label, scopes=wanted, days=days)
+    return secret
+
+
+def revoke_token(hub: "Hub", person: Person, number: int) -> None:
+    """End one of one's own tokens."""
+    with hub.database.writing() as session:
+        token = tokens.revoke(session, person, number)
+        hub.audit.write(session, person.id, "token.revoked", f"person/{person.id}", label=token.label)
+
+
+def end_sessions(hub: "Hub", person: Person) -> int:
+    """Sign out everywhere; how many sessions that were."""
+    with hub.database.writing() as session:
+        ended = sessions.end_all(session, person)
+        hub.audit.write(session, person.id, "person.sessions_ended", f"person/{person.id}", sessions=ended)
+    return ended
+
+
+def _id(by: Person | None) -> int | None:
+    return by.id if by is not None else None

@@ -1,0 +1,78 @@
+"""Where a respondent's device talks to: the questions, a ballot, and the reports.
+
+Nothing of a request is kept but the reports: the address is counted in memory, for a minute, so that nobody floods us.
+"""
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from cloister.hub.surveys import ballots, survey
+from cloister.hub.surveys.intake import MOST_BYTES, BadSubmission, Intake
+from cloister.hub.web.security import client_address
+from cloister.local.survey.envelope import pack, unpack
+from cloister.privacy.errors import BadForm, NotNow
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+
+async def slowed(request: Request) -> Intake:
+    """The intake, for whoever does not ask too often."""
+    settings = request.app.state.hub.settings
+    request.app.state.answers.check(client_address(request, settings))
+    intake: Intake = request.app.state.intake
+    return intake
+
+
+@router.get("/s/{name}/survey.json")
+async def questions(name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
+    """What is asked, and how a device makes its reports: public facts alone."""
+    return JSONResponse(survey.public(await intake.survey(name)))
+
+
+@router.post("/s/{name}/ballot")
+async def ballot(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
+    """Sign a ballot blindly for whoever has an invitation: {"secret": …, "blinded": …} to {"signature": …}."""
+    told = await _json(request)
+    secret, blinded = told.get("secret"), unpack(told.get("blinded"))
+    if not isinstance(secret, str) or len(secret) > 200 or blinded is None:
+        raise BadForm("a ballot needs the secret of an invitation and a blinded message.")
+    asked = await intake.survey(name)
+    if not survey.is_open(asked) or not asked.invited:
+        raise NotNow("this survey gives no ballots.")
+    signature = await run_in_threadpool(ballots.sign, request.app.state.hub, asked, secret, blinded)
+    return JSONResponse({"signature": pack(signature)})
+
+
+@router.post("/s/{name}/answers")
+async def answers(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
+    """Keep a submission; answers with a signed receipt."""
+    raw = await _body(request)
+    try:
+        return JSONResponse(await intake.take(name, raw))
+    except BadSubmission as bad:
+        return JSONResponse({"refused": bad.reason, "message": str(bad)}, 422)
+
+
+async def _body(request: Request) -> bytes:
+    raw = b""
+    async for piece in request.stream():
+        raw += piece
+        if len(raw) > MOST_BYTES:
+            break  # one byte too many is enough to know
+    return raw
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    try:
+        told = json.loads(await _body(request))
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise BadForm("this address takes a JSON object.")
+    return told

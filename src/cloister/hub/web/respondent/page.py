@@ -1,0 +1,91 @@
+"""The page that a respondent opens: what is asked, by whom, what for. Its inputs are for scripts alone.
+
+Nobody is looked up: no cookie is read and none is set, and the page is the same for everybody who opens it. The secret
+of an invitation stands behind the `#` of a link and never reaches us with the page.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, Response
+
+from cloister.hub.core.models import Survey
+from cloister.hub.surveys import explain_level, i18n, survey
+from cloister.hub.surveys.intake import Intake
+from cloister.hub.surveys.question import SurveyQuestion
+from cloister.hub.web.respondent.answers import slowed
+from cloister.local import Question
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+# Stricter than other pages: no form may be sent from here by the browser itself, and no picture comes from data.
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex",
+    "Vary": "Accept-Language",
+}
+CAPS = (4, 8, 16)  # of a new wallet
+
+
+@router.get("/s/{name}")
+async def respond(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)], lang: str = "") -> Response:
+    """The page, in the language that is asked for or that the browser prefers."""
+    found = await intake.survey(name)
+    language = i18n.choose(lang, request.headers.get("accept-language", ""), found.language)
+    values = await run_in_threadpool(_values, found, language)
+    template = request.app.state.templates.get_template("respond.html")
+    html = template.render({"hub_name": request.app.state.hub.settings.name, **values})
+    return HTMLResponse(html, headers={**_HEADERS, "Content-Language": language})
+
+
+def _values(found: Survey, language: str) -> dict[str, Any]:
+    spoken = i18n.words_in(language)
+    by = found.owner.organisation.name if found.owner.organisation else found.owner.name
+    return {
+        "words": spoken,
+        "say": spoken.say,
+        "languages": i18n.NAMES,
+        "survey": found,
+        "by": by,
+        "open": survey.is_open(found),
+        "questions": _shown(json.dumps(found.asked), json.dumps(found.questions), language),
+        "caps": CAPS,
+        "device": spoken.for_device(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RespondentPage:
+    """A question as the page shows it: as it was composed, its levels in words, and a number's bounds."""
+
+    asked: SurveyQuestion
+    levels: tuple[explain_level.LevelExplanation, ...]
+    bounds: tuple[float, float] | None
+
+
+@lru_cache(maxsize=256)  # composing every question anew, to see that it can be asked, takes long
+def _shown(asked: str, questions: str, language: str) -> tuple[RespondentPage, ...]:
+    composed = [SurveyQuestion.read(one) for one in json.loads(asked)]
+    made = [Question.read(one) for one in json.loads(questions)]
+    spoken = i18n.words_in(language)
+    return tuple(
+        RespondentPage(one, explain_level.told(one, question, spoken), _ends(one))
+        for one, question in zip(composed, made, strict=True)
+    )
+
+
+def _ends(asked: SurveyQuestion) -> tuple[float, float] | None:
+    if asked.type != "number":
+        return None
+    low, high = asked.bounds
+    return float(low), float(high)

@@ -1,0 +1,136 @@
+"""What estimators on public cells share: how they read rows, and that what they read is private until it is noisy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.bins import BinnedFeature, Columns, columns_of, read_axes, read_columns
+from cloister.learn.base.cells import numbers_in
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.inputs import (
+    codes,
+    keep_features,
+    read_answers,
+    read_classes,
+    read_goal,
+    read_labels,
+)
+from cloister.learn.base.integer_rows import Integers
+from cloister.learn.base.row_source import FetchedTable, fetch
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.noise import Source
+
+__all__ = ["BinnedEstimator", "BinnedRows", "FetchedCells", "public_generator"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class BinnedRows:
+    """Private rows; `cells` and `targets` are called inside a step, after the charge.
+
+    Attributes:
+        axes: the public cells.
+        classes: the public labels; None if the target is a number. Rows of no listed class, and rows in which a
+            number is missing, are left out.
+    """
+
+    columns: Columns
+    labels: NDArray[Any]
+    axes: tuple[BinnedFeature, ...]
+    classes: NDArray[Any] | None
+    _read: tuple[Integers, NDArray[Any]] | None = field(default=None, repr=False)
+
+    def look(self) -> tuple[Integers, NDArray[Any]]:
+        """The cell of each row and feature, and the code of its class (or its target)."""
+        if self._read is None:
+            given, labels = self._given()
+            cells, known = given.cells(self.axes)
+            known &= ~np.isnan(labels) if self.classes is None else labels >= 0
+            self._read = (cells, labels) if known.all() else (cells[known], labels[known])
+        return self._read
+
+    def _given(self) -> tuple[Columns, NDArray[Any]]:
+        """The columns, and the code of each row's class (or its target)."""
+        if self.classes is None:
+            return self.columns, numbers_in(self.labels)
+        return self.columns, codes(self.labels, list(self.classes))
+
+
+@dataclass(slots=True)
+class FetchedCells(BinnedRows):
+    """The same of a dataset whose rows are read when a step looks."""
+
+    source: FetchedTable | None = None
+
+    @classmethod
+    def of(cls, source: FetchedTable, axes: tuple[BinnedFeature, ...]) -> "FetchedCells":
+        """Of the columns that a step will read."""
+        return cls(Columns((), source.features), np.zeros(0), axes, source.classes, source=source)
+
+    def _given(self) -> tuple[Columns, NDArray[Any]]:
+        assert self.source is not None
+        return self.source.columns(), self.source.labels()
+
+
+class BinnedEstimator(PrivateEstimator):
+    """An estimator that sees features through public cells."""
+
+    bounds: Any
+    bins: Any
+    categories: Mapping[Any, Sequence[Any]] | None
+    fill: float | None
+    n_features_in_: int
+    _usual_bins = 16
+
+    def _rows(self, rows: Any, labels: Any, classes: Any, numeric: bool = False) -> BinnedRows:
+        """Check what is public about the input: shapes, types, bounds, classes."""
+        columns = read_columns(rows, self.categories, self.fill)
+        axes = read_axes(columns.names, self.bounds, self.bins, self.categories, self._usual_bins)
+        listed = None if numeric else read_classes(classes)
+        given = read_goal(labels, columns.length) if listed is None else read_labels(labels, listed, columns.length)
+        return BinnedRows(columns, given, axes, listed)
+
+    def _table_cells(
+        self,
+        data: Any,
+        target: str | None,
+        features: Sequence[str] | None,
+        table: str | None,
+        classes: Any,
+        numeric: bool = False,
+    ) -> FetchedCells:
+        """The same of a dataset, whose schema has bounds, categories and classes."""
+        kind = "number" if numeric else "classes"
+        source = fetch(data, target, features, table, classes=classes, kind=kind, fill=self.fill)
+        return FetchedCells.of(source, source.axes(self.bins, self._usual_bins))
+
+    def _grow_on(self, data: BinnedRows, steps: Callable[[PrivacyFilter, BudgetShare], T]) -> T:
+        """Charge and train, on whatever the rows are in."""
+        if isinstance(data, FetchedCells) and data.source is not None:
+            return self._train_rows(steps, data.source)
+        return self._train(steps)
+
+    def _keep_names(self, rows: Any, data: BinnedRows) -> None:
+        if isinstance(data, FetchedCells):
+            keep_features(self, len(data.axes), data.columns.names, dataset=True)
+        else:
+            from sklearn.utils.validation import _get_feature_names
+
+            keep_features(self, len(data.axes), _get_feature_names(rows))
+        self._axes = data.axes
+
+    def _cells(self, rows: Any) -> Integers:
+        """The cells of rows to answer about."""
+        table = read_answers(self, rows, self.fill, numbers=False)
+        names = tuple(axis.name for axis in self._axes)
+        return columns_of(table, names, [not axis.ordered for axis in self._axes]).cells(self._axes)[0]
+
+
+def public_generator(source: Source) -> np.random.Generator:
+    """Randomness for what needs no secrecy, such as which features a split may use; repeats if the source does."""
+    return np.random.default_rng(int.from_bytes(source.bytes(16), "little"))

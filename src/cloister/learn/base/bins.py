@@ -1,0 +1,201 @@
+"""Public cells: every feature is cut into a few of them, named before any row is read.
+
+A number falls between public cuts, a category is one of a public list (all others share the cell `other`). Counts over
+cells are what trees and additive models learn from. A value is placed by comparisons, after it was read on its own
+(learn/base/cells.py), so where a row falls depends on that row alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.cells import Categories, numbers_in
+from cloister.learn.base.inputs import InputTable, check_numbers, read_box, read_table
+from cloister.privacy.errors import BadBounds, BadSchema
+
+__all__ = ["BinnedFeature", "Columns", "columns_of", "read_axes", "read_columns"]
+
+_MOST = 1024  # cells a feature
+
+
+@dataclass(frozen=True, slots=True)
+class BinnedFeature:
+    """The public cells of one feature.
+
+    Attributes:
+        name: of the feature.
+        cuts: of a number: cell i holds what is at least cuts[i - 1] and below cuts[i].
+        categories: of a category: one cell each, and one more for all others.
+        exact: whether whole numbers beyond 2^53 are told apart, as a schema has them.
+    """
+
+    name: str
+    cuts: NDArray[np.float64]
+    categories: tuple[Any, ...] | None = None
+    exact: bool = False
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring cells are alike."""
+        return self.categories is None
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return len(self.cuts if self.categories is None else self.categories) + 1
+
+    def place(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """The cell of each value; a missing number is in the middle one."""
+        if self.categories is None:
+            numbers = numbers_in(values)
+            found = np.searchsorted(self.cuts, numbers, side="right").astype(np.int64)
+            return np.where(np.isnan(numbers), self.size // 2, found)
+        found = Categories(self.categories, self.name, exact=self.exact).codes(values)
+        return np.where(found < 0, len(self.categories), found)
+
+    def labels(self) -> list[str]:
+        """What each cell holds, in words."""
+        if self.categories is not None:
+            return [*map(str, self.categories), "other"]
+        ends = [f"{cut:g}" for cut in self.cuts]
+        if not ends:
+            return ["all"]
+        return [f"< {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"≥ {ends[-1]}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns as they came, read into cells only when a step looks.
+
+    Attributes:
+        fill: what stands for a missing number; None to leave its row out.
+    """
+
+    values: tuple[NDArray[Any], ...]
+    names: tuple[str, ...]
+    fill: float | None = None
+
+    @property
+    def length(self) -> int:
+        """The private number of rows."""
+        return len(self.values[0])
+
+    def cells(self, axes: Sequence[BinnedFeature]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The cell of each row and feature, and whether all numbers of the row are known."""
+        known = np.ones(self.length, dtype=bool)
+        placed = []
+        for axis, column in zip(axes, self.values, strict=True):
+            values = column
+            if axis.ordered:
+                values = numbers_in(column)
+                missing = np.isnan(values)
+                if self.fill is None:
+                    known &= ~missing
+                else:
+                    values = np.where(missing, self.fill, values)
+            placed.append(axis.place(values))
+        return np.column_stack(placed), known
+
+
+def read_columns(rows: Any, categories: Mapping[Any, Sequence[Any]] | None, fill: float | None) -> Columns:
+    """Columns of an array or frame.
+
+    Args:
+        rows: the input.
+        categories: which columns, by name or number, are no numbers.
+        fill: what stands for a missing number.
+    """
+    table = read_table(rows, fill, numbers=False)
+    names = table.names or tuple(f"x{i}" for i in range(table.width))
+    return columns_of(table, names, [_listed(categories, name, i) is not None for i, name in enumerate(names)])
+
+
+def columns_of(table: InputTable, names: tuple[str, ...], categorical: Sequence[bool]) -> Columns:
+    """Columns of a table, if those that are not categorical can hold numbers."""
+    check_numbers(column for column, other in zip(table.columns, categorical, strict=True) if not other)
+    return Columns(table.columns, names, table.fill)
+
+
+def read_axes(
+    names: Sequence[str],
+    bounds: Any,
+    bins: int | Mapping[Any, Any],
+    categories: Mapping[Any, Sequence[Any]] | None,
+    usual: int,
+    *,
+    exact: bool = False,
+) -> tuple[BinnedFeature, ...]:
+    """The cells that public facts describe.
+
+    Args:
+        names: of the features.
+        bounds: (low, high) for all, (lows, highs), or a dict from name or number to (low, high).
+        bins: how many equal cells lie between the bounds; or a dict from name or number to that, or to the cuts.
+        categories: a dict from name or number to the list of categories.
+        usual: how many cells a feature has that `bins` does not mention.
+        exact: whether categories come from a schema (learn/base/cells.py).
+    """
+    for given in (bounds, bins, categories):
+        unknown = [key for key in given if not _known(key, names)] if isinstance(given, Mapping) else []
+        if unknown:
+            raise BadSchema(f"there is no feature {unknown[0]!r:.60}. Name columns as in X, or count them from 0.")
+    box = None
+    axes = []
+    for i, name in enumerate(names):
+        listed = _listed(categories, name, i)
+        cells = _listed(bins, name, i) if isinstance(bins, Mapping) else bins
+        cells = usual if cells is None else cells
+        if listed is not None:
+            axes.append(BinnedFeature(name, np.zeros(0), _categories(listed, name, exact), exact))
+        elif not isinstance(cells, int | np.integer) or isinstance(cells, bool):
+            axes.append(BinnedFeature(name, _cuts(cells, name)))
+        elif isinstance(bounds, Mapping):
+            axes.append(BinnedFeature(name, _equal(_listed(bounds, name, i), int(cells), name)))
+        else:
+            box = box or read_box(bounds, len(names))
+            axes.append(BinnedFeature(name, _equal((box.low[i], box.high[i]), int(cells), name)))
+    return tuple(axes)
+
+
+def _known(key: Any, names: Sequence[str]) -> bool:
+    return key in names or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(names))
+
+
+def _listed(given: Any, name: str, place: int) -> Any:
+    if not isinstance(given, Mapping):
+        return None
+    return given[name] if name in given else given.get(place)
+
+
+def _categories(listed: Sequence[Any], name: str, exact: bool) -> tuple[Any, ...]:
+    try:
+        kept = () if isinstance(listed, str | bytes) else tuple(dict.fromkeys(listed))
+    except TypeError:  # no list, or one of lists
+        kept = ()
+    if not 1 <= len(kept) < _MOST:
+        raise BadSchema(f"{name} needs a list of 1 to {_MOST - 1} categories.")
+    Categories(kept, name, exact=exact)
+    return tuple(map(str, kept)) if any(isinstance(one, str) for one in kept) else kept
+
+
+def _cuts(given: Any, name: str) -> NDArray[np.float64]:
+    try:
+        cuts = np.asarray(given, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError):
+        cuts = np.zeros((0, 0))
+    if cuts.ndim != 1 or not 1 <= len(cuts) < _MOST or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
+        raise BadBounds(f"the bins of {name} are a number of cells, or cuts in rising order (at most {_MOST - 1}).")
+    return cuts
+
+
+def _equal(bounds: Any, cells: int, name: str) -> NDArray[np.float64]:
+    if bounds is None:
+        raise BadBounds(f"{name} needs public bounds, cuts or categories.")
+    box = read_box(bounds, 1)
+    if not 2 <= cells <= _MOST:
+        raise BadBounds(f"a feature has 2 to {_MOST} cells.")
+    return np.linspace(float(box.low[0]), float(box.high[0]), cells + 1)[1:-1]

@@ -1,0 +1,272 @@
+"""What every estimator shares: who pays, what is written down, what a fit leaves behind.
+
+An estimator is a scikit-learn estimator: its constructor stores, `fit` learns, `clone` and pipelines work. Beside the
+model's own parameters it has
+
+    spend         what the fit may cost: epsilon(1, delta="1e-6"), rho("0.02"), or a pure epsilon(1)
+    bounds        public (low, high) of the features; classes: the public list of labels
+    ledger        a Ledger or a folder; a new account of exactly this spend is opened in it for each fit
+    account       an account that pays instead, such as a dataset's
+    random_state  a seed, for teaching and tests: the fit is then marked `not private`
+
+and after `fit`: `release_` (loss, receipt, whether it is private), `loss_`, and `n_features_in_`.
+"""
+
+import os
+import secrets
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from cloister.learn.base.inputs import check_asked, check_parameters, is_dataset
+from cloister.learn.base.nested_budget import DryRun, part_of, paying_now, refuse_free_scores
+from cloister.learn.base.quiet import Quiet
+from cloister.privacy.budget_split import BudgetShare, budget_share
+from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import PrivacyFilter, release_steps
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.noise import SYSTEM, SeededSource, Source
+from cloister.privacy.release import Release
+from cloister.privacy.unit import ROW, Unit
+
+if TYPE_CHECKING:
+    from cloister.learn.base.row_source import FetchedTable
+
+__all__ = ["Payer", "PrivateEstimator"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Where a pickled estimator finds its ledger or account again. It holds neither a key nor a connection.
+
+    Attributes:
+        folder: of the ledger; None if it was not opened with `Ledger.in_folder`.
+        owner: the ledger's public key, so that no other ledger in that folder pays.
+        name, analyst: of the account; None for a ledger.
+    """
+
+    folder: str | None
+    owner: str
+    name: str | None = None
+    analyst: str | None = None
+
+    @classmethod
+    def of(cls, payer: Ledger | Account) -> "Payer":
+        """A description of a ledger or account."""
+        book: Any = payer.book if isinstance(payer, Account) else payer
+        folder = getattr(book, "folder", None)
+        account = (payer.rules.name, payer.rules.analyst) if isinstance(payer, Account) else (None, None)
+        return cls(None if folder is None else str(folder), str(book.key.public), *account)
+
+    def ledger(self) -> Ledger:
+        """Open the ledger again."""
+        if self.folder is None or not (Path(self.folder) / "ledger.db").exists():
+            raise BadInput(
+                "this model was unpickled, and the ledger that paid for it is not here. Set its ledger or account "
+                "before it is fitted again."
+            )
+        book = Ledger.in_folder(self.folder)
+        if str(book.key.public) != self.owner:
+            book.close()
+            raise BadInput("the folder of this model's ledger holds another ledger now. Set its ledger or account.")
+        return book
+
+    def account(self) -> Account:
+        """Open the account again."""
+        assert self.name is not None
+        return self.ledger().account(self.name, self.analyst)
+
+
+class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
+    """Charges once, trains in steps that the meter counts down, and keeps the receipt.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset it is fitted on). Bounds, classes,
+        the number of features and all parameters are taken to be public; the number of rows is not.
+    """
+
+    spend: Loss | None
+    ledger: Ledger | str | os.PathLike[str] | Payer | None
+    account: Account | Payer | None
+    random_state: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("__init__", "fit"):
+            if name in vars(cls):
+                setattr(cls, name, _explained(vars(cls)[name]))
+
+    if not TYPE_CHECKING:  # a type checker should still know which attributes there are
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _ABSENT:
+                raise AttributeError(f"{type(self).__name__} has no {name}: {_ABSENT[name]}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _train(self, steps: Callable[[PrivacyFilter, BudgetShare], T], data: Any = None, asked: str = "") -> T:
+        """Charge the spend, carry the steps out, keep what proves it.
+
+        Args:
+            steps: reads rows only inside `meter.release`; returns what follows from released values.
+            data: the Cloister dataset the rows are in, if they are in one.
+            asked: what of it is read, for the ledger.
+        """
+        refuse_free_scores()
+        budget = budget_share(self.spend)
+        meter = paying_now()
+        if meter is not None:
+            return self._train_within(meter, steps, budget, data)
+        source = self._source()
+        accounts, unit, version, label = self._payers(budget.loss, data)
+        model, receipt = release_steps(
+            lambda meter: steps(meter, budget),
+            accounts=accounts,
+            spend=budget.loss,
+            request=f"{label}{self._request()}{asked and f' on {asked}'}",
+            unit=unit,
+            data_version=version,
+            source=source,
+        )
+        self.loss_ = budget.loss
+        self.release_ = Release(
+            value=model,
+            loss=budget.loss,
+            unit=unit,
+            mechanism=receipt.body["mechanism"],
+            parameters={},
+            private=source.private,
+            receipt=receipt,
+        )
+        return model
+
+    def _train_rows(self, steps: Callable[[PrivacyFilter, BudgetShare], T], source: "FetchedTable") -> T:
+        """The same for a method that protects one row, on the rows of a dataset (learn/base/row_source.py).
+
+        Privacy: the spend, for the dataset's unit: the steps get what one of its rows may cost (`Purse.of_a_row`).
+        """
+        most = source.relation.rows_each
+
+        def of_rows(meter: PrivacyFilter, budget: BudgetShare) -> T:
+            each = budget.of_a_row(most)
+            return steps(part_of(meter, each.loss), each)
+
+        model = self._train(of_rows, source.data, asked=source.asked)
+        told = {"rows of a unit": str(most), "a row": str(budget_share(self.spend).of_a_row(most).loss)}
+        self.release_ = replace(self.release_, parameters=told)
+        return model
+
+    def _train_within(
+        self,
+        meter: PrivacyFilter | DryRun,
+        steps: Callable[[PrivacyFilter, BudgetShare], T],
+        budget: BudgetShare,
+        data: Any,
+    ) -> T:
+        """Train as one of several fits under one charge, with one receipt (learn/base/nested_budget.py)."""
+        unit = ROW
+        if is_dataset(data):
+            # The rows of a dataset are paid for by its own account, or are none at all.
+            free = isinstance(meter, DryRun)
+            if not (getattr(data, "empty", False) if free else _same(data.account, meter)):
+                raise BadInput("a selection or cross-validation needs rows as arrays or frames.")
+            unit = data.tables.schema.unit
+        model = steps(part_of(meter, budget.loss), budget)
+        self.loss_ = budget.loss
+        self.release_ = Release(model, budget.loss, unit, "a part of a larger work", {}, private=meter.source.private)
+        return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle keeps: the place of the ledger or account in place of its connection and key."""
+        kept = dict(super().__getstate__())
+        for name in ("ledger", "account"):
+            if isinstance(kept.get(name), Ledger | Account):
+                kept[name] = Payer.of(kept[name])
+        return kept
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy that is not fitted. Ledger and account are shared: a copy of a book would be another book."""
+        told = {
+            name: value if name in ("ledger", "account") else clone(value, safe=False)
+            for name, value in self.get_params(deep=False).items()
+        }
+        copy = type(self)(**told)
+        for name in ("_metadata_request", "_sklearn_output_config"):  # what set_output and routing left behind
+            if hasattr(self, name):
+                setattr(copy, name, deepcopy(getattr(self, name)))
+        return copy
+
+    def _request(self) -> str:
+        """What was asked, from public parameters alone."""
+        named = {name: value for name, value in sorted(self.get_params(deep=False).items()) if name not in _NOT_ASKED}
+        return f"fit {type(self).__name__} {named!r}"
+
+    def _source(self) -> Source:
+        return SYSTEM if self.random_state is None else SeededSource(str(self.random_state))
+
+    def _payers(self, loss: Loss, data: Any) -> tuple[list[Account], Unit, str, str]:
+        """Whose accounts pay, for whom the rows stand, which version of the data they are, and the work's label."""
+        if data is not None and is_dataset(data):
+            if self.account is not None or self.ledger is not None:
+                raise BadInput("a dataset's own account pays. Leave account and ledger out.")
+            reader = getattr(data, "reader", None)
+            accounts = [data.account, *([] if reader is None else [reader.account])]
+            label = f"{reader.label}\n" if reader is not None and reader.label else ""
+            return accounts, data.tables.schema.unit, data.version, label
+        if not isinstance(self.account, Account | Payer | None):
+            raise BadInput("account is one of a ledger: account=ledger.open_account('visits', epsilon(2)).")
+        if not isinstance(self.ledger, Ledger | Payer | str | os.PathLike | None):
+            raise BadInput("ledger is a Ledger, or the folder of one.")
+        if self.account is not None:
+            return [self.account.account() if isinstance(self.account, Payer) else self.account], ROW, "", ""
+        if isinstance(self.ledger, Payer):
+            book = self.ledger.ledger()
+        else:
+            book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.in_folder(self.ledger or ".cloister")
+        name = f"{type(self).__name__}-{secrets.token_hex(6)}"
+        return [book.open_account(name, loss)], ROW, "", ""
+
+
+def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that tells what to write for an argument that other libraries have; a fit checks its parameters."""
+
+    @wraps(method)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for name in kwargs.keys() & _ELSEWHERE.keys():
+            raise TypeError(
+                f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument {name!r}: "
+                f"{_ELSEWHERE[name]}"
+            )
+        if method.__name__ == "fit":
+            check_parameters(self.get_params(deep=False))
+            check_asked(kwargs)
+        with np.errstate(all="ignore"):  # learn/base/quiet.py
+            return method(self, *args, **kwargs)
+
+    return told
+
+
+def _same(account: Any, meter: Any) -> bool:
+    """Whether a meter counts down what this very account has paid."""
+    return isinstance(account, Account) and account.rules == meter.account.rules
+
+
+_NOT_ASKED = {"ledger", "account", "random_state", "spend"}
+# Arguments of scikit-learn and diffprivlib that are written otherwise here, or cannot be.
+_ELSEWHERE = {
+    "epsilon": "a loss is a value. Write spend=epsilon(1), spend=epsilon(1, delta='1e-6') or spend=rho('0.02').",
+    "accountant": "an account pays. Write account=ledger.open_account('visits', epsilon(2)), or ledger='folder'.",
+    "sample_weight": "a row's weight would multiply what it can reveal, so every row counts once.",
+    "class_weight": "class sizes are private, and rows have no weights. Move the threshold on predict_proba.",
+    "C": "how much a model is shrunk follows from the noise. Leave it out; Ridge has alpha.",
+}
+_ABSENT = {
+    "partial_fit": "every look at rows is paid for, so a fit sees all of them at once: fit on all rows, or a dataset.",
+}

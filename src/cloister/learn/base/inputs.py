@@ -1,0 +1,386 @@
+"""Read arrays and frames. Shapes, names, types and everything that decides a scale or a class are public and given.
+
+    table = read_table(X, fill)      before the charge: shape, names and types of the columns, and no cell
+    rows = complete(table.numbers()) inside a step: every cell as `cells.py` reads it
+
+No value makes a fit fail. An infinity counts as the bound it lies beyond; a missing number, or what is no number, is
+the public `fill`, and without one its row is left out; labels that are not listed are left out too.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.cells import Categories, numbers_in
+from cloister.learn.base.containers import is_frame, read_column, read_rows
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+
+__all__ = [
+    "Box",
+    "InputTable",
+    "check_asked",
+    "check_ends",
+    "check_fill",
+    "check_norm",
+    "check_numbers",
+    "check_parameters",
+    "codes",
+    "complete",
+    "complete_rows",
+    "is_dataset",
+    "keep_features",
+    "read_answers",
+    "read_box",
+    "read_classes",
+    "read_goal",
+    "read_labels",
+    "read_table",
+]
+
+Floats = NDArray[np.float64]
+_LEAST, _MOST = 1e-100, 1e100  # squares and ratios of public numbers stay within the range of floats
+_NARROWEST = 2.0**-40  # a width, as a part of the ends: above it the ends' own rounding is far below a grid step
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Public bounds of every feature."""
+
+    low: Floats
+    high: Floats
+
+    def clip(self, rows: Floats) -> Floats:
+        """Rows within the bounds."""
+        return np.clip(rows, self.low, self.high)
+
+    def to_unit(self, rows: Floats) -> Floats:
+        """Rows clipped and scaled so that the bounds become 0 and 1."""
+        return (self.clip(rows) - self.low) / (self.high - self.low)
+
+    def settle(self, rows: Floats) -> Floats:
+        """Rows to answer about: infinities become the bounds, a missing number the middle between them."""
+        if np.isfinite(rows).all():
+            return rows
+        known = np.where(np.isnan(rows), (self.low + self.high) / 2, rows)
+        return np.where(np.isinf(known), np.where(known > 0, self.high, self.low), known)
+
+
+def check_ends(low: Any, high: Any, what: str = "bounds") -> None:
+    """Refuse public bounds whose width, square or ratio no float could hold."""
+    low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise BadBounds("every lower bound must be below its upper bound, and both finite.")
+    largest = np.maximum(np.abs(low), np.abs(high))
+    if not ((largest <= _MOST).all() and (high - low >= np.maximum(_LEAST, _NARROWEST * largest)).all()):
+        raise BadBounds(
+            f"{what:.60} lie within {_MOST:g} of zero, and are at least {_LEAST:g} and 2^-40 of their size apart. "
+            "Give the column in another unit, or shift it."
+        )
+
+
+def check_norm(data_norm: Any) -> float:
+    """The public length of rows, if arithmetic can bear it."""
+    if not _LEAST <= _plain(data_norm) <= _MOST:
+        raise BadBounds(
+            f"data_norm is a positive public number, the longest a row may be: from {_LEAST:g} to {_MOST:g}."
+        )
+    return float(data_norm)
+
+
+def check_fill(fill: Any) -> float | None:
+    """What stands for a missing number, if it is one public number that arithmetic can bear; None for none.
+
+    A list would be spread over the missing cells, and fail or not by how many there are.
+    """
+    if fill is None:
+        return None
+    if not abs(_plain(fill)) <= _MOST:
+        raise BadInput(
+            f"fill is one public number that stands for what is missing, within {_MOST:g} of zero, or None to leave "
+            "such rows out."
+        )
+    return float(fill)
+
+
+def check_parameters(told: Mapping[str, Any]) -> None:
+    """Refuse public parameters of an estimator by type, finiteness and range. Called first thing in every `fit`.
+
+    Those that depend on the input (bounds, categories, bins, n_components) are read together with it.
+    """
+    for name, value in told.items():
+        if name == "fill":
+            check_fill(value)
+        elif name == "data_norm" and value is not None:
+            check_norm(value)
+        elif name == "classes" and value is not None and not _labels(value):
+            raise BadSchema("classes is a list of numbers, or of words.")
+        elif name in _WHOLE and not (value is None and name in _OPTIONAL):
+            most = _WHOLE[name]
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                none = ", or None" if name in _OPTIONAL else ""
+                raise BadInput(f"{name} is a public whole number from 1 to {most}{none}.")
+        elif name in _REAL:
+            holds, rule = _REAL[name]
+            if not holds(_plain(value)):
+                raise BadInput(f"{name} is {rule}.")
+        elif name == "calibrate" and not isinstance(value, bool | np.bool_):
+            raise BadInput("calibrate is True or False.")
+        elif name in _WORDS and not isinstance(value, str):
+            raise BadInput(f"{name} is a word, one of those that the documentation of the estimator lists.")
+
+
+def check_asked(told: Mapping[str, Any]) -> None:
+    """Refuse names of columns and tables that are none. Called first thing in every `fit`, with its arguments."""
+    for name in ("target", "table"):
+        if told.get(name) is not None and not (isinstance(told[name], str) and told[name]):
+            raise BadInput(f"{name} is a name of the schema: {name}='visits'.")
+    features = told.get("features")
+    if features is None:
+        return
+    # A generator is read once, and some methods look at the names again after the charge.
+    listed = (
+        isinstance(features, Iterable) and not isinstance(features, str | bytes) and not hasattr(features, "__next__")
+    )
+    if not listed or not all(isinstance(one, str) for one in features):
+        raise BadInput("features is a list of names: features=['age', 'stay_days'].")
+
+
+def _labels(classes: Any) -> bool:
+    """Whether it is a list of single values."""
+    try:
+        return not isinstance(classes, str | bytes) and len({*classes}) >= 0
+    except TypeError:  # no list, or one of lists
+        return False
+
+
+_WHOLE = {
+    "rows": 2**53,
+    "max_depth": 12,
+    "n_estimators": 1000,
+    "rounds": 1000,
+    "n_clusters": 10_000,
+    "max_iter": 10_000,
+}
+_OPTIONAL = {"rows", "rounds", "max_iter"}
+_REAL: dict[str, tuple[Callable[[float], bool], str]] = {
+    "alpha": (lambda value: 0 <= value <= _MOST, f"a public number that is not negative, and at most {_MOST:g}"),
+    "var_smoothing": (lambda value: _LEAST <= value <= 0.25, f"a public number from {_LEAST:g} to 0.25"),
+    "max_features": (lambda value: 0 < value <= 1, "a share of the features: above 0, at most 1"),
+}
+_WORDS = {"method", "variance", "output_distribution"}
+
+
+def _plain(value: Any) -> int | float:
+    """A number of Python's own, whatever type of number it came as; NaN, which lies in no range, for anything else."""
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else math.nan
+
+
+def read_box(bounds: Any, features: int) -> Box:
+    """Bounds for all features alike, (low, high), or for each, (lows, highs) or a (features, 2) array."""
+    if bounds is None:
+        raise BadBounds(
+            "bounds are public and must be given: bounds=(0, 1) for all features, or bounds=(lows, highs). "
+            "Deriving them from the data would leak; bounds='find' pays for finding them."
+        )
+    try:
+        low, high = bounds
+        lows, highs = (np.broadcast_to(np.asarray(end, dtype=np.float64), (features,)).copy() for end in (low, high))
+    except (OverflowError, TypeError, ValueError):
+        raise BadBounds(f"bounds are (low, high), or (lows, highs) with {features} numbers each.") from None
+    check_ends(lows, highs)
+    return Box(lows, highs)
+
+
+# Tables
+
+
+@dataclass(slots=True)
+class InputTable:
+    """X as it came. Names, width and types are public; length and cells are not.
+
+    Attributes:
+        columns: one array each.
+        names: of a frame's columns; None for an array.
+        fill: what stands for a missing number; None to leave its row out.
+    """
+
+    columns: tuple[NDArray[Any], ...]
+    names: tuple[str, ...] | None
+    fill: float | None = None
+    _whole: NDArray[Any] | None = field(default=None, repr=False)
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return len(self.columns)
+
+    @property
+    def length(self) -> int:
+        """The private number of rows."""
+        return len(self.columns[0])
+
+    def column(self, place: int) -> Floats:
+        """A column of numbers; NaN where one is missing and nothing is filled in. Call it inside a step."""
+        found = numbers_in(self.columns[place])
+        return found if self.fill is None else _filled(found, self.fill)
+
+    def numbers(self) -> Floats:
+        """All columns as numbers. Call it inside a step."""
+        if self._whole is not None and self._whole.dtype == np.float64:
+            return self._whole if self.fill is None else _filled(self._whole, self.fill)
+        return np.column_stack([self.column(place) for place in range(self.width)])
+
+
+def _filled(numbers: Floats, fill: float) -> Floats:
+    return np.where(np.isnan(numbers), fill, numbers)
+
+
+def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) -> InputTable:
+    """The columns of an array or frame, checked by shape and type alone.
+
+    Args:
+        rows: an array, a list of rows, or a frame of pandas, polars or pyarrow (learn/base/containers.py).
+        fill: what stands for a missing number.
+        numbers: whether all columns must be of a type that can hold numbers.
+    """
+    from sklearn.utils.validation import _get_feature_names
+
+    fill = check_fill(fill)
+    columns, whole = read_rows(rows)
+    names = None if whole is not None else _get_feature_names(rows)  # None unless all of them are text
+    if not columns:
+        raise BadInput("Found array with 0 feature(s) while a minimum of 1 is required.")
+    if any(column.dtype.kind == "c" for column in columns):
+        raise BadInput("Complex data not supported: give real and imaginary parts as columns of their own.")
+    if numbers:
+        check_numbers(columns)
+    return InputTable(tuple(columns), None if names is None else tuple(map(str, names)), fill, whole)
+
+
+def check_numbers(columns: Iterable[NDArray[Any]]) -> None:
+    """Refuse columns whose type cannot hold numbers."""
+    if any(column.dtype.kind in "mMV" for column in columns):
+        raise BadInput("X has a column of dates or times where a number is expected. Turn it into a number first.")
+
+
+def complete(*parts: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Arrays of one length without the rows in which a number is missing. Call it inside a step."""
+    missing = np.zeros(len(parts[0]), dtype=bool)
+    for part in parts:
+        if part.dtype.kind == "f":
+            missing |= np.isnan(part) if part.ndim == 1 else np.isnan(part).any(axis=1)
+    return tuple(part[~missing] for part in parts)
+
+
+def complete_rows(look: Callable[[], Floats]) -> Callable[[], Floats]:
+    """The same look at rows of numbers, without those in which one is missing; read once, inside the first step."""
+    return lru_cache(maxsize=1)(lambda: complete(look())[0])
+
+
+# Labels and targets
+
+
+def codes(labels: Any, classes: Sequence[Any]) -> NDArray[np.int64]:
+    """The place of each label in the public list of classes; a label that is not in it counts for no class: -1."""
+    return Categories(classes, "y").codes(read_column(labels))
+
+
+def read_classes(classes: Any) -> NDArray[Any]:
+    """The public list of classes."""
+    if classes is None:
+        raise BadSchema(
+            "the classes are public and must be given: classes=[0, 1]. Reading them off y would tell which occur."
+        )
+    try:
+        listed = np.unique(np.asarray(classes))
+    except (TypeError, ValueError):
+        raise BadSchema("classes is a list of numbers, or of words.") from None
+    if listed.ndim != 1 or len(listed) < 2:
+        raise BadSchema("classes is a list of at least two different labels.")
+    Categories(listed.tolist(), "y")
+    return listed
+
+
+def read_labels(y: Any, classes: NDArray[Any], length: int) -> NDArray[Any]:
+    """A column of labels as long as the rows, as it came; checked by shape and type alone."""
+    given = _read_column(y, "labels", length)
+    if given.dtype.kind in "iufb" and not Categories(classes.tolist(), "y").numeric:
+        raise BadInput(
+            "y is a column of numbers and the classes are words: every row would be left out. Write them alike, "
+            "classes=[0, 1] for a y of 0 and 1."
+        )
+    return given
+
+
+def read_goal(y: Any, length: int) -> NDArray[Any]:
+    """A column of targets as long as the rows, as it came; checked by shape and type alone."""
+    given = _read_column(y, "numbers", length)
+    if given.dtype.kind in "cmMV":
+        raise BadInput("Unknown label type: y must be one column of numbers. Complex data not supported.")
+    return given
+
+
+def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
+    if y is None:
+        raise BadInput(f"y is one column of {what}, as long as X; requires y to be passed, but the target y is None.")
+    given = read_column(y)
+    if given.ndim not in (1, 2) or (given.ndim == 2 and given.shape[1] != 1) or len(given) != length:
+        raise BadInput(f"y is one column of {what}, as long as X.")
+    if given.ndim == 2:
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected: use y.ravel().",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+    return given.reshape(-1)
+
+
+# What an estimator keeps of its input
+
+
+def keep_features(estimator: Any, width: int, names: Sequence[str] | None, *, dataset: bool = False) -> None:
+    """Keep how many features there are, and their names if they have any, as scikit-learn does."""
+    estimator.n_features_in_, estimator._of_dataset = width, dataset
+    if names is not None:
+        estimator.feature_names_in_ = np.array(list(names), dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):  # of an earlier fit
+        del estimator.feature_names_in_
+
+
+def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, numbers: bool = True) -> InputTable:
+    """Rows that a fitted estimator is asked about, if they have the features that it was fitted on."""
+    from sklearn.utils.validation import _check_feature_names, check_is_fitted
+
+    check_is_fitted(estimator, "n_features_in_")
+    table = read_table(rows, fill, numbers=numbers)
+    # Rows for a model from a dataset come from `prepare`, as an array in the right order.
+    if not (table.names is None and getattr(estimator, "_of_dataset", False)):
+        try:
+            _check_feature_names(estimator, rows, reset=False)
+        except ValueError as error:
+            raise BadInput(str(error)) from None
+    if table.width != estimator.n_features_in_:
+        raise BadInput(
+            f"X has {table.width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            "features as input."
+        )
+    return table
+
+
+def is_dataset(thing: object) -> bool:
+    """Whether it is a Cloister dataset: tables, and an account that pays."""
+    return (
+        not is_frame(thing) and hasattr(thing, "tables") and hasattr(thing, "account")
+    )  # a frame has what it is asked

@@ -1,0 +1,104 @@
+"""Rows as integers: sums over them are exact, in any order, at the speed of a matrix product.
+
+Every row is clipped to a public norm and put on an integer grid. A double holds integers up to 2^53 exactly, so a
+product of integer matrices over a block of rows is exact in floating-point hardware, whatever order it sums in; blocks
+are added as 64-bit integers. No float that depends on a row is ever rounded after rows were combined.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
+
+__all__ = ["ExactRows", "Integers", "noisy", "noisy_counts", "on_grid"]
+
+Integers = NDArray[np.int64]
+
+# Row entries have 15 bits, weights 16: a block of 2^20 rows sums to less than 2^51.
+ROW_BITS, WEIGHT_BITS, _BLOCK = 15, 16, 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ExactRows:
+    """Rows of integers, each within a public Euclidean norm.
+
+    Attributes:
+        cells: the integers, held as doubles; a cell times `step` is the number it stands for.
+        step: the worth of one.
+        norm: no row is longer than this, in integers.
+    """
+
+    cells: NDArray[np.float64]
+    step: float
+    norm: int
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], norm: float) -> "ExactRows":
+        """Clip every row to the norm, then cut it towards zero onto the grid, so that it never gets longer."""
+        step = norm / 2**ROW_BITS
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        # A little less than the norm, so that rounding in the length itself cannot push a row beyond it.
+        shrink = np.minimum(1.0, norm * (1 - 1e-9) / np.maximum(lengths, norm * 1e-9))
+        return cls(np.trunc(rows * (shrink / step)[:, None]), step, 2**ROW_BITS)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def weighted(self, weights: NDArray[np.float64]) -> Integers:
+        """The sum of rows, each times a weight within [-1, 1]; one column of weights gives one row of the result.
+
+        One row moves each column of the result by at most `norm · 2^WEIGHT_BITS` in L2, times its weight. The unit of
+        the result is `step / 2^WEIGHT_BITS`.
+        """
+        whole = np.trunc(np.clip(weights, -1.0, 1.0) * 2**WEIGHT_BITS)
+        columns = whole if whole.ndim > 1 else whole[:, None]  # also where there are no rows
+        total = _in_blocks(columns, self.cells)
+        return total if weights.ndim > 1 else total[0]
+
+    def products(self) -> Integers:
+        """X'X: one row moves it by at most norm² in Frobenius norm. The unit of the result is step²."""
+        return _in_blocks(self.cells, self.cells)
+
+
+def on_grid(values: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    """Whole numbers within ∓limit, cut towards zero, whatever the values are: what is not a number counts as 0.
+
+    The last step before a sum: whatever happens to a row's numbers before it, what the row adds is bounded.
+    """
+    found = np.trunc(np.clip(values, -limit, limit))
+    missing = np.isnan(found)
+    if missing.any():
+        found[missing] = 0.0
+    return found
+
+
+def _in_blocks(left: NDArray[np.float64], right: NDArray[np.float64]) -> Integers:
+    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+    for start in range(0, len(left), _BLOCK):
+        part = left[start : start + _BLOCK].T @ right[start : start + _BLOCK]
+        total += part.astype(np.int64)
+    return total
+
+
+def noisy(meter: PrivacyFilter, look: Callable[[], Any], sensitivity: int, loss: Loss) -> NDArray[np.float64]:
+    """A sum of integers with noise, as doubles: Gaussian for a rho, Laplace for a pure epsilon.
+
+    Args:
+        meter: pays.
+        look: gives the integers.
+        sensitivity: how far one unit moves them: in L2 for a rho, in L1 for an epsilon.
+        loss: of this step.
+    """
+    law: Any = DiscreteGaussian if loss.measure == "rho" else DiscreteLaplace
+    return np.asarray(meter.release(look, law.for_loss(sensitivity, loss)), dtype=np.float64)
+
+
+def noisy_counts(meter: PrivacyFilter, look: Callable[[], Any], loss: Loss, most: int = 1) -> NDArray[np.float64]:
+    """Counts of rows in disjoint cells with noise; a unit has at most `most` rows, all of them maybe in one cell."""
+    return noisy(meter, look, most, loss)

@@ -1,0 +1,139 @@
+"""Columns of a dataset as a model may use them: read off the schema, and through the view that a policy gives."""
+
+from collections.abc import Sequence
+from math import floor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from cloister.data.dialect import as_double, literal, rounded_near_zero
+from cloister.data.private_table import PrivateTable, values_of
+from cloister.data.schema import Column
+from cloister.data.statistics import Value, grid_value
+from cloister.data.summaries import axis
+from cloister.learn.base.inputs import check_ends, check_fill
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+
+__all__ = [
+    "PrivateTable",
+    "check_filled",
+    "classes_of",
+    "ends_of",
+    "is_number",
+    "read_names",
+    "read_relation",
+    "scaled_cell",
+    "values_of",
+]
+
+_MOST_CLASSES = 65
+_FARTHEST = 1e100  # as in questions: a small number in wider bounds would underflow, an error in PostgreSQL
+_TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
+
+
+def read_names(
+    data: Any, table: str | None, target: str | None, features: Sequence[str] | None, *, predicts: bool = True
+) -> tuple[str, ...]:
+    """The columns to learn from: those named, or all that can be used. From public facts alone."""
+    if predicts and target is None:
+        raise BadInput("say which column of the schema to predict: target='readmitted'.")
+    if features is None:
+        name = data.relation(table, []).table
+        seen = data.relation(name, [one for one, term in data.columns(name).items() if not term.unit])
+        features = [one.name for one in seen.columns.values() if one.name != target and _usable(one)]
+    chosen = tuple(dict.fromkeys(features))
+    if not chosen or target in chosen:
+        raise BadInput("features are columns of the table other than the target, at least one.")
+    return chosen
+
+
+def _usable(column: Column) -> bool:
+    return column.type == "boolean" or column.categories is not None or column.bounds is not None
+
+
+def read_relation(data: Any, table: str | None, columns: Sequence[str], *, unbounded: bool = False) -> PrivateTable:
+    """The rows of a dataset with these columns, through its views. No row is looked at.
+
+    Args:
+        unbounded: whether numbers may lack public bounds, because they will be found.
+    """
+    if len(set(columns)) < len(columns):
+        raise BadInput("name every column once: a feature twice, or the target among the features, tells nothing new.")
+    relation: PrivateTable = data.relation(table, tuple(columns))
+    for one in relation.columns.values():
+        if not (_usable(one) or (unbounded and is_number(one))):
+            raise BadSchema(f"{one.name} has neither public bounds nor categories. Give them in the schema.")
+        if one.bounds is not None and is_number(one):
+            _check_bounds(one)
+    return relation
+
+
+def _check_bounds(column: Column) -> None:
+    if max(map(abs, ends_of(column))) > _FARTHEST:
+        raise BadSchema(f"{column.name} has bounds beyond {_FARTHEST:g}. Give it narrower ones in the schema.")
+    try:
+        check_ends(*ends_of(column))
+    except BadBounds:
+        raise BadSchema(
+            f"the bounds of {column.name} are too close together for their size. Give it wider ones in the schema."
+        ) from None
+
+
+def is_number(column: Column) -> bool:
+    """Whether it is a number, and not one of a list."""
+    return column.type in ("integer", "real") and column.categories is None
+
+
+def ends_of(column: Column) -> tuple[float, float]:
+    """The public bounds of a number."""
+    if column.bounds is None:
+        raise BadSchema(f"{column.name} has no public bounds. Give them in the schema.")
+    low, high = column.bounds
+    return float(low), float(high)  # type: ignore[arg-type]
+
+
+def classes_of(relation: PrivateTable, target: str, classes: Sequence[Any] | None) -> NDArray[Any]:
+    """The public values of a target, or those of them that were named."""
+    column = relation.columns[target]
+    labels = axis(column, _MOST_CLASSES).labels if column.type != "real" else ()
+    values = [one for one in labels if one is not None]
+    if not values or any(isinstance(one, tuple) for one in values):  # the ends of bins
+        raise BadSchema(f"{target} has no short list of public values. Give it categories in the schema.")
+    listed = [one for one in values if classes is None or one in set(classes)]
+    if len(listed) < 2:
+        raise BadSchema("a target has at least two public values.")
+    return np.asarray(sorted(listed))
+
+
+def check_filled(column: Column, fill: float | None) -> None:
+    """Refuse a column in which numbers may be missing, unless what stands for them is one public number."""
+    check_fill(fill)
+    if column.nullable and is_number(column) and fill is None:
+        raise BadInput(
+            f"{column.name} may be NULL. Say nullable: false in the schema, which leaves such rows out, or give fill."
+        )
+
+
+def scaled_cell(relation: PrivateTable, name: str, bits: int, fill: float | None = None) -> Value:
+    """A number as an integer: its bounds become ∓2^(bits-1), the middle between them 0."""
+    column = relation.columns[name]
+    low, high = ends_of(column)
+    sql: exp.Expression = as_double(exp.column(name, quoted=True))
+    filled = column.nullable and fill is not None
+    if filled:
+        sql = exp.Coalesce(this=sql, expressions=[literal(float(fill or 0))])
+    middle, factor = (low + high) / 2, 1 / (high - low)
+    difference = exp.Sub(this=sql, expression=literal(middle))
+    moved = exp.Paren(this=difference) if abs(middle) > _TINY else rounded_near_zero(difference)
+    scaled = exp.Paren(this=exp.Mul(this=moved, expression=literal(factor)))
+    # What is kept within its bounds is not compared again, if the bounds themselves land where they should: all of this
+    # is monotone, rounding included.
+    ends = [floor(_landing(end - middle, middle) * factor * 2.0**bits + 0.5) for end in (low, high)]
+    inside = name in relation.clipped and not filled and ends == [-(2 ** (bits - 1)), 2 ** (bits - 1)]
+    return grid_value(scaled, -0.5, 0.5, bits, clipped=inside)
+
+
+def _landing(away: float, middle: float) -> float:
+    return away if abs(middle) > _TINY else (away + 1e-84) - 1e-84  # as `rounded_near_zero` does

@@ -1,0 +1,203 @@
+"""Rows of a dataset for methods that need rows: read into this process, at most so many of each unit.
+
+    charge ──► step: read the columns, clipped by their view, m rows of a unit at most ──► the method, at a row's price
+
+Sums of integers are all that most models need, and those are computed in the engine. Descents, trees and clusters look
+at every row again and again: for them rows leave the engine, once, inside the first step, and live in this process
+until the fit ends. That is for whoever runs the fit to be trusted with (a curator); what is released is as private as
+any other fit. A unit with more than m rows keeps m, chosen by a keyed hash of their own; and since the method protects
+one row, it may spend only what m of them together pay for (`Purse.of_a_row`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.schema import Column
+from cloister.learn.base.bins import BinnedFeature, Columns, read_axes
+from cloister.learn.base.frame import Floats
+from cloister.learn.base.inputs import Box, check_fill
+from cloister.learn.base.integer_rows import Integers
+from cloister.learn.base.private_data import (
+    PrivateTable,
+    check_filled,
+    classes_of,
+    ends_of,
+    is_number,
+    read_names,
+    read_relation,
+    values_of,
+)
+from cloister.privacy.errors import BadInput, BadSchema
+
+__all__ = ["FetchedTable", "fetch", "fetch_numbers"]
+
+
+@dataclass(slots=True)
+class FetchedTable:
+    """Columns of a dataset that a step will read. Everything but `numbers`, `labels` and `columns` is public.
+
+    Attributes:
+        data: the dataset, whose account pays.
+        relation: its rows.
+        features: names of columns, in order.
+        target: the column to predict; None for none.
+        classes: the target's public values; None if it is a number.
+        fill: what stands for NULL in numbers.
+    """
+
+    data: Any
+    relation: PrivateTable
+    features: tuple[str, ...]
+    target: str | None
+    classes: NDArray[Any] | None
+    fill: float | None
+    _read: dict[str, Any] | None = field(default=None, repr=False)
+    _numbers: Floats | None = field(default=None, repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the features of `numbers`: `age` for a number, `ward=surgery` for a category."""
+        return [name if value is None else f"{name}={value}" for name, value in self._parts()]
+
+    @property
+    def box(self) -> Box:
+        """Public bounds of the features of `numbers`."""
+        ends = [(0.0, 1.0) if value is not None else ends_of(self._column(name)) for name, value in self._parts()]
+        return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
+
+    def axes(self, bins: Any, usual: int) -> tuple[BinnedFeature, ...]:
+        """Public cells of the features, one for each column."""
+        bounds = {name: ends_of(self._column(name)) for name in self.features if is_number(self._column(name))}
+        listed = {name: values_of(self._column(name)) for name in self.features if name not in bounds}
+        return read_axes(self.features, bounds, bins, listed, usual, exact=True)
+
+    @property
+    def asked(self) -> str:
+        """What is read, for the ledger."""
+        what = f"{', '.join(self.features)} of {self.relation.table}"
+        most = self.relation.rows_each
+        return f"{what} for {self.target}, {most} rows of a unit at most" if self.target else f"{what}, {most} a unit"
+
+    # Private: called inside a step, after the charge.
+
+    def numbers(self) -> Floats:
+        """Numbers as they are, an indicator for each category; a category that is missing has none."""
+        if self._numbers is None:
+            found, parts = self._columns(), []
+            for name in self.features:
+                if is_number(self._column(name)):
+                    parts.append(found[name][:, None])
+                else:
+                    places = np.arange(len(values_of(self._column(name))))
+                    parts.append((found[name][:, None] == places).astype(np.float64))
+            self._numbers = np.column_stack(parts)
+        return self._numbers
+
+    def columns(self) -> Columns:
+        """One array a column: numbers as they are, categories as their values."""
+        found = self._columns()
+        values = []
+        for name in self.features:
+            if is_number(self._column(name)):
+                values.append(found[name])
+                continue
+            listed = values_of(self._column(name))
+            values.append(np.array([*listed, None], dtype=object)[found[name]])  # None for what is no category
+        return Columns(tuple(values), self.features)
+
+    def labels(self) -> NDArray[Any]:
+        """The place of each row's class in `classes`, -1 for none; or the target, if it is a number."""
+        assert self.target is not None
+        return np.asarray(self._columns()[self.target])
+
+    def _columns(self) -> dict[str, Any]:
+        if self._read is None:
+            wanted = self.features if self.target is None else (*self.features, self.target)
+            table = self.relation.chosen(wanted).run(self.relation.engine)
+            self._read = {name: self._array(name, table.column(name)) for name in wanted}
+        return self._read
+
+    def _array(self, name: str, column: Any) -> NDArray[Any]:
+        import pyarrow as pa
+
+        if name == self.target and self.classes is not None:
+            return _codes(column, self._column(name), self.classes.tolist())
+        if not is_number(self._column(name)):
+            return _codes(column, self._column(name), values_of(self._column(name)))
+        values = np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+        if self.fill is not None:
+            values[np.isnan(values)] = self.fill
+        return values
+
+    def _column(self, name: str) -> Column:
+        return self.relation.columns[name]
+
+    def _parts(self) -> list[tuple[str, Any]]:
+        every = [(name, self._column(name)) for name in self.features]
+        return [
+            part
+            for name, column in every
+            for part in ([(name, None)] if is_number(column) else [(name, value) for value in values_of(column)])
+        ]
+
+
+def _codes(column: Any, facts: Column, listed: Sequence[Any]) -> Integers:
+    """The place of each value in a public list; -1 for NULL and what is not in it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = {"integer": pa.int64(), "text": pa.string(), "boolean": pa.bool_()}
+    kind = kinds[facts.type]
+    place = pc.index_in(column.cast(kind), value_set=pa.array(list(listed), type=kind))
+    return np.asarray(pc.fill_null(place, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def fetch(
+    data: Any,
+    target: str | None,
+    features: Sequence[str] | None,
+    table: str | None,
+    *,
+    classes: Sequence[Any] | None = None,
+    kind: str = "classes",
+    fill: float | None = None,
+    find: bool = False,
+) -> FetchedTable:
+    """Read what a caller named against the schema, through the dataset's views. No row is looked at.
+
+    Args:
+        target, features, table: what is predicted from what; all columns that can be used unless named.
+        classes: those of the target's values that count; None for all.
+        kind: of target: "classes", "number" or "none".
+        fill: what stands for NULL in numbers.
+        find: whether numbers may lack bounds, because they will be found.
+    """
+    names = read_names(data, table, target, features, predicts=kind != "none")
+    relation = read_relation(data, table, [*names, *([target] if target else [])], unbounded=find)
+    for name in names:
+        check_filled(relation.columns[name], fill)
+    listed = None
+    if target is not None and kind == "classes":
+        listed = classes_of(relation, target, classes)
+    elif target is not None:
+        if not is_number(relation.columns[target]):
+            raise BadSchema(f"{target} is no number with public bounds, so it cannot be the target here.")
+        check_filled(relation.columns[target], None)
+        ends_of(relation.columns[target])
+    return FetchedTable(data, relation, names, target, listed, check_fill(fill))
+
+
+def fetch_numbers(
+    data: Any, features: Sequence[str] | None, table: str | None, fill: float | None, *, find: bool
+) -> FetchedTable:
+    """The same for columns that are numbers, and nothing to predict."""
+    if not features:
+        raise BadInput("say which columns to look at: fit(ds, features=['age', 'stay_days']).")
+    source = fetch(data, None, features, table, kind="none", fill=fill, find=find)
+    if not all(is_number(source.relation.columns[name]) for name in source.features):
+        raise BadInput("this is for numbers. Leave columns with categories out.")
+    return source

@@ -1,0 +1,95 @@
+"""Where rows lie: a ball that holds most of them, found inside the spend.
+
+Public bounds are often far wider than the data: a box around projected pictures holds a ball a thirtieth as wide with
+nearly all of them. Noise grows with the width, so a little of the spend buys a ball: a noisy histogram of the rows'
+lengths, on public cells that grow like a geometric series.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cloister.learn.base.frame import Floats, shorten, squares
+from cloister.learn.base.inputs import Box, check_norm, read_box
+from cloister.learn.base.integer_rows import Integers, noisy_counts, on_grid
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+
+__all__ = ["Ground", "radius_within", "read_ground"]
+
+_CELLS, _RATIO = 48, 1.15  # down to 1/700 of the widest
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The public grid that rows are put on.
+
+    Attributes:
+        box: clips features; None if only the length is bounded.
+        centre: where lengths are measured from.
+        step: the worth of one; the longest row has 2^bits.
+    """
+
+    box: Box | None
+    centre: Floats
+    step: float
+    bits: int
+
+    def cells(self, table: Floats) -> Floats:
+        """Rows as integers, none longer than 2^bits."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of one row
+            clipped = table if self.box is None else self.box.clip(table)
+            near = (clipped - self.centre) / self.step
+        return shorten(on_grid(near, float(2**self.bits)), 2**self.bits)
+
+    @property
+    def ends(self) -> Box:
+        """How far each feature reaches, in its own unit."""
+        if self.box is not None:
+            return self.box
+        longest = self.step * 2**self.bits
+        return Box(self.centre - longest, self.centre + longest)
+
+
+def read_ground(bounds: Any, data_norm: float | None, features: int) -> Ground:
+    """The grid that bounds or a norm describe. All features keep one scale: distances must mean what they meant."""
+    bits = min(20, (52 - math.ceil(math.log2(features))) // 2)  # squares of clipped rows then sum below 2^53
+    if data_norm is not None:
+        norm = check_norm(data_norm)
+        box = None if bounds is None else read_box(bounds, features)
+        return Ground(box, np.zeros(features), norm / 2**bits, bits)
+    box = read_box(bounds, features)
+    return Ground(box, (box.low + box.high) / 2, float(np.linalg.norm(box.high - box.low)) / 2 / 2**bits, bits)
+
+
+def radius_within(
+    meter: PrivacyFilter, loss: Loss, look: Callable[[], Floats], widest: int, share: float
+) -> tuple[int, float]:
+    """A radius that about this share of rows lies within, and about how many rows there are.
+
+    Args:
+        meter, loss: pay.
+        look: gives rows of integers, seen from the ball's centre.
+        widest: no row is longer, or need be told apart from one that is.
+        share: of the rows.
+
+    Privacy: the loss: a row is in one cell.
+    """
+    edges = np.maximum(1, np.rint(widest * _RATIO ** -np.arange(_CELLS - 1.0, -1.0, -1.0))).astype(np.int64)
+
+    def lengths() -> Integers:
+        cell = np.searchsorted(edges[:-1].astype(np.float64) ** 2, squares(look()), side="left")
+        return np.bincount(cell, minlength=_CELLS).astype(np.int64)
+
+    counts = noisy_counts(meter, lengths, loss)
+    amount = float(loss.amount)
+    noise = math.sqrt(1 / (2 * amount)) if loss.measure == "rho" else math.sqrt(2) / amount
+    # Cells that hold nothing but noise would push the radius outwards: there are many, and they are wide.
+    kept = np.where(counts > 2 * noise, counts, 0.0)
+    total = kept.sum()
+    if total <= 0:
+        return int(edges[-1]), 1.0
+    return int(edges[int(np.searchsorted(np.cumsum(kept), share * total))]), float(total)

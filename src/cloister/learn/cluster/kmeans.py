@@ -1,0 +1,172 @@
+"""Private k-means (its rounds are in learn/cluster/lloyd.py)."""
+
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+
+from cloister.learn.base.bounds_search import find_box, wants_bounds
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.frame import Floats
+from cloister.learn.base.inputs import Box, complete, complete_rows, is_dataset, keep_features, read_answers, read_table
+from cloister.learn.base.integer_rows import Integers
+from cloister.learn.base.row_source import fetch
+from cloister.learn.base.rowwise import distances
+from cloister.learn.cluster.enclosing_ball import read_ground
+from cloister.learn.cluster.lloyd import cluster
+from cloister.learn.textbook.kmeans import lloyd
+from cloister.learn.textbook.method import TextbookFit, learned_once
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadInput, NotPrivate
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+
+__all__ = ["KMeans"]
+
+_FINDING = Fraction(1, 10)
+_Clusters = tuple[tuple[Floats, Floats, int], Box]  # centres, sizes and rounds; how far features reach
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[misc]
+    """k-means.
+
+    Args:
+        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
+        n_clusters: how many.
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend. They
+            may be wide: a ball is found inside.
+        data_norm: or the public length that rows are shortened to.
+        method: "joint" (the default; learn/cluster/lloyd.py), or "lloyd": the textbook's DPLloyd
+        (learn/textbook/kmeans.py),
+            which needs a `random_state`; no ledger takes it.
+        max_iter: rounds; None for as many (3 to 20) as the noise leaves useful.
+        fill: what stands for a missing number; without it the row is left out.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        cluster_centers_: the centres. cluster_sizes_: about how many rows each has. n_iter_: the rounds.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+        release_, loss_: the receipt and what was paid.
+
+    There is no `labels_` and no `inertia_`: which cluster a training row is in is that row's secret.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds and all parameters are
+        public; the number of rows is not. The noise is discrete Gaussian (discrete Laplace for a pure spend) on
+        integers; initial centres are public chance. Audited in tests/statistical/test_learn_trees_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        n_clusters: int = 8,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        method: str = "joint",
+        max_iter: int | None = None,
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.n_clusters = n_clusters
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.method = method
+        self.max_iter = max_iter
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset; `y` is not looked at.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
+            y: not used.
+            features, table: of a dataset: the columns to look at (all unless given; those with categories become
+                indicators), and the table if there are several. Bounds come from the schema.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        if self.method not in ("joint", "lloyd"):
+            raise BadInput("method is one of joint, lloyd.")
+        find, names = wants_bounds(self.bounds), None
+        if self.method == "lloyd":
+            names, found = self._teach(X)
+        elif is_dataset(X):
+            source = fetch(X, None, features, table, kind="none", fill=self.fill, find=find)
+            names = source.names
+            bounds = self.bounds if find or self.data_norm is not None else (source.box.low, source.box.high)
+            found = self._train_rows(self._steps(source.numbers, len(source.names), bounds), source)
+        else:
+            given = read_table(X, self.fill)
+            names = given.names
+            found = self._train(self._steps(given.numbers, given.width, self.bounds))
+        (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), self._box = found
+        keep_features(self, self.cluster_centers_.shape[1], names, dataset=is_dataset(X))
+        return self
+
+    def _teach(self, rows: Any) -> tuple[Sequence[str] | None, _Clusters]:
+        if is_dataset(rows):
+            raise BadInput("the textbook's k-means needs rows as arrays.")
+        given = read_table(rows, self.fill)
+
+        def learn(lesson: TextbookFit) -> tuple[_Clusters, Loss]:
+            ground = read_ground(self.bounds, self.data_norm, given.width)
+            (known,) = complete(given.numbers())
+            return (lloyd(known, ground, self.n_clusters, self.max_iter, lesson), ground.ends), lesson.loss
+
+        return given.names, learned_once(self, learn)
+
+    def _steps(
+        self, look: Callable[[], Floats], features: int, bounds: Any
+    ) -> Callable[[PrivacyFilter, BudgetShare], _Clusters]:
+        public = None if wants_bounds(bounds) else read_ground(bounds, self.data_norm, features)
+        look = complete_rows(look)
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> _Clusters:
+            ground = public
+            if ground is None:
+                box = find_box(meter, look, features, budget.part(_FINDING))
+                ground = read_ground((box.low, box.high), self.data_norm, features)
+                budget = BudgetShare(budget.part(1 - _FINDING))
+            found = cluster(meter, budget, ground, look, self.n_clusters, self.max_iter)
+            return (found.centres * ground.step + ground.centre, found.counts, found.rounds), ground.ends
+
+        return steps
+
+    def predict(self, rows: Any) -> Integers:
+        """The nearest centre of each row."""
+        table = read_answers(self, rows, self.fill).numbers()
+        return np.asarray(distances(self._box.settle(table), self.cluster_centers_).argmin(axis=1))
+
+    def transform(self, rows: Any) -> Floats:
+        """The distance of each row from each centre."""
+        return distances(read_answers(self, rows, self.fill).numbers(), self.cluster_centers_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def score(self, rows: Any, y: Any = None) -> float:
+        """Minus the sum of squared distances of these rows, which must be rows that you may see."""
+        return -float((self.transform(rows).min(axis=1) ** 2).sum())
+
+    def fit_predict(self, X: Any, y: Any = None, **_: Any) -> NDArray[Any]:  # noqa: N803
+        """Refused: clusters of training rows are not private."""
+        raise NotPrivate("the cluster of a training row is that row's secret. Use fit, then predict rows you may see.")

@@ -1,0 +1,328 @@
+"""Principal components of noisy second moments."""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from cloister.learn.base.bounds_search import find_box, wants_bounds
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.frame import Frame, read_frame, shorten
+from cloister.learn.base.inputs import Box, complete_rows, is_dataset, keep_features, read_answers, read_table
+from cloister.learn.base.integer_rows import ROW_BITS, WEIGHT_BITS, ExactRows, noisy, on_grid
+from cloister.learn.base.private_data import is_number, read_relation
+from cloister.learn.base.row_source import fetch_numbers
+from cloister.learn.base.rowwise import weighted
+from cloister.learn.linear_model.engine_moments import EngineDesign
+from cloister.learn.linear_model.moments import Floats, Reach, cautious_length, exact_product, release_matrix
+from cloister.learn.linear_model.scale_probe import SHARE, probe_scale
+from cloister.learn.textbook.method import TextbookFit, learned_once
+from cloister.learn.textbook.pca import TEXTBOOK, directions
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.wishart import wishart
+from cloister.privacy.noise import SeededSource
+
+__all__ = ["PCA"]
+
+
+# Directions of most variance, from a noisy scatter matrix or by noisy rounds of the power method.
+
+
+_ROUNDS = 4
+CELLS = 2**ROW_BITS
+_BASIS_BITS = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """Released components, in the units of the data."""
+
+    components: Floats
+    variance: Floats
+    total: float
+    mean: Floats
+    rows: float
+
+
+def main_directions(
+    scatter: Floats, noise: float, rows: float, mean: Floats, scale: Floats | float, count: int
+) -> Components:
+    """Eigenvectors of a noisy scatter matrix, and its eigenvalues without what the noise adds to them.
+
+    A spike λ in symmetric noise of deviation s appears at λ + s²d/λ, if it is above s√d at all (Benaych-Georges &
+    Nadakuditi 2011); that is undone here.
+    """
+    values, vectors = np.linalg.eigh(scatter)
+    order = np.argsort(values)[::-1][:count]
+    edge = 4 * noise**2 * len(values)
+    found = values[order]
+    spikes = np.where(found**2 > edge, (found + np.sqrt(np.maximum(found**2 - edge, 0.0))) / 2, 0.0)
+    spikes = np.where(found > 0, spikes, 0.0)
+    width = float(np.max(1 / np.asarray(scale))) ** 2
+    freedom = max(rows - 1, 1.0)
+    total = max(float(np.trace(scatter)), float(spikes.sum())) / freedom * width
+    return Components(signed(vectors[:, order].T), spikes / freedom * width, total, mean, rows)
+
+
+def power(
+    meter: PrivacyFilter, budget: BudgetShare, look: Callable[[], Floats], features: int, count: int, start: Floats
+) -> tuple[Floats, Floats]:
+    """A few rounds of Q ← orthonormal(X'XQ + noise).
+
+    A row x adds x (x'Q): of length |x| |x'Q| ≤ |x|², since Q is orthonormal. Both factors are integers here.
+    """
+    basis, loss = start, budget.part(Fraction(1, _ROUNDS))
+    product = start
+    for _ in range(_ROUNDS):
+
+        def turned(basis: Floats = basis) -> Any:
+            cells = look()
+            # On a grid, so that every sum is a whole number below 2^53: else a matrix product may round one row's
+            # numbers by which rows stand beside it.
+            seen = (cells @ np.rint(basis * 2.0**_BASIS_BITS)) / 2.0**_BASIS_BITS
+            weights = shorten(np.trunc(seen * (2.0**WEIGHT_BITS / CELLS)), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
+            return ExactRows(cells, 1.0, CELLS).weighted(weights)
+
+        reach = CELLS * 2**WEIGHT_BITS
+        if budget.pure:  # L1: both factors over all their coordinates
+            reach *= math.isqrt(features * count) + 1
+        product = noisy(meter, turned, reach, loss).T * (CELLS / 2.0**WEIGHT_BITS)
+        basis = np.linalg.qr(product)[0]
+    left, values, _ = np.linalg.svd(product, full_matrices=False)
+    return signed(left.T), values
+
+
+def signed(components: Floats) -> Floats:
+    """The largest entry of every direction is positive, so that signs do not wander."""
+    largest = np.abs(components).argmax(axis=1)
+    return np.asarray(components * np.sign(components[np.arange(len(components)), largest])[:, None])
+
+
+_METHODS = ("covariance", "power", *TEXTBOOK)
+_FINDING = Fraction(1, 10)
+_FARTHEST = 1.1
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """Directions of most variance: the projection is released, never the projected rows.
+
+    Args:
+        spend: what the fit may cost.
+        n_components: how many directions; all unless given.
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
+        data_norm: instead, or beside them, the public length that rows are shortened to.
+        method: "covariance" adds noise to the scatter matrix around a released mean (Dwork et al. 2014, "Analyze
+            Gauss"). "power" is the noisy power method (Hardt & Price 2014), exact too; for many features and few
+            components. For lessons (learn/textbook/pca.py), with a `random_state`, and no ledger takes them:
+            "sulq" (noise on second moments, in floats), "input" (on every cell), and "subspace", the exponential
+            mechanism (Chaudhuri, Sarwate & Sinha 2013).
+        fill: what stands for a missing number; without it the row is left out.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        components_, mean_: as in scikit-learn.
+        explained_variance_, explained_variance_ratio_: of the released scatter, less what the noise added to it; rows
+            that were shortened count with the variance that is left to them. None for "subspace".
+        n_rows_: about how many rows there were, as released.
+        release_, loss_: the receipt and what was paid.
+
+    Features are shifted, and never rescaled one by one: give bounds of equal width, or scale them publicly before.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Rows farther from the released
+        mean than about 1.1 times the released spread are shortened to that. Discrete Gaussian noise (discrete Laplace
+        for a pure spend) on integers. Audited in tests/statistical/test_learn_moments_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        n_components: int | None = None,
+        *,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        method: str = "covariance",
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.n_components = n_components
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.method = method
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or inside the engine of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset.
+            y: not used.
+            features, table: of a dataset: columns that are numbers, and the table if there are several.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        if self.method == "wishart":
+            wishart()
+        if self.method not in _METHODS:
+            raise BadInput(f"method is one of {', '.join(_METHODS)}.")
+        if is_dataset(X):
+            return self._fit_dataset(X, features, table)
+        given = read_table(X, self.fill)
+        d = given.width
+        count, look = self._count(d), complete_rows(given.numbers)
+        if not wants_bounds(self.bounds):
+            self._frame(d, None)
+        if self.method in TEXTBOOK:
+            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, look(), count)), count)
+        else:
+            self._keep(self._train(self._steps(look, d, count, None)), count)
+        keep_features(self, d, given.names)
+        return self
+
+    def _steps(
+        self, look: Callable[[], Floats], features: int, count: int, public: Box | None
+    ) -> Callable[[PrivacyFilter, BudgetShare], Components]:
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
+            box = public
+            if wants_bounds(self.bounds):
+                box = find_box(meter, look, features, budget.part(_FINDING))
+                budget = BudgetShare(budget.part(1 - _FINDING))
+            return self._learn(meter, budget, look, self._frame(features, box), count)
+
+        return steps
+
+    def _learn(
+        self, meter: PrivacyFilter, budget: BudgetShare, look: Callable[[], Floats], frame: Frame, count: int
+    ) -> Components:
+        """Find the middle and the spread, then the directions around it."""
+        seen = probe_scale(meter, budget, frame, lambda: frame.rows(look()), None)
+        rest = BudgetShare(budget.part(1 - SHARE))
+        longest = cautious_length(seen, frame, budget, _FARTHEST)
+
+        def cells(some: slice = slice(None)) -> Floats:
+            away = (frame.rows(look()[some]) - seen.middle) * (CELLS / longest)
+            return shorten(on_grid(away, 32.0 * CELLS), CELLS)
+
+        unit, mean = longest / CELLS, frame.centre + seen.middle / frame.scale
+        if self.method == "power":
+            directions, values = power(meter, rest, cells, frame.features, count, self._start(frame.features, count))
+            return Components(directions, values * unit**2 / seen.rows, math.nan, mean, seen.rows)
+        widest = math.ceil(min(longest, 0.5 + abs(seen.middle).max()) / unit) if not frame.round else CELLS
+        d = frame.features
+        reach = Reach(math.isqrt(d * CELLS**2) + 1, CELLS**2, min(widest, CELLS) ** 2 * CELLS**2)
+        scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach, rest.loss)
+        return main_directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
+
+    def _fit_dataset(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
+        if self.method in TEXTBOOK:
+            raise BadInput(f"the {self.method} method is for lessons, which need rows as arrays.")
+        if self.method == "power" or wants_bounds(self.bounds):
+            return self._fit_rows(data, features, table)
+        if not features:
+            raise BadInput("say which columns to look at: fit(ds, features=['age', 'stay_days']).")
+        relation = read_relation(data, table, features)
+        design = EngineDesign(relation, tuple(features), None, self.fill)
+        design.check()
+        if not all(is_number(relation.columns[name]) for name in features):
+            raise BadInput("principal components are of numbers. Leave columns with categories out.")
+        count = self._count(len(features))
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
+            whole, noise = release_matrix(meter, design.matrix, design.reach, budget.loss)
+            whole, noise = whole * design.unit, noise * design.unit
+            rows = max(float(whole[-1, -1]), 1.0)
+            middle = np.clip(whole[-1, :-1] / rows, -0.5, 0.5)
+            scatter = whole[:-1, :-1] - rows * np.outer(middle, middle)
+            mean = design.centre + middle / design.scale
+            back = np.diag(1 / design.scale)  # from scaled columns to the units of the data
+            return main_directions(
+                back @ scatter @ back, noise * float((1 / design.scale).max()) ** 2, rows, mean, 1.0, count
+            )
+
+        self._keep(self._train(steps, data), count)
+        keep_features(self, len(design.names), design.names, dataset=True)
+        return self
+
+    def _fit_rows(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
+        """For what an engine cannot sum: rows are read into this process (learn/base/row_source.py)."""
+        find = wants_bounds(self.bounds)
+        source = fetch_numbers(data, features, table, self.fill, find=find)
+        count = self._count(len(source.names))
+        look = complete_rows(source.numbers)
+        steps = self._steps(look, len(source.names), count, None if find else source.box)
+        self._keep(self._train_rows(steps, source), count)
+        keep_features(self, len(source.names), source.names, dataset=True)
+        return self
+
+    def _lesson(self, lesson: TextbookFit, rows: Floats, count: int) -> tuple[Components, Loss]:
+        frame = self._frame(rows.shape[1], None)
+        found, middle, variance, loss = directions(self.method, frame.rows(rows), frame, count, lesson)
+        told = np.full(count, math.nan) if variance is None else variance / frame.scale[0] ** 2
+        return Components(signed(found), told, math.nan, frame.centre + middle / frame.scale, math.nan), loss
+
+    def _frame(self, features: int, box: Box | None) -> Frame:
+        """Where rows lie, publicly; one scale for all features, so that directions keep their meaning."""
+        found = None if box is None else (box.low, box.high)
+        frame = read_frame(self.bounds if found is None else found, self.data_norm, features)
+        if frame.round:
+            return frame
+        # Shortest scale for all: a feature with narrower bounds stays within its part of [-1/2, 1/2].
+        return Frame(frame.box, frame.centre, np.full(features, float(frame.scale.min())), round=False)
+
+    def _start(self, features: int, count: int) -> Floats:
+        """A public random start: nothing about it is secret."""
+        bits = SeededSource(f"power method {features} {count} {self.random_state}")
+        return np.asarray(np.linalg.qr(bits.floats((features, count)) - 0.5)[0])
+
+    def _count(self, features: int) -> int:
+        count = features if self.n_components is None else self.n_components
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= features:
+            raise BadInput(f"n_components is a whole number from 1 to the number of features, {features}.")
+        return count
+
+    def _keep(self, model: Components, count: int) -> None:
+        self.components_, self.mean_ = model.components, model.mean
+        self.explained_variance_ = None if self.method == "subspace" else model.variance
+        ratio = None if math.isnan(model.total) else model.variance / max(model.total, 1e-300)
+        self.explained_variance_ratio_ = ratio
+        self.n_components_, self.n_rows_ = count, model.rows
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Rows seen along the components. What comes out is as private as the rows that go in."""
+        rows = read_answers(self, X, self.fill).numbers()
+        return weighted(rows - self.mean_, self.components_.T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+        """Back from components to features."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "components_")
+        rows = read_table(X)
+        if rows.width != self.n_components_:
+            raise BadInput(f"X has {rows.width} columns, one for each component is expected: {self.n_components_}.")
+        return np.asarray(weighted(rows.numbers(), self.components_) + self.mean_)

@@ -1,0 +1,208 @@
+"""What linear classifiers share: how they read rows, and how they answer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+
+from cloister.learn.base.bounds_search import find_box, wants_bounds
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.frame import Floats, Frame, read_frame
+from cloister.learn.base.inputs import (
+    Box,
+    InputTable,
+    codes,
+    complete,
+    keep_features,
+    read_answers,
+    read_classes,
+    read_labels,
+    read_table,
+)
+from cloister.learn.base.row_source import FetchedTable, fetch
+from cloister.learn.base.rowwise import weighted
+from cloister.learn.linear_model.gradient_descent import Fitted
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.filter import PrivacyFilter
+
+__all__ = ["FetchedRows", "LinearClassifier", "LinearModel", "PrivateRows"]
+
+_FINDING = Fraction(1, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearModel:
+    """A released linear model: nothing in it but what was released.
+
+    Attributes:
+        coefficients: one row for two classes, else one for each class.
+        intercepts: one for each row.
+        steps: how often rows were looked at to find the coefficients.
+        clip: the residuals' limit times a row's length, where gradients were clipped; None where nothing was.
+        middle, constant, stretch: from where lengths are measured, in the frame, and the features' factors.
+        errors: standard errors of the coefficients and, last, of the intercept; None where theory gives none.
+        accuracy: what `logistic.py` expects; None where nothing can be said.
+        accuracy_interval: that holds it with 95 %; None where there is none.
+    """
+
+    coefficients: Floats
+    intercepts: Floats
+    steps: int
+    clip: float | None = None
+    middle: Floats | None = None
+    constant: float = 0.0
+    errors: Floats | None = None
+    accuracy: float | None = None
+    stretch: Floats | None = None
+    accuracy_interval: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, fitted: Fitted, frame: Frame, errors: Floats | None = None) -> "LinearModel":
+        """The public part of a fit."""
+        plan, found = fitted.plan, fitted.survey
+        weights, intercepts = fitted.model(frame)
+        told = cls(weights, intercepts, plan.steps, plan.clip, found.middle, plan.constant, errors)
+        return replace(told, stretch=found.stretch)
+
+    def places(self, scaled: Floats, frame: Frame) -> NDArray[np.int64]:
+        """Which class each row of the frame is said to have."""
+        scores = weighted(scaled / frame.scale + frame.centre, self.coefficients.T) + self.intercepts
+        return np.asarray((scores[:, 0] > 0) if scores.shape[1] == 1 else scores.argmax(axis=1)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateRows:
+    """Rows as they came, with the public facts that say how to read them.
+
+    Rows of no listed class, and rows in which a number is missing, are left out.
+    """
+
+    table: InputTable
+    labels: NDArray[Any]
+    classes: NDArray[Any]
+    frame: Frame
+
+    def look(self) -> tuple[Floats, NDArray[np.int64]]:
+        """The scaled rows and their classes. Called inside a step, after the charge."""
+        return _listed(self.frame, self.raw(), codes(self.labels, list(self.classes)))
+
+    def raw(self) -> Floats:
+        """The rows as they came."""
+        return self.table.numbers()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRows:
+    """The same of a dataset whose rows are read when a step looks."""
+
+    source: FetchedTable
+    classes: NDArray[Any]
+    frame: Frame
+
+    def look(self) -> tuple[Floats, NDArray[np.int64]]:
+        """The scaled rows and their classes. Called inside a step, after the charge."""
+        return _listed(self.frame, self.raw(), self.source.labels())
+
+    def raw(self) -> Floats:
+        """The rows as the engine gives them."""
+        return self.source.numbers()
+
+
+def _listed(frame: Frame, rows: Floats, code: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+    """Scaled rows and their classes, of those that have one and in which nothing is missing."""
+    known, kept = complete(rows, code)
+    listed = kept >= 0
+    return (frame.rows(known), kept) if listed.all() else (frame.rows(known[listed]), kept[listed])
+
+
+class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A classifier whose answers come from `coef_` and `intercept_`."""
+
+    bounds: Any
+    data_norm: float | None
+    classes: Sequence[Any] | None
+    fill: float | None
+    rows: int | None
+    coef_: Floats
+    intercept_: Floats
+    classes_: NDArray[Any]
+    n_features_in_: int
+    _seen: Frame | None
+
+    def _rows(self, rows: Any, labels: Any) -> PrivateRows:
+        """Check what is public about the input: shapes, types, bounds, classes."""
+        table, listed = read_table(rows, self.fill), read_classes(self.classes)
+        given = read_labels(labels, listed, table.length)
+        return PrivateRows(table, given, listed, self._framed(self.bounds, table.width))
+
+    def _table_rows(
+        self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None
+    ) -> FetchedRows:
+        """The same of a dataset, whose schema has bounds and classes."""
+        find = wants_bounds(self.bounds)
+        source = fetch(data, target, features, table, classes=self.classes, fill=self.fill, find=find)
+        assert source.classes is not None
+        bounds = self.bounds if find or self.data_norm is not None else (source.box.low, source.box.high)
+        return FetchedRows(source, source.classes, self._framed(bounds, len(source.names)))
+
+    def _framed(self, bounds: Any, features: int) -> Frame:
+        """The public frame; where bounds are to be found, one that only says how many features there are."""
+        return read_frame((-1, 1) if wants_bounds(bounds) else bounds, self.data_norm, features)
+
+    def _fit(
+        self,
+        data: PrivateRows | FetchedRows,
+        learn: Callable[[PrivacyFilter, BudgetShare, PrivateRows | FetchedRows], LinearModel],
+    ) -> LinearModel:
+        """Find bounds if they are not public, then learn; keep what was learned."""
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[LinearModel, Frame]:
+            seen = data
+            if wants_bounds(self.bounds):
+                box = find_box(meter, data.raw, data.frame.features, budget.part(_FINDING))
+                seen = replace(data, frame=read_frame((box.low, box.high), self.data_norm, data.frame.features))
+                budget = BudgetShare(budget.part(1 - _FINDING))
+            return learn(meter, budget, seen), seen.frame
+
+        if isinstance(data, FetchedRows):
+            model, frame = self._train_rows(steps, data.source)
+        else:
+            model, frame = self._train(steps)
+        self.release_ = replace(self.release_, value=model)
+        self._keep(model, data.classes, frame)
+        self._keep_names(data)
+        return model
+
+    def _keep(self, model: LinearModel, classes: NDArray[Any], frame: Frame | None, box: Box | None = None) -> None:
+        self.coef_, self.intercept_ = model.coefficients, model.intercepts
+        self.classes_, self.n_iter_, self._seen = classes, model.steps, frame
+        self._box = box if frame is None else frame.ends
+
+    def _keep_names(self, data: PrivateRows | FetchedRows) -> None:
+        if isinstance(data, FetchedRows):
+            keep_features(self, len(data.source.names), data.source.names, dataset=True)
+        else:
+            keep_features(self, data.table.width, data.table.names)
+
+    def _read(self, rows: Any) -> Floats:
+        """Rows to answer about."""
+        table = read_answers(self, rows, self.fill).numbers()
+        return table if self._box is None else self._box.settle(table)
+
+    def decision_function(self, rows: Any) -> Floats:
+        """How far each row lies on the side of `classes_[1]`; with more than two classes, one score for each."""
+        table = self._read(rows)
+        if self._seen is not None:
+            table = self._seen.rows(table) / self._seen.scale + self._seen.centre
+        scores = weighted(table, self.coef_.T) + self.intercept_
+        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def predict(self, rows: Any) -> NDArray[Any]:
+        """The class of each row."""
+        scores = self.decision_function(rows)
+        place = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[place])

@@ -1,0 +1,204 @@
+"""One shot from noisy second moments: the linear classifier that class means and the common scatter determine.
+
+Logistic regression's quadratic cousin (Fisher's discriminant): where classes are normal with a common scatter the two
+have the same limit, and elsewhere they are close (Adult: 84.6 % beside 84.7 %). It needs counts, sums and products
+only, so it runs inside any engine, over any number of rows, in one pass.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from cloister.learn.base.frame import Floats
+from cloister.learn.base.integer_rows import ROW_BITS, ExactRows, Integers
+from cloister.learn.linear_model.classifier import FetchedRows, PrivateRows
+from cloister.learn.linear_model.scale_probe import root_above
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
+
+__all__ = [
+    "LINES",
+    "ClassMoments",
+    "Sensitivity",
+    "discriminant",
+    "moments_of_rows",
+    "optimism",
+    "release_moments",
+    "taylor",
+]
+
+LINES = Fraction(1, 2)  # of the budget goes to counts and sums, the rest to products
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far a unit moves counts and sums together, and products together, in L2 and in L1; integers."""
+
+    lines: int
+    lines_l1: int
+    products: int
+    products_l1: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMoments:
+    """Released moments of features within [-1, 1], or of rows within sqrt(features).
+
+    Attributes:
+        counts: rows of each class.
+        sums: of each class (classes × features).
+        products: X'X.
+        line_noise, product_noise: standard deviations of the noise on a sum and on a product.
+    """
+
+    counts: Floats
+    sums: Floats
+    products: Floats
+    line_noise: float
+    product_noise: float
+
+
+def release_moments(
+    meter: PrivacyFilter,
+    budget: BudgetShare,
+    look: Callable[[], tuple[Integers, Integers]],
+    reach: Sensitivity,
+    shape: tuple[int, int],
+    worth: tuple[float, float, float],
+    *,
+    laplace: bool = False,
+) -> ClassMoments:
+    """Counts, sums and products with noise.
+
+    Args:
+        meter, budget: pay.
+        look: gives the lines (for each class its sums, then its count) and the upper triangle of the products.
+        reach: how far a unit moves them.
+        shape: classes, features.
+        worth: of one in a count, a sum and a product.
+        laplace: Laplace noise whatever the budget's measure.
+
+    Privacy: the budget: half for the lines, half for the products.
+    """
+    pure = budget.pure or laplace
+    kept: list[tuple[Integers, Integers]] = []
+
+    def once() -> tuple[Integers, Integers]:
+        if not kept:
+            kept.append(look())
+        return kept[0]
+
+    laws = [
+        _law(budget.part(LINES), reach.lines, reach.lines_l1, pure=pure),
+        _law(budget.part(1 - LINES), reach.products, reach.products_l1, pure=pure),
+    ]
+    classes, features = shape
+    lines, upper = (
+        np.asarray(meter.release(lambda: once()[i], law), dtype=np.float64)  # noqa: B023
+        for i, law in enumerate(laws)
+    )
+    lines = lines.reshape(classes, features + 1)
+    matrix = np.zeros((features, features))
+    matrix[np.triu_indices(features)] = upper * worth[2]
+    matrix = matrix + np.triu(matrix, 1).T
+    noise = laws[0].standard_error * worth[1], laws[1].standard_error * worth[2]
+    counts = np.maximum(lines[:, -1] * worth[0], max(1.0, laws[0].standard_error * worth[0]))
+    return ClassMoments(counts, lines[:, :-1] * worth[1], matrix, *noise)
+
+
+def discriminant(found: ClassMoments) -> tuple[Floats, Floats]:
+    """Coefficients and intercepts: one row for two classes, else one for each.
+
+    Directions in which the scatter is below its own noise are taken to be as wide as the noise.
+    """
+    means, inverse = _scatter(found)
+    weights = found.counts.sum() * means @ inverse
+    offsets = np.log(found.counts) - 0.5 * np.einsum("ij,ij->i", weights, means)
+    if len(weights) == 2:
+        return weights[1:] - weights[:1], offsets[1:] - offsets[:1]
+    return weights, offsets
+
+
+def optimism(found: ClassMoments) -> float:
+    """How far apart two classes' mean scores are by noise and chance in the means, if `discriminant` follows them.
+
+    With weights n S⁻¹(μ₁ - μ₀) and noise of deviation e / n_k on a mean, the expected n e² (1/n₁² + 1/n₀²) tr S⁻¹. The
+    rows' own chance gives a mean the covariance W / (n n_k), where W is the scatter within classes: (1/n₁ + 1/n₀)
+    tr S⁻¹W. W is S less the floor that keeps S from the noise, and no direction counts for more than one.
+    """
+    _, inverse = _scatter(found)
+    spread = found.line_noise**2 * float((1 / found.counts**2).sum())
+    chance = float((1 / found.counts).sum()) * (len(inverse) - _floor(found) * float(np.trace(inverse)))
+    return float(found.counts.sum()) * spread * float(np.trace(inverse)) + chance
+
+
+def _scatter(found: ClassMoments) -> tuple[Floats, Floats]:
+    """Class means, and the inverse of the scatter within classes."""
+    means = np.clip(found.sums / found.counts[:, None], -1.0, 1.0)
+    within = found.products - (means.T * found.counts) @ means
+    values, vectors = np.linalg.eigh(within)
+    inverse = (vectors / (np.maximum(values, 0.0) + _floor(found))) @ vectors.T
+    return means, np.asarray(inverse)
+
+
+def _floor(found: ClassMoments) -> float:
+    """The largest eigenvalue of the noise is about 2 sqrt(features); and a mean's error must not be blown up either."""
+    return found.product_noise * math.sqrt(len(found.products)) + found.line_noise + 1.0
+
+
+def taylor(found: ClassMoments) -> tuple[Floats, Floats]:
+    """The minimiser of the logistic loss's second-order Taylor polynomial at zero, for two classes.
+
+    Zhang et al. 2012, the functional mechanism: sum of ln 2 - t w'x/2 + (w'x)²/8. With noise the quadratic form may
+    have no minimum; its eigenvalues are raised to the noise first.
+    """
+    size = found.products.shape[0] + 1
+    gram, line = np.zeros((size, size)), np.zeros(size)
+    gram[:-1, :-1], gram[-1, -1] = found.products, found.counts.sum()
+    gram[:-1, -1] = gram[-1, :-1] = found.sums.sum(axis=0)
+    line[:-1], line[-1] = found.sums[1] - found.sums[0], found.counts[1] - found.counts[0]
+    values, vectors = np.linalg.eigh(gram / 4)
+    floor = found.product_noise * math.sqrt(size) / 2 + 1.0
+    weights = (vectors / (np.maximum(values, 0.0) + floor)) @ (vectors.T @ line) / 2
+    return weights[None, :-1], weights[-1:]
+
+
+def moments_of_rows(
+    meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows, *, laplace: bool = False
+) -> ClassMoments:
+    """Moments of twice the scaled rows, which lie within [-1, 1].
+
+    Privacy: the budget. With rows of integers c no longer than N = 2^ROW_BITS, a row adds c and N to its own class's
+        line: sqrt(2) N in L2, (sqrt(features) + 1) N in L1. The upper triangle of cc' is sqrt((|c|⁴ + Σc⁴)/2) long,
+        and its cells sum to (|c|₁² + |c|²)/2, in absolute value.
+    """
+    one, d, k = 2**ROW_BITS, data.frame.features, len(data.classes)
+    cell = one if data.frame.round else math.ceil(one / math.sqrt(d))
+    reach = Sensitivity(
+        lines=root_above(2 * one**2),
+        lines_l1=root_above(d * one**2) + one,
+        products=root_above(-(-(one**4 + cell**2 * one**2) // 2)),
+        products_l1=(d + 1) * one**2 // 2,
+    )
+
+    def look() -> tuple[Integers, Integers]:
+        scaled, code = data.look()
+        rows = ExactRows(data.frame.cells(scaled), 1.0, one)
+        of_class = (code[:, None] == np.arange(k)).astype(np.float64)
+        lines = np.zeros((k, d + 1), dtype=np.int64)
+        lines[:, :-1] = (of_class.T @ rows.cells).astype(np.int64)
+        lines[:, -1] = np.bincount(code, minlength=k) * one
+        return lines.ravel(), rows.products()[np.triu_indices(d)]
+
+    step = 2 * data.frame.reach / one
+    return release_moments(meter, budget, look, reach, (k, d), (1 / one, step, step**2), laplace=laplace)
+
+
+def _law(loss: Loss, l2: int, l1: int, *, pure: bool) -> Any:
+    return DiscreteLaplace.for_loss(l1, loss) if pure else DiscreteGaussian.for_loss(l2, loss)

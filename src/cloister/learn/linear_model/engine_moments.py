@@ -1,0 +1,230 @@
+"""Second moments of a dataset's columns, computed in its engine: numbers, and one indicator for each category.
+
+The matrix Z'Z is put together from few tables: products of numbers in one; for each column with categories the sums of
+numbers by category; for each two such columns the number of rows of each pair (`Relation.tables`). Every row is put on
+the grid before it is multiplied, so DuckDB, PostgreSQL and Spark give the same integers.
+
+For a regression the target is one more number. For classes it is one more column with categories: its indicators' rows
+of the matrix are the sums of each class.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, combinations_with_replacement
+from typing import Any
+
+import numpy as np
+from sqlglot import exp
+
+from cloister.data.dialect import literal
+from cloister.data.schema import internal
+from cloister.data.statistics import Value
+from cloister.learn.base.inputs import Box
+from cloister.learn.base.integer_rows import Integers
+from cloister.learn.base.private_data import PrivateTable, check_filled, ends_of, is_number, scaled_cell, values_of
+from cloister.learn.linear_model.discriminant import ClassMoments, Sensitivity, release_moments
+from cloister.learn.linear_model.moments import Floats, Reach
+from cloister.learn.linear_model.scale_probe import root_above
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadSchema
+from cloister.privacy.filter import PrivacyFilter
+
+__all__ = ["EngineDesign", "class_design", "class_moments"]
+
+BITS = 15
+ONE = 2**BITS
+_MOST_FEATURES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDesign:
+    """Columns of a dataset as features: a number between ∓edge, a category as one indicator for each value.
+
+    Attributes:
+        relation: the rows.
+        features: names of columns, in order.
+        target: the column to predict, a number; None for none.
+        fill: what stands for NULL in numbers.
+        edge: how far a number reaches, in parts of the 2^15 that an indicator has: a half, or as far.
+    """
+
+    relation: PrivateTable
+    features: tuple[str, ...]
+    target: str | None = None
+    fill: float | None = None
+    edge: int = ONE // 2
+
+    def check(self) -> None:
+        """Refuse columns that cannot be features. From public facts alone."""
+        for name in self.features:
+            check_filled(self.relation.columns[name], self.fill)
+        if len(self.names) > _MOST_FEATURES:
+            raise BadSchema(f"{len(self.names)} features are too many to multiply; {_MOST_FEATURES} are possible.")
+        if self.target is not None:
+            if not is_number(self.relation.columns[self.target]):
+                raise BadSchema(f"{self.target} is no number with public bounds, so it cannot be the target here.")
+            check_filled(self.relation.columns[self.target], None)
+
+    @property
+    def names(self) -> list[str]:
+        """`age` for a number, `ward=surgery` for a category."""
+        return [name if value is None else f"{name}={value}" for name, value in self._parts()]
+
+    @property
+    def centre(self) -> Floats:
+        """A feature's value is (column - centre) · scale; indicators are as they are."""
+        ends = [(0.0, 0.0) if value is not None else self._ends(name) for name, value in self._parts()]
+        return np.array([(low + high) / 2 for low, high in ends])
+
+    @property
+    def scale(self) -> Floats:
+        """See centre."""
+        ends = [(0.0, 1.0) if value is not None else self._ends(name) for name, value in self._parts()]
+        reach = [1.0 if value is not None else 2 * self.edge / ONE for _, value in self._parts()]
+        return np.array([far / (high - low) for far, (low, high) in zip(reach, ends, strict=True)])
+
+    @property
+    def box(self) -> Box:
+        """Public bounds of the features."""
+        ends = [(0.0, 1.0) if value is not None else self._ends(name) for name, value in self._parts()]
+        return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
+
+    @property
+    def reach(self) -> Reach:
+        """How far one unit moves the moments. A column has one indicator that is not zero, at most."""
+        numbers, categories = self.kinds
+        ones = categories + 1  # the constant too
+        return Reach(
+            first=numbers * self.edge + ones * ONE,
+            second=numbers * self.edge**2 + ones * ONE**2,
+            fourth=numbers * self.edge**4 + ones * ONE**4,
+            target=0 if self.target is None else self.edge,
+            weight=self.relation.most,
+        )
+
+    @property
+    def kinds(self) -> tuple[int, int]:
+        """How many columns are numbers, and how many have categories."""
+        numbers = sum(is_number(self.relation.columns[name]) for name in self.features)
+        return numbers, len(self.features) - numbers
+
+    @property
+    def unit(self) -> float:
+        """The worth of one in the matrix."""
+        return 1.0 / float(ONE**2 * self.relation.whole)
+
+    def matrix(self) -> Any:
+        """Z'Z of features, constant and target, as Python integers. Reads rows: call it inside a step."""
+        parts = self._parts()
+        place = {part: at for at, part in enumerate(parts)}
+        constant, size = len(parts), len(parts) + 1 + (self.target is not None)
+        whole = np.zeros((size, size), dtype=object)
+        numbers = [(name, place[name, None]) for name in self.features if (name, None) in place]
+        if self.target is not None:
+            numbers.append((self.target, constant + 1))
+        groups = [name for name in self.features if (name, None) not in place]
+        bits = self.edge.bit_length()
+        made = [scaled_cell(self.relation, name, bits, self.fill) for name, _ in numbers]
+        cells = [replace(one, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, one in enumerate(made)]
+        rows = self.relation.with_columns({internal(f"cell{i}"): one.sql for i, one in enumerate(made)})
+
+        def run(sets: Sequence[Sequence[str]], values: Sequence[Value]) -> list[list[Any]]:
+            return rows.tables([[rows.key(name) for name in keys] for keys in sets], values)
+
+        def enter(i: int, j: int, total: Any) -> None:
+            whole[i, j] = whole[j, i] = int(total)
+
+        pairs = list(combinations_with_replacement(range(len(numbers)), 2))
+        [(count, *found)] = run([()], [*cells, *(_product(cells[i], cells[j]) for i, j in pairs)])
+        enter(constant, constant, int(count[0]) * ONE**2)
+        for (_, at), total in zip(numbers, found[: len(numbers)], strict=True):
+            enter(at, constant, int(total[0]) * ONE)
+        for (i, j), total in zip(pairs, found[len(numbers) :], strict=True):
+            enter(numbers[i][1], numbers[j][1], total[0])
+        for name, (count, *found) in zip(groups, run([(name,) for name in groups], cells), strict=True):
+            for k, value in enumerate(values_of(self.relation.columns[name])):
+                at = place[name, value]
+                enter(at, at, int(count[k]) * ONE**2)
+                enter(at, constant, int(count[k]) * ONE**2)
+                for (_, other), totals in zip(numbers, found, strict=True):
+                    enter(at, other, int(totals[k]) * ONE)
+        both = list(combinations(groups, 2))
+        for (left, right), [count] in zip(both, run(both, []), strict=True):
+            sides = [values_of(self.relation.columns[name]) for name in (left, right)]
+            for k, total in enumerate(count):
+                i, j = divmod(k, len(sides[1]))
+                enter(place[left, sides[0][i]], place[right, sides[1][j]], int(total) * ONE**2)
+        return whole
+
+    def _parts(self) -> list[tuple[str, Any]]:
+        parts: list[tuple[str, Any]] = []
+        for name in self.features:
+            column = self.relation.columns[name]
+            parts += [(name, None)] if is_number(column) else [(name, value) for value in values_of(column)]
+        return parts
+
+    def _ends(self, name: str) -> tuple[float, float]:
+        return ends_of(self.relation.columns[name])
+
+
+def class_moments(
+    meter: PrivacyFilter,
+    budget: BudgetShare,
+    relation: PrivateTable,
+    features: tuple[str, ...],
+    target: str,
+    classes: Sequence[Any],
+    fill: float | None = None,
+) -> ClassMoments:
+    """Counts and sums by class, and products of all features, with noise.
+
+    Privacy: the budget, for the unit of the relation. Rows of no listed class are left out. A row adds to its class's
+        line a number within the edge or a one for each column, and its weight; a unit has so many rows, or parts of
+        more. Products as in `Reach`.
+    """
+    design = class_design(relation, features, target, classes, fill)
+    seen = replace(design, features=(*features, target))
+    numbers, categories = design.kinds
+    d, k, rows = len(design.names), len(classes), relation.most
+    heavy = math.isqrt(len(features))  # counts weigh as much as sums, so that they have less noise
+    line = numbers * design.edge**2 + categories * ONE**2 + (heavy * ONE) ** 2
+    first, second = numbers * design.edge + categories * ONE, line - (heavy * ONE) ** 2
+    fourth = numbers * design.edge**4 + categories * ONE**4
+    reach = Sensitivity(
+        lines=root_above(line) * ONE * rows,
+        lines_l1=(first + heavy * ONE) * ONE * rows,
+        products=root_above(-(-(second**2 + fourth) // 2)) * rows,
+        products_l1=-(-(first**2 + second) // 2) * rows,
+    )
+
+    def look() -> tuple[Integers, Integers]:
+        whole = seen.matrix()
+        places = slice(d, d + k)
+        counts = whole[places, places].diagonal() * heavy
+        lines = np.column_stack([whole[places, :d], counts])
+        return lines.ravel(), whole[:d, :d][np.triu_indices(d)]
+
+    one = 1 / (ONE**2 * relation.whole)
+    return release_moments(meter, budget, look, reach, (k, d), (one / heavy, one, one))
+
+
+def class_design(
+    relation: PrivateTable, features: tuple[str, ...], target: str, classes: Sequence[Any], fill: float | None
+) -> EngineDesign:
+    """The features of a classifier: numbers between -1 and 1, among rows of the listed classes. From public facts."""
+    listed = exp.In(this=exp.column(target, quoted=True), expressions=[literal(one) for one in classes])
+    kept = replace(relation.columns[target], bounds=None, categories=tuple(classes))
+    if kept.type == "boolean":
+        kept = relation.columns[target]
+    rows = replace(relation.where(listed), columns={**relation.columns, target: kept})
+    design = EngineDesign(rows, features, None, fill, edge=ONE)
+    design.check()
+    return design
+
+
+def _product(left: Value, right: Value) -> Value:
+    most = left.reach * right.reach
+    return Value(
+        exp.Mul(this=exp.Paren(this=left.sql.copy()), expression=exp.Paren(this=right.sql.copy())), -most, most
+    )

@@ -1,0 +1,362 @@
+"""Private logistic regression, binary and multinomial."""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.bounds_search import wants_bounds
+from cloister.learn.base.frame import Floats, Frame
+from cloister.learn.base.inputs import is_dataset, keep_features, read_classes
+from cloister.learn.base.integer_rows import Integers
+from cloister.learn.base.private_data import classes_of, read_names, read_relation
+from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
+from cloister.learn.linear_model.discriminant import ClassMoments, discriminant, moments_of_rows, optimism, taylor
+from cloister.learn.linear_model.engine_moments import class_design, class_moments
+from cloister.learn.linear_model.gradient_descent import Fitted, descend
+from cloister.learn.linear_model.loss_gradients import Logistic, Softmax, sigmoid
+from cloister.learn.linear_model.newton import hessian
+from cloister.learn.textbook.linear import TEXTBOOK, classify
+from cloister.learn.textbook.method import learned_once
+from cloister.learn.textbook.perturbation import Logistic as LogisticRisk
+from cloister.privacy.budget_split import BudgetShare, noise_for
+from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+
+__all__ = ["LogisticRegression"]
+
+
+# How often a linear classifier will be right on rows like those it learned from.
+#
+# `counted` asks the rows: for a fortieth of the spend, the number that the finished model gets right, and the number
+# that it gets wrong, with noise. These are the rows it was fitted to, so it may owe some of them to having followed
+# them. With p coefficients and n rows that is at most about sqrt(2 p / (π n)) of all rows, however the half-space was
+# chosen: the best of all half-spaces is right on so many more than half of normal rows with labels at random (Gardner
+# & Derrida 1988), and labels that can be learned vary less and leave less to follow. So much is taken off the lower
+# end of the interval, beside noise and the chance of rows. Where that leaves nothing to say, nothing is said. The
+# number itself is corrected by what a fit without noise gains (`_corrected`). Coverage is measured in
+# tests/unit/test_learn_forecast.py, for labels at random too.
+#
+# Inside an engine (`of_moments`) accuracy follows from released second moments, and costs nothing. The scores of a
+# class are taken to be normal: they are sums over many features. With class shares p, mean scores m = w'μ + b and a
+# common deviation s² = w'Σw,
+#
+#     accuracy = p(1) Φ(m(1) / s) + p(0) Φ(-m(0) / s)
+#
+# Where w was fitted to the same noisy means, w'(μ₁ - μ₀) is too large by what the noise and the rows' own chance
+# contribute, which are known too and taken off (`quadratic.optimism`). On the generated hospital it comes within 0.03
+# of the truth.
+
+
+CHECK = Fraction(1, 40)  # of the spend
+_LEAST_ROWS = 4.0  # times the noise on a count
+_WIDEST = 0.2  # a wider margin says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """An accuracy to expect, with an interval of 95 %."""
+
+    accuracy: float
+    low: float
+    high: float
+
+
+def of_moments(found: ClassMoments, weights: Floats, shift: float, optimism: float = 0.0) -> float:
+    """Accuracy from released moments of two classes.
+
+    Args:
+        found: the moments.
+        weights, shift: the score of a row x is weights·x + shift.
+        optimism: how far noise in the means alone moves the classes' mean scores apart, if the weights follow it.
+    """
+    means = np.clip(found.sums / found.counts[:, None], -1.0, 1.0)
+    within = found.products - (means.T * found.counts) @ means
+    total = float(found.counts.sum())
+    # A variance is not below what the noise leaves of it: the mean of its square over directions.
+    least = float(weights @ weights) * found.product_noise / total
+    variance = max(float(weights @ within @ weights) / total, least, 1e-12)
+    scores = means @ weights + shift
+    middle, half = float(scores.mean()), max(float(scores[1] - scores[0]) - optimism, 0.0) / 2
+    return _accuracy(found.counts / total, middle - half, middle + half, math.sqrt(variance))
+
+
+def counted(
+    meter: PrivacyFilter, loss: Loss, look: Callable[[], NDArray[np.bool_]], parameters: int
+) -> Forecast | None:
+    """Accuracy from a noisy count of rows that the model gets right, and of those it does not.
+
+    Args:
+        meter, loss: pay.
+        look: gives whether the model is right about each row; call it inside a step.
+        parameters: how many numbers were fitted.
+
+    Privacy: the loss: a row is in one of two counts, by itself and the released model.
+    """
+    noise = noise_for(1, 1, loss)
+
+    def both() -> Integers:
+        right = look()
+        return np.array([int(right.sum()), int((~right).sum())], dtype=np.int64)
+
+    right, wrong = (float(one) for one in meter.release(both, noise))
+    rows = right + wrong
+    if rows < _LEAST_ROWS * noise.standard_error:
+        return None
+    share = min(max(right / rows, 0.0), 1.0)
+    hidden = noise.standard_error * math.hypot(share, 1 - share) / rows
+    # Where all rows seem right the chance of rows is not none: at least that of a row or two.
+    spread = max(share * (1 - share), 1 / rows)
+    margin = NormalDist().inv_cdf(0.975) * math.sqrt(hidden**2 + 2 * spread / rows)
+    owed = math.sqrt(2 * parameters / (math.pi * rows))
+    if margin + owed / 2 > _WIDEST:  # half of the interval's width
+        return None
+    low, high = max(share - margin - owed, 0.0), min(share + margin, 1.0)
+    return Forecast(min(max(_corrected(share, parameters / rows), low), high), low, high)
+
+
+def _corrected(share: float, each: float) -> float:
+    """The accuracy on new rows, from that on its own rows, of a fit with so many coefficients for each row.
+
+    With normal scores a fit without noise is right on Φ(t) of its own rows and on Φ(t - each / t) of new ones, and on
+    no fewer than by chance. With noise it follows its rows less, so that this is rather too low.
+    """
+    if share <= 0.5 or share >= 1:
+        return share
+    normal = NormalDist()
+    away = normal.inv_cdf(share)
+    return max(normal.cdf(away - each / away), 0.5)
+
+
+def _accuracy(shares: Floats, low: float, high: float, deviation: float) -> float:
+    phi = NormalDist().cdf
+    return float(shares[1]) * phi(high / deviation) + float(shares[0]) * phi(-low / deviation)
+
+
+_METHODS = ("auto", "gradient", "newton", "quadratic", "functional", *TEXTBOOK)
+
+
+class LogisticRegression(LinearClassifier):
+    """Logistic regression that needs nothing but a spend, public bounds and public classes.
+
+    Args:
+        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, for which
+            noise is larger.
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend; or
+        data_norm: the public length that rows are shortened to (bounds then only clip).
+        classes: the public list of labels; rows with other labels are left out.
+        method: "auto" chooses between "gradient" and "newton" by what the spend can pay for.
+            gradient     noisy gradient descent around a private centre (learn/linear_model/gradient_descent.py)
+            newton       the same through noisy second moments, with standard errors; for a large spend
+            quadratic    one shot from noisy second moments; for a dataset, inside its engine, and what "auto" is there
+            functional   the functional mechanism (Zhang et al. 2012), for comparison
+            output, objective, input   the textbook's perturbations (learn/textbook/method.py): no ledger takes
+                them, and they need a `random_state`
+        rows: how many rows there are, if that is public; else it is released for a part of the spend.
+        fill: what stands for a missing number; without it the row is left out.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        coef_, intercept_, classes_, n_iter_: as in scikit-learn.
+        standard_errors_: root mean squared errors of coefficients and, last, of the intercept, for two classes by
+            "newton". Sampling, noise, the ridge, and steps that have not converged together, so that ± 1.96 of them
+            holds the true coefficient with 95 % or more; they are wide where the bias is not small, and directions
+            that the noisy Hessian leaves in doubt count as flat. None for other methods, and where the spend is so
+            small for the rows that gradients of typical rows are clipped: the coefficients are another loss's then.
+        expected_accuracy_: on rows like these (learn/linear_model/logistic.py), for a fortieth of the spend; None
+        where the noise
+            leaves nothing to say. Inside an engine, for two classes, at no cost.
+        expected_accuracy_interval_: that holds it with 95 %; None inside an engine.
+        release_, loss_: the receipt and what was paid.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes, the number of
+        features and all parameters are public; the number of rows is not. The noise is discrete Gaussian (discrete
+        Laplace for a pure spend) on integers. Audited in tests/statistical/test_learn_logistic_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        classes: Sequence[Any] | None = None,
+        method: str = "auto",
+        rows: int | None = None,
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.classes = classes
+        self.method = method
+        self.rows = rows
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset: "auto" and "quadratic" learn inside its engine; for other methods, and
+                where bounds are to be found, its rows are read into this process (learn/base/row_source.py).
+            y: labels; None for a dataset.
+            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+                columns to predict from (all others unless given), and the table if there are several.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        if self.method not in _METHODS:
+            raise BadInput(f"method is one of {', '.join(_METHODS)}.")
+        engine = is_dataset(X) and self.method in ("auto", "quadratic") and not wants_bounds(self.bounds)
+        if engine:
+            return self._fit_engine(X, target, features, table)
+        if is_dataset(X) and self.method in TEXTBOOK:
+            raise BadInput("the textbook's perturbations need rows as arrays. Other methods take a dataset.")
+        if is_dataset(X):
+            data: PrivateRows | FetchedRows = self._table_rows(X, target, features, table)
+        else:
+            data = self._rows(X, y)
+        if self.method == "functional" and len(data.classes) > 2:
+            raise BadInput("the functional mechanism is for two classes. Use another method.")
+        if self.method in TEXTBOOK:
+            assert isinstance(data, PrivateRows)
+            return self._fit_textbook(data)
+        self._finish(self._fit(data, self._learn))
+        return self
+
+    def _learn(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows) -> LinearModel:
+        model = self._descended(meter, BudgetShare(budget.part(1 - CHECK)), data)
+
+        def right() -> NDArray[np.bool_]:
+            rows, labels = data.look()
+            return np.asarray(model.places(rows, data.frame) == labels)
+
+        seen = counted(meter, budget.part(CHECK), right, model.coefficients.size + model.intercepts.size)
+        return (
+            model if seen is None else replace(model, accuracy=seen.accuracy, accuracy_interval=(seen.low, seen.high))
+        )
+
+    def _descended(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows) -> LinearModel:
+        if self.method in ("quadratic", "functional"):
+            laplace = self.method == "functional"
+            found = moments_of_rows(meter, budget, data, laplace=laplace)
+            weights, shift = (taylor if laplace else discriminant)(found)
+            features = weights * (2 * data.frame.scale)
+            return LinearModel(features, shift - features @ data.frame.centre, 1)
+        residual = Logistic() if len(data.classes) == 2 else Softmax(len(data.classes))
+        newton = {"gradient": False, "newton": True}.get(self.method)
+        binary = residual.outputs == 1
+        fitted = descend(meter, budget, data.frame, residual, data.look, rows=self.rows, newton=newton, errors=binary)
+        errors = _standard_errors(meter, budget, fitted, data.frame) if fitted.kept else None
+        return LinearModel.of(fitted, data.frame, errors)
+
+    def _fit_engine(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+        names = read_names(data, table, target, features)
+        assert target is not None
+        relation = read_relation(data, table, [*names, target])
+        listed = classes_of(relation, target, self.classes)
+        told = relation, names, target, listed.tolist(), self.fill
+        design = class_design(*told)
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> LinearModel:
+            found = class_moments(meter, budget, *told)
+            weights, shift = discriminant(found)
+            accuracy = of_moments(found, weights[0], float(shift[0]), optimism(found)) if len(weights) == 1 else None
+            features = weights * design.scale
+            return LinearModel(features, shift - features @ design.centre, 1, accuracy=accuracy)
+
+        model = self._train(steps, data)
+        self._keep(model, read_classes(listed), None, design.box)
+        keep_features(self, len(design.names), design.names, dataset=True)
+        self._finish(model)
+        return self
+
+    def _fit_textbook(self, data: PrivateRows) -> Self:
+        model = learned_once(self, lambda lesson: classify(self.method, data, LogisticRisk, lesson))
+        self._keep(model, data.classes, data.frame)
+        self._keep_names(data)
+        self._finish(model)
+        return self
+
+    def _finish(self, model: LinearModel) -> None:
+        self._model = model
+        self.standard_errors_, self.expected_accuracy_ = model.errors, model.accuracy
+        self.expected_accuracy_interval_ = model.accuracy_interval
+
+    def predict_proba(self, rows: Any) -> Floats:
+        """The probability of each class.
+
+        A clipped gradient is the gradient of another loss: linear where the logistic loss is steep. Its minimiser has
+        probabilities too: p min(s(-f), c) = (1 - p) min(s(f), c), where f is the score, s the sigmoid and c the limit
+        that the row's length sets. Without a limit that is the sigmoid of f.
+        """
+        scores = self.decision_function(rows)
+        if scores.ndim > 1:
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        limit = self._limits(rows)
+        right, left = np.minimum(sigmoid(scores), limit), np.minimum(sigmoid(-scores), limit)
+        share = right / (right + left)
+        return np.column_stack([1 - share, share])
+
+    def predict_log_proba(self, rows: Any) -> Floats:
+        """The logarithm of each probability."""
+        return np.asarray(np.log(np.maximum(self.predict_proba(rows), 1e-300)))
+
+    def _limits(self, rows: Any) -> Any:
+        """At what residual a gradient of each row is clipped."""
+        if self._model.clip is None or self._model.middle is None or self._seen is None:
+            return 1.0
+        away = self._seen.rows(self._read(rows)) - self._model.middle
+        if self._model.stretch is not None:
+            away = away * self._model.stretch
+        if self.loss_.is_pure:
+            lengths = np.abs(away).sum(axis=1) + self._model.constant
+        else:
+            lengths = np.sqrt(np.einsum("ij,ij->i", away, away) + self._model.constant**2)
+        return np.minimum(1.0, self._model.clip / lengths)
+
+
+def _standard_errors(meter: PrivacyFilter, budget: BudgetShare, fitted: Fitted, frame: Frame) -> Floats | None:
+    """The root mean squared error of coefficients and intercept, for features as they came.
+
+    With H a noisy Hessian at the released weights w, ridge included, and lowered by its own noise: the rows' chance has
+    the covariance H⁻¹; the noise of the steps, and how far the last of them are from the end, follow from the steps
+    themselves (`Fitted.error`); and the ridge has drawn the weights in by H⁻¹ ridge w. What is known of the bias is
+    not undone but squared and added: an interval of 1.96 such errors then holds the truth with 95 % or more, however
+    large the bias is beside the rest. None where gradients of typical rows are clipped: then the weights are those of
+    another loss. The Hessian is paid for either way, since its price was set aside before.
+    """
+    longest = 1.5 * float(np.hypot(fitted.survey.spread, fitted.plan.constant))
+    curvature = hessian(meter, budget.part(fitted.kept), fitted.rows, fitted.weights, longest)
+    if fitted.clips_typical_rows(pure=budget.pure):
+        return None
+    values, vectors = curvature.surely_at_least(fitted.plan.ridge)
+    inverse = (vectors / values) @ vectors.T
+    covariance = inverse + fitted.error((vectors * values) @ vectors.T)
+    bias = fitted.plan.ridge * inverse @ fitted.weights[:, 0]
+    back = np.diag([*(frame.scale * fitted.survey.stretch), fitted.plan.constant])
+    back[-1, :-1] = -(fitted.survey.middle + frame.centre * frame.scale) * fitted.survey.stretch
+    return np.asarray(np.sqrt(np.diag(back @ covariance @ back.T) + (back @ bias) ** 2))

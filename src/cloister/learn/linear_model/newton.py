@@ -1,0 +1,144 @@
+"""Second moments with noise: steps that fit the data's shape, and standard errors.
+
+X'X times the loss's steepest curvature bounds every Hessian, so one noisy copy of it serves all steps. It pays only
+where the spend is large for the number of features: below, its noise hides all but the largest directions. Its diagonal
+alone costs less: for a pure spend, features whose bounds are far wider than their values are stretched by it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from cloister.learn.base.frame import Floats, Frame, shorten
+from cloister.learn.base.integer_rows import ExactRows, Integers
+from cloister.learn.linear_model.clipped_gradients import ClippedRows
+from cloister.learn.linear_model.loss_gradients import root_weights
+from cloister.learn.linear_model.scale_probe import SHARE, ScaleProbe
+from cloister.privacy.budget_split import BudgetShare, noise_for
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+
+__all__ = ["Curvature", "affords", "affords_stretch", "hessian", "second_moments", "stretched"]
+
+_LONGEST = 1.5  # rows are shortened to this many root mean squared lengths
+_NARROWEST = 0.03  # of the mean feature's spread: no feature is stretched as if it varied by less
+
+
+@dataclass(frozen=True, slots=True)
+class Curvature:
+    """A symmetric matrix with noise.
+
+    Attributes:
+        matrix: as released.
+        noise: about the largest eigenvalue that the noise alone has.
+    """
+
+    SHARE: ClassVar[Fraction] = Fraction(3, 20)
+
+    matrix: Floats
+    noise: float
+
+    def inverse(self, times: float, ridge: float) -> Floats:
+        """Of (times · matrix + ridge), where no direction is taken to be flatter than the noise."""
+        values, vectors = np.linalg.eigh(self.matrix)
+        flat = times * (np.maximum(values, 0.0) + self.noise) + ridge
+        return np.asarray((vectors / flat) @ vectors.T)
+
+    def surely_at_least(self, ridge: float) -> tuple[Floats, Floats]:
+        """Eigenvalues that the matrix without noise has at least, with the ridge added; and their vectors."""
+        values, vectors = np.linalg.eigh(self.matrix)
+        return np.maximum(values - self.noise, 0.0) + ridge, vectors
+
+
+def affords(budget: BudgetShare, found: ScaleProbe, features: int) -> float:
+    """A tenth of the mean eigenvalue over the noise of second moments, which are clear enough where this exceeds 1."""
+    size, amount = features + 1, float(budget.part(Curvature.SHARE).amount)
+    entry = math.sqrt(2) * (size + 1) / 2 / amount if budget.pure else 1 / math.sqrt(2 * amount)
+    return 0.1 * found.rows / size / (2 * math.sqrt(size) * _LONGEST**2 * entry)
+
+
+def affords_stretch(budget: BudgetShare, found: ScaleProbe, features: int) -> bool:
+    """Whether the features' variances would be clear enough: their noise below a quarter of the mean one."""
+    noise = math.sqrt(2) * _LONGEST**2 / float(budget.part(SHARE).amount)
+    return budget.pure and noise < found.rows / features / 4
+
+
+def stretched(
+    meter: PrivacyFilter, budget: BudgetShare, frame: Frame, data: ClippedRows, found: ScaleProbe
+) -> ScaleProbe:
+    """Release the features' variances, and stretch those that vary little to about the spread of the others.
+
+    Privacy: a twentieth of the budget, a pure epsilon. A row is shortened to a public length L, so the squares of its
+        features add up to at most L².
+    """
+    data.centre(found.middle, found.stretch, 0.0, frame.farthest(found.middle))
+    most = max(1, min(math.ceil(_LONGEST * found.spread / data.step), 2**15))
+
+    def look() -> Integers:
+        return np.asarray((shorten(data.exact.cells[:, :-1], most) ** 2).sum(axis=0)).astype(np.int64)
+
+    noise = noise_for(most**2, most**2, budget.part(SHARE))
+    released = np.asarray(meter.release(look, noise), dtype=np.float64)
+    variances = np.maximum(released, noise.standard_error) * (data.step**2 / found.rows)
+    clear = variances + _NARROWEST**2 * variances.mean()
+    stretch = np.sqrt(clear.mean() / clear)
+    return replace(found, stretch=stretch, spread=math.sqrt(float((variances * stretch**2).sum())))
+
+
+def second_moments(
+    meter: PrivacyFilter, budget: BudgetShare, data: ClippedRows, length: float, room: float = 1.0
+) -> Curvature:
+    """X'X of the centred rows, each shortened to a public length.
+
+    Args:
+        meter, budget: pay.
+        data: the rows.
+        length: the root of their mean squared length.
+        room: how far the noise is below what it may be. Longer rows are let in for it: those that are shortened are
+            steeper than the matrix says.
+
+    Privacy: 3/20 of the budget. A row x of length L moves the matrix by at most L² in Frobenius norm, and its upper
+        triangle by sum |x_i x_j| = ((sum |x_i|)² + L²)/2 <= (features + 1) L²/2 in L1.
+    """
+    most = max(1, min(math.ceil(_LONGEST * length * math.sqrt(max(room, 1.0)) / data.step), 2**15))
+
+    def look() -> ExactRows:
+        return ExactRows(shorten(data.exact.cells, most), data.step, most)
+
+    return _release(meter, look, budget.part(Curvature.SHARE), most**2, data)
+
+
+def hessian(meter: PrivacyFilter, loss: Loss, data: ClippedRows, weights: Floats, longest: float) -> Curvature:
+    """The logistic Hessian at public weights: rows times the root of p (1 - p), which is at most 1/2.
+
+    Privacy: the loss. A row moves it by at most a quarter of what it moves the second moments by.
+    """
+    most = max(2, min(math.ceil(longest / data.step), 2**15))
+
+    def look() -> ExactRows:
+        cells = shorten(data.exact.cells, most)
+        # Cutting towards zero makes no row longer than half of `most`.
+        return ExactRows(np.trunc(cells * root_weights(data.margins(weights))), data.step, most)
+
+    return _release(meter, look, loss, -(-(most**2) // 4), data)
+
+
+def _release(
+    meter: PrivacyFilter, look: Callable[[], ExactRows], loss: Loss, squared: int, data: ClippedRows
+) -> Curvature:
+    """X'X of rows whose squared length is at most `squared`, with noise on its upper triangle."""
+    size, worth = data.features, data.step**2
+    noise = noise_for(squared, -(-squared * (size + 1) // 2), loss)
+    upper = meter.release(lambda: _upper(look().products()), noise)
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size)] = np.asarray(upper, dtype=np.float64) * worth
+    whole = matrix + np.triu(matrix, 1).T
+    return Curvature(whole, 2 * math.sqrt(size) * noise.standard_error * worth)
+
+
+def _upper(matrix: Integers) -> Integers:
+    return matrix[np.triu_indices(len(matrix))]

@@ -1,0 +1,294 @@
+"""Linear regression from second moments with noise, with standard errors and intervals."""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from cloister.learn.base.bounds_search import find_box, wants_bounds
+from cloister.learn.base.cells import numbers_in
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.frame import Frame, read_frame
+from cloister.learn.base.inputs import Box, complete, is_dataset, keep_features, read_answers, read_goal, read_table
+from cloister.learn.base.private_data import read_relation
+from cloister.learn.base.rowwise import weighted
+from cloister.learn.linear_model.engine_moments import EngineDesign
+from cloister.learn.linear_model.least_squares import Fit, adaptive_ridge, solve, trimmed
+from cloister.learn.linear_model.moments import Floats, Moments, Reach, cautious_length
+from cloister.learn.linear_model.regression_rows import (
+    Regression,
+    RegressionRows,
+    in_units,
+    once,
+    read_ends,
+    release_regression,
+)
+from cloister.learn.linear_model.scale_probe import SHARE, probe_scale
+from cloister.learn.textbook.linear import TEXTBOOK, regress, scaled_goal
+from cloister.learn.textbook.method import TextbookFit, learned_once
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadInput, BadProbability
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.wishart import wishart
+
+__all__ = ["LinearRegression"]
+
+_SOLVERS: dict[str, Callable[[Moments, Floats], Fit]] = {
+    "moments": solve,
+    "adassp": adaptive_ridge,
+    "functional": trimmed,
+}
+_FINDING = Fraction(1, 10)
+_FARTHEST = 1.15
+
+
+class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """Least squares.
+
+    Args:
+        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, whose noise is
+            larger.
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
+        data_norm: instead, or beside them, the public length that rows are shortened to.
+        target_bounds: public (low, high) of y, or "find"; predictions stay within them.
+        method: "moments" (the default; learn/linear_model/least_squares.py), "adassp" (Wang 2018), or "functional"
+        (Zhang et al.
+            2012: Laplace noise on the objective's coefficients), which rest on integers and exact noise. Or "output",
+            "objective", "input": the textbook's perturbations (learn/textbook/method.py), which need a
+            `random_state`; no
+            ledger takes them.
+        fill: what stands for a missing number; without it the row is left out.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        coef_, intercept_: as in scikit-learn; from a dataset, one coefficient for each name in `feature_names_in_`.
+        standard_errors_: of the coefficients and, last, of the intercept; sampling error and noise together. They rest
+            on errors of one variance. None for the methods that have no theory for them.
+        expected_score_: the R² that the released moments let expect.
+        n_rows_: about how many rows there were, as released.
+        release_, loss_: the receipt and what was paid.
+
+    Where columns depend on each other (all indicators of a category beside the intercept), coefficients are not
+    determined by any data: the ones of least length are estimated, predictions are good, and the intervals are wide.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, the number of features
+        and all parameters are public; the number of rows is not. Rows beyond the bounds are clipped. Discrete Gaussian
+        noise (discrete Laplace for a pure spend) on integers. Audited in tests/statistical/test_learn_moments_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        target_bounds: Any = None,
+        method: str = "moments",
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.target_bounds = target_bounds
+        self.method = method
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or inside the engine of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset.
+            y: numbers; None for a dataset.
+            target, features, table: of a dataset: the column to predict, the columns to predict from (those with
+                categories become indicators), and the table if there are several. Bounds come from the schema.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        if self.method == "wishart":
+            wishart()
+        if self.method not in (*_SOLVERS, *TEXTBOOK):
+            raise BadInput(f"method is one of {', '.join((*_SOLVERS, *TEXTBOOK))}.")
+        if is_dataset(X):
+            if self.method in TEXTBOOK:
+                raise BadInput("the textbook's perturbations need rows as arrays. Other methods take a dataset.")
+            return self._fit_dataset(X, target, features, table)
+        given = read_table(X, self.fill)
+        goal, width = read_goal(y, given.length), given.width
+        look = once(lambda: complete(given.numbers(), numbers_in(goal)))
+        finding = wants_bounds(self.bounds) or wants_bounds(self.target_bounds)
+        self._check(width)
+        if self.method in TEXTBOOK:
+            self._keep(*learned_once(self, lambda lesson: self._lesson(lesson, *look())))
+            keep_features(self, width, given.names)
+            return self
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[Regression, Box]:
+            box = None
+            if finding:
+                box = find_box(meter, lambda: np.column_stack(look()), width + 1, budget.part(_FINDING))
+                budget = BudgetShare(budget.part(1 - _FINDING))
+            frame, ends = self._public(width, box)
+            seen = probe_scale(meter, budget, frame, lambda: frame.rows(look()[0]), None)
+            longest = cautious_length(seen, frame, budget, _FARTHEST)
+            table = RegressionRows(look, frame, ends, seen.middle, longest)
+            scaled = frame.centre + seen.middle / frame.scale, frame.scale
+            rest = BudgetShare(budget.part(1 - SHARE))
+            return self._learn(meter, rest, table.look, table.reach, table.unit, scaled, ends), frame.ends
+
+        self._keep(*self._train(steps))
+        keep_features(self, width, given.names)
+        return self
+
+    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+        if target is None or not features or target in features:
+            raise BadInput("say what to predict from what: fit(ds, target='stay_days', features=['age', 'ward']).")
+        design = EngineDesign(read_relation(data, table, [*features, target]), tuple(features), target, self.fill)
+        design.check()
+        low, high = (float(end) for end in design.relation.columns[target].bounds or (0, 1))  # type: ignore[arg-type]
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> Regression:
+            scaled = design.centre, design.scale
+            return self._learn(meter, budget, design.matrix, design.reach, design.unit, scaled, (low, high))
+
+        self._keep(self._train(steps, data), design.box)
+        keep_features(self, len(design.names), design.names, dataset=True)
+        return self
+
+    def _learn(
+        self,
+        meter: PrivacyFilter,
+        budget: BudgetShare,
+        look: Callable[[], Any],
+        reach: Reach,
+        unit: float,
+        scaled: tuple[Floats, Floats],
+        ends: tuple[float, float],
+    ) -> Regression:
+        """Release the moments, solve, and go back to the units of the data."""
+        moments = release_regression(
+            meter, budget, once(look), reach, unit, len(scaled[0]), self.method == "functional"
+        )
+        fit = _SOLVERS[self.method](moments, self._penalty(scaled[1]))
+        return in_units(moments, fit, scaled, ends)
+
+    def _lesson(self, lesson: TextbookFit, rows: Floats, goal: Floats) -> tuple[tuple[Regression, Box], Loss]:
+        frame, ends = self._public(rows.shape[1], None)
+        penalty, scaled = self._penalty(frame.scale), scaled_goal(goal, ends)
+        (slopes, constant), loss = regress(self.method, frame.rows(rows), scaled, frame, penalty, lesson)
+        height, middle = ends[1] - ends[0], (ends[0] + ends[1]) / 2
+        found = Regression(slopes * height, constant * height + middle, None, math.nan, math.nan, ends)
+        return (found, frame.ends), loss
+
+    def _penalty(self, scale: Floats) -> Floats:
+        return np.zeros(len(scale) + 1)
+
+    def _check(self, features: int) -> None:
+        """Refuse what is wrong with the public bounds before anything is charged."""
+        if not wants_bounds(self.bounds):
+            read_frame(self.bounds, self.data_norm, features)
+        if not wants_bounds(self.target_bounds):
+            read_ends(self.target_bounds)
+
+    def _public(self, features: int, found: Box | None) -> tuple[Frame, tuple[float, float]]:
+        """Bounds as they were given, or as they were found."""
+        bounds, goal = self.bounds, self.target_bounds
+        if found is not None and wants_bounds(bounds):
+            bounds = (found.low[:-1], found.high[:-1])
+        if found is not None and wants_bounds(goal):
+            goal = (float(found.low[-1]), float(found.high[-1]))
+        return read_frame(bounds, self.data_norm, features), read_ends(goal)
+
+    def _keep(self, model: Regression, box: Box) -> None:
+        self._box = box
+        self.coef_, self.intercept_ = model.coefficients, model.intercept
+        self.covariance_ = model.covariance
+        self.standard_errors_ = None if model.covariance is None else np.sqrt(np.diag(model.covariance))
+        self.expected_score_, self.n_rows_ = model.score, model.rows
+        self._target_ends = model.ends
+
+    def confidence_intervals(self, confidence: float = 0.95) -> Floats:
+        """Lower and upper limits of the coefficients and, last, of the intercept. Costs nothing."""
+        if not 0 < confidence < 1:
+            raise BadProbability("confidence must lie strictly between 0 and 1. Write 0.95.")
+        if self.standard_errors_ is None:
+            raise BadInput(f"{self.method} has no standard errors. Use method='moments'.")
+        margin = NormalDist().inv_cdf((1 + confidence) / 2) * self.standard_errors_
+        middle = np.append(self.coef_, self.intercept_)
+        return np.column_stack([middle - margin, middle + margin])
+
+    def predict(self, X: Any) -> Floats:  # noqa: N803
+        """The expected target of each row, within the bounds of the target."""
+        rows = read_answers(self, X, self.fill).numbers()
+        found = weighted(self._box.settle(rows), self.coef_) + self.intercept_
+        return np.asarray(np.clip(found, *self._target_ends))
+
+
+# Ridge regression from second moments with noise.
+
+
+_HEAVIEST = 1e15  # in rows: coefficients are zero from there on, and a heavier penalty leaves a matrix singular
+
+
+class Ridge(LinearRegression):
+    """Least squares with a penalty alpha · |coefficients|², as in scikit-learn.
+
+    Args:
+        alpha: the penalty, public; the noise adds what it makes necessary.
+        spend, bounds, data_norm, target_bounds, method, fill, ledger, account, random_state: see `LinearRegression`.
+
+    Standard errors speak of the ridge solution of the population, which is what is estimated.
+
+    Privacy: as `LinearRegression`.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        alpha: float = 1.0,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        target_bounds: Any = None,
+        method: str = "moments",
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            spend,
+            bounds=bounds,
+            data_norm=data_norm,
+            target_bounds=target_bounds,
+            method=method,
+            fill=fill,
+            ledger=ledger,
+            account=account,
+            random_state=random_state,
+        )
+        self.alpha = alpha
+
+    def _penalty(self, scale: Floats) -> Floats:
+        # A coefficient of the data is height · scale times a scaled one; the height goes out of the whole objective.
+        return np.append(np.minimum(float(self.alpha) * scale**2, _HEAVIEST), 0.0)

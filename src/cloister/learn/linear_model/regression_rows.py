@@ -1,0 +1,188 @@
+"""Rows with a target on the integer grid: what linear regression reads, and how its second moments are released."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from cloister.learn.base.frame import Frame, squares
+from cloister.learn.base.inputs import read_box
+from cloister.learn.base.integer_rows import ROW_BITS, on_grid
+from cloister.learn.linear_model.least_squares import Fit
+from cloister.learn.linear_model.moments import (
+    Floats,
+    Moments,
+    Reach,
+    exact_product,
+    release_matrix,
+    release_together,
+    release_vector,
+)
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadBounds
+from cloister.privacy.filter import PrivacyFilter
+
+__all__ = ["Regression", "RegressionRows", "in_units", "once", "read_ends", "release_regression"]
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """A released regression, in the units of the data.
+
+    Attributes:
+        coefficients, intercept: of the features as they came.
+        covariance: of the error of both; None where theory gives none.
+        score: the R² to expect.
+        rows: about how many there were.
+        ends: the target's public bounds, which no prediction leaves.
+    """
+
+    coefficients: Floats
+    intercept: float
+    covariance: Floats | None
+    score: float
+    rows: float
+    ends: tuple[float, float]
+
+
+class RegressionRows:
+    """Rows of an array with the target, on the integer grid, seen from their released middle.
+
+    A row that lies farther from it than about `_FARTHEST` times the spread is shortened, together with its constant and
+    its target: it then counts less, as in weighted least squares, and y = Xβ still holds.
+    """
+
+    _step: float
+
+    def __init__(
+        self,
+        look: Callable[[], tuple[Floats, Floats]],
+        frame: Frame,
+        ends: tuple[float, float],
+        middle: Floats,
+        longest: float,
+    ) -> None:
+        self._look, self._frame, self._ends = look, frame, ends
+        self.middle, self._longest = middle, longest
+        self._step = max(self._longest, 1.0) / 2**ROW_BITS
+
+    @property
+    def unit(self) -> float:
+        """The worth of one in a product of two cells."""
+        return float(self._step**2)
+
+    @property
+    def reach(self) -> Reach:
+        """How large one row's integers can be."""
+        one, half, longest = int(1 / self._step), int(0.5 / self._step), self._most_cells
+        widest = longest if self._frame.round else min(longest, math.ceil((0.5 + abs(self.middle).max()) / self._step))
+        return Reach(
+            first=math.isqrt(self._frame.features * longest**2) + 1 + one,
+            second=longest**2 + one**2,
+            fourth=widest**2 * longest**2 + one**4,
+            target=half,
+        )
+
+    @property
+    def _most_cells(self) -> int:
+        return math.ceil(self._longest / self._step)
+
+    def look(self) -> Any:
+        """Z'Z. What is computed for one row never depends on which rows stand beside it."""
+        rows, goal = self._look()
+        return exact_product(len(rows), lambda some: self._cells(rows[some], goal[some]))
+
+    def _cells(self, rows: Floats, target: Floats) -> Floats:
+        cells = on_grid((self._frame.rows(rows) - self.middle) / self._step, 2.0**20)  # squares sum exactly
+        lengths, longest = squares(cells), self._most_cells
+        share = np.where(lengths > longest**2, longest * (1 - 1e-9) / np.sqrt(np.maximum(lengths, 1.0)), 1.0)
+        low, high = self._ends
+        goal = (np.clip(target, low, high) - (low + high) / 2) / (high - low)
+        constant, half = float(int(1 / self._step)), float(int(0.5 / self._step))
+        every = np.column_stack([cells, np.full(len(cells), constant), on_grid(goal / self._step, half)])
+        return np.asarray(np.trunc(every * share[:, None]))
+
+
+def release_regression(
+    meter: PrivacyFilter,
+    budget: BudgetShare,
+    look: Callable[[], Any],
+    reach: Reach,
+    unit: float,
+    features: int,
+    together: bool,
+) -> Moments:
+    """Second moments with noise, in the units of the frame.
+
+    Args:
+        meter, budget: pay.
+        look: gives Z'Z: features, the constant, the target.
+        reach, unit: of its integers.
+        features: how many there are.
+        together: one Laplace noise for all of it, as the functional mechanism has; else three releases.
+
+    Privacy: the budget.
+    """
+    d = features + 1
+    if together:
+        places = np.triu_indices(d)
+
+        def every() -> Any:
+            whole = look()
+            return np.concatenate([whole[:d, :d][places], whole[:d, d], whole[d:, d]])
+
+        xx, xy, own, noise = release_together(meter, every, reach, d, budget.loss)
+        return Moments(xx * unit, xy * unit, own * unit, (noise * unit,) * 3)
+    # Half for the many products of features, half for the few with the target, a little for the target's own.
+    shares = (Fraction(49, 100), Fraction(49, 100), Fraction(2, 100))
+    xx, first = release_matrix(meter, lambda: look()[:d, :d], reach, budget.part(shares[0]))
+    xy, second = release_vector(meter, lambda: look()[:d, d], reach.vector, budget.part(shares[1]))
+    yy, third = release_vector(meter, lambda: look()[d:, d], reach.number, budget.part(shares[2]))
+    return Moments(xx * unit, xy * unit, float(yy[0]) * unit, (first * unit, second * unit, third * unit))
+
+
+def in_units(moments: Moments, fit: Fit, scaled: tuple[Floats, Floats], ends: tuple[float, float]) -> Regression:
+    """A fit in the units of the data.
+
+    Args:
+        moments, fit: of scaled features and target.
+        scaled: centre and scale of the features.
+        ends: of the target.
+    """
+    height, middle = ends[1] - ends[0], (ends[0] + ends[1]) / 2
+    # y = middle + height · (Σ beta_j (x_j - centre_j) scale_j + beta_0)
+    back = np.diag([*(height * scaled[1]), height])
+    back[-1, :-1] = -height * scaled[1] * scaled[0]
+    raw = back @ fit.coefficients
+    spread = max(moments.yy / moments.rows - (moments.xy[-1] / moments.rows) ** 2, 1e-9)
+    return Regression(
+        raw[:-1],
+        float(raw[-1] + middle),
+        None if fit.covariance is None else back @ fit.covariance @ back.T,
+        float(np.clip(1 - fit.residual / spread, 0.0, 1.0)),
+        moments.rows,
+        ends,
+    )
+
+
+def once(look: Callable[[], Any]) -> Callable[[], Any]:
+    """The same look for several steps: computed inside the first."""
+    kept: list[Any] = []
+
+    def again() -> Any:
+        if not kept:
+            kept.append(look())
+        return kept[0]
+
+    return again
+
+
+def read_ends(bounds: Any) -> tuple[float, float]:
+    """The public bounds of a target."""
+    if bounds is None:
+        raise BadBounds("target_bounds are public and must be given: target_bounds=(0, 100).")
+    box = read_box(bounds, 1)
+    return float(box.low[0]), float(box.high[0])

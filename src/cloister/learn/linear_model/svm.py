@@ -1,0 +1,112 @@
+"""A private linear support vector classifier."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+from cloister.learn.base.inputs import is_dataset
+from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
+from cloister.learn.linear_model.gradient_descent import descend
+from cloister.learn.linear_model.loss_gradients import Hinge
+from cloister.learn.textbook.linear import TEXTBOOK, classify
+from cloister.learn.textbook.method import learned_once
+from cloister.learn.textbook.perturbation import Hinge as HingeRisk
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+
+__all__ = ["LinearSVC"]
+
+
+class LinearSVC(LinearClassifier):
+    """Hinge loss with a rounded corner, by noisy gradient descent. More than two classes: one against the rest.
+
+    An ordinary support vector machine carries training rows about; this model is its coefficients only.
+
+    Args:
+        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend; or
+        data_norm: the public length that rows are shortened to (bounds then only clip).
+        classes: the public list of labels; rows with other labels are left out.
+        method: "gradient" (the default), or "output", "objective", "input": the textbook's perturbations
+            (learn/textbook/method.py), which need a `random_state`; no ledger takes them.
+        rows: how many rows there are, if that is public; else it is released for a part of the spend.
+        fill: what stands for a missing number; without it the row is left out.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        coef_, intercept_, classes_, n_iter_: as in scikit-learn.
+        release_, loss_: the receipt and what was paid.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes and the number of
+        features are public. The noise is discrete Gaussian (discrete Laplace for a pure spend) on integer gradients;
+        see learn/linear_model/gradient_descent.py. Audited in tests/statistical/test_learn_logistic_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        classes: Sequence[Any] | None = None,
+        method: str = "gradient",
+        rows: int | None = None,
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.classes = classes
+        self.method = method
+        self.rows = rows
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
+            y: labels; None for a dataset.
+            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+                columns to predict from (all others unless given), and the table if there are several.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        if self.method != "gradient" and self.method not in TEXTBOOK:
+            raise BadInput(f"method is one of {', '.join(('gradient', *TEXTBOOK))}.")
+        if self.method in TEXTBOOK:
+            return self._teach(X, y)
+        data = self._table_rows(X, target, features, table) if is_dataset(X) else self._rows(X, y)
+        loss = Hinge(1 if len(data.classes) == 2 else len(data.classes))
+
+        def learn(meter: PrivacyFilter, budget: BudgetShare, seen: PrivateRows | FetchedRows) -> LinearModel:
+            return LinearModel.of(descend(meter, budget, seen.frame, loss, seen.look, rows=self.rows), seen.frame)
+
+        self._fit(data, learn)
+        return self
+
+    def _teach(self, rows: Any, labels: Any) -> Self:
+        if is_dataset(rows):
+            raise BadInput("the textbook's perturbations need rows as arrays.")
+        data = self._rows(rows, labels)
+        model = learned_once(self, lambda lesson: classify(self.method, data, HingeRisk, lesson))
+        self._keep(model, data.classes, data.frame)
+        self._keep_names(data)
+        return self

@@ -1,0 +1,1 @@
+"""Search, cross-validation and evaluation that are paid for."""

@@ -1,0 +1,209 @@
+"""Models as candidates: which of their parts learn from rows, and what each may spend."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.nested_budget import DryRun, paying
+from cloister.privacy.budget_split import BudgetShare, budget_share
+from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.release import Release
+
+__all__ = [
+    "Search",
+    "model_of",
+    "paying_parts",
+    "priced",
+    "read_candidates",
+    "rehearse",
+    "settled",
+    "take",
+    "total_spend",
+]
+
+
+class Search(PrivateEstimator):
+    """A work of several fits: it charges once, like one estimator, and has one receipt."""
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        ledger: Ledger | str | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+        asked: str = "",
+    ) -> None:
+        self.spend = spend
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+        self.asked = asked
+
+    def _request(self) -> str:
+        return self.asked
+
+    def carry_out(self, steps: Any) -> tuple[Any, Release]:
+        """Charge the spend, carry the steps out; what they found, and the release with its receipt.
+
+        Privacy: the spend; see `PrivateEstimator._train`.
+        """
+        return self._train(steps), self.release_
+
+
+def settled(model: Any) -> Any:
+    """A copy of a model or pipeline in which every part is known to pay, or to keep nothing and read each row alone.
+
+    Parts are known by their exact type, in every parameter that can hold one. What is not known is refused: it could
+    learn from rows without paying, or fail on one row. Parts that scikit-learn would run in other processes, where no
+    share is handed out, run in this one.
+    """
+    from sklearn.base import clone
+
+    found = _settle(clone(model))
+    paying_parts(found)
+    return found
+
+
+def _settle(part: Any) -> Any:
+    from cloister.learn.preprocessing.stateless import STATELESS, EachRow, Passthrough
+
+    kind = type(part)
+    if isinstance(part, PrivateEstimator) or kind in (*_of_public_facts(), EachRow, Passthrough):
+        return part
+    if kind in STATELESS:
+        return EachRow(part)
+    if kind not in _containers():
+        if not hasattr(part, "fit"):
+            raise BadInput(f"a {kind.__name__:.60} is no estimator.")
+        raise NotPrivate(
+            f"{kind.__name__:.60} learns from rows without paying, or is not known not to. Use its twin in "
+            "cloister.learn, or a transformer without memory such as FunctionTransformer."
+        )
+    told = part.get_params(deep=False)
+    if told.get("memory") is not None or told.get("transformer_weights") is not None:
+        raise BadInput(
+            f"a {kind.__name__} has neither memory nor transformer_weights here: the one keeps rows in files."
+        )
+    if "n_jobs" in told:
+        part.n_jobs = 1
+    held = _containers()[kind]
+    setattr(
+        part, held, [(name, _settle_step(kind, step), *_columns(rest)) for name, step, *rest in getattr(part, held)]
+    )
+    if "remainder" in told:
+        part.remainder = _settle_step(kind, part.remainder)
+    return part
+
+
+def _settle_step(kind: type, step: Any) -> Any:
+    """One step of a pipeline, or part of a union; "passthrough" and "drop" may stand in its place."""
+    from cloister.learn.preprocessing.stateless import Passthrough
+
+    if step is None or (isinstance(step, str) and step == "drop"):
+        return step
+    if isinstance(step, str) and step == "passthrough":
+        return step if kind.__name__ == "Pipeline" else Passthrough()
+    return _settle(step)
+
+
+def _columns(rest: list[Any]) -> list[Any]:
+    """Which columns a transformer gets; they are named, since a function could choose them by their cells."""
+    if any(map(callable, rest)):
+        raise BadInput("name the columns of a ColumnTransformer: a function could choose them by what is in them.")
+    return rest
+
+
+def _containers() -> dict[type, str]:
+    """What holds parts, by exact type, and in which parameter."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import FeatureUnion, Pipeline
+
+    return {Pipeline: "steps", FeatureUnion: "transformer_list", ColumnTransformer: "transformers"}
+
+
+def _of_public_facts() -> tuple[type, ...]:
+    """Transformers of ours that read no row in `fit`."""
+    from cloister.learn.preprocessing.scalers import MinMaxScaler, OneHotEncoder
+
+    return MinMaxScaler, OneHotEncoder
+
+
+def paying_parts(model: Any, *, fitted: bool = False) -> list[PrivateEstimator]:
+    """The parts of a settled model or pipeline that pay.
+
+    Args:
+        model: from `settled`.
+        fitted: whether to look at the parts that were fitted, which a ColumnTransformer keeps beside the others.
+    """
+    found = _parts(model, fitted)
+    if not found:
+        raise BadCandidates("there is no private estimator in it. Use one of cloister.learn.")
+    return [part for part in found if part.spend is not None or part is found[-1]]
+
+
+def _parts(model: Any, fitted: bool) -> list[PrivateEstimator]:
+    if isinstance(model, PrivateEstimator):
+        return [model]
+    held = _containers().get(type(model))
+    if held is None:
+        return []
+    if fitted and hasattr(model, f"{held}_"):
+        inner = [step[1] for step in getattr(model, f"{held}_")]  # what remains is the last of them
+    else:
+        inner = [*(step[1] for step in getattr(model, held)), getattr(model, "remainder", None)]
+    return [part for one in inner for part in _parts(one, fitted)]
+
+
+def total_spend(model: Any) -> BudgetShare:
+    """What one fit of a model costs: the spends of its parts, which must be of one measure."""
+    purses = [budget_share(part.spend).loss for part in paying_parts(model)]
+    return BudgetShare(sum(purses[1:], start=purses[0]))
+
+
+def priced(model: Any, share: Loss) -> Any:
+    """A fresh copy whose parts together spend exactly this."""
+    from sklearn.base import clone
+
+    copy = clone(model)
+    parts = paying_parts(copy)
+    for part in parts:
+        part.spend = share.split(len(parts))
+    return copy
+
+
+def model_of(model: Any) -> Any:
+    """The last step of a pipeline; or the estimator itself."""
+    from sklearn.pipeline import Pipeline
+
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+
+
+def read_candidates(models: Any, grid: Mapping[str, Sequence[Any]] | None) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The candidates, and how each differs from the model it was made of."""
+    from sklearn.base import clone
+    from sklearn.model_selection import ParameterGrid
+
+    listed = list(models) if isinstance(models, list | tuple) else [models]
+    changes: list[dict[str, Any]] = [{}] if grid is None else list(ParameterGrid(grid))
+    pairs = [(settled(clone(model).set_params(**change)), change) for model in listed for change in changes]
+    if len(pairs) < 2:
+        raise BadCandidates("a choice needs at least two candidates: several models, or a grid of parameters.")
+    return [one for one, _ in pairs], [change for _, change in pairs]
+
+
+def rehearse(model: Any, X: Any, y: Any, share: Loss) -> None:  # noqa: N803
+    """Fit on no rows at all, so that a parameter that is wrong is told before anything is charged."""
+    if isinstance(model, PrivateEstimator):  # transformers of others may refuse an empty table
+        with paying(DryRun()):
+            priced(model, share).fit(take(X, []), take(y, []))
+
+
+def take(rows: Any, places: Any) -> Any:
+    """Some rows of an array or frame."""
+    import numpy as np
+    from sklearn.utils import _safe_indexing
+
+    chosen = np.asarray(places, dtype=np.int64)
+    return _safe_indexing(rows, chosen)

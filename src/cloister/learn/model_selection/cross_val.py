@@ -1,0 +1,104 @@
+"""Cross-validation that pays: every fit is charged, and the scores come with noise.
+
+scikit-learn's own would fit private models and then tell their scores on raw rows for nothing; see
+learn/base/nested_budget.py.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.bounds_search import noise_for
+from cloister.learn.base.containers import as_array, is_frame, read_column
+from cloister.learn.base.nested_budget import paying
+from cloister.learn.base.quiet import quiet
+from cloister.learn.model_selection.candidates import Search, rehearse, settled, take, total_spend
+from cloister.learn.model_selection.scoring import read_scoring
+from cloister.privacy.budget_split import BudgetShare, budget_share
+from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+from cloister.privacy.noise import uniform
+from cloister.privacy.release import Release
+
+__all__ = ["cross_val_score"]
+
+_SCORES = Fraction(1, 10)  # of what one fit costs, unless said otherwise
+
+
+@quiet
+def cross_val_score(
+    model: Any,
+    X: Any,  # noqa: N803
+    y: Any,
+    *,
+    cv: int = 5,
+    scoring: str | None = None,
+    score_spend: Loss | None = None,
+    ledger: Ledger | str | None = None,
+    account: Account | None = None,
+    random_state: Any = None,
+) -> Release:
+    """Scores of a model on rows it was not fitted on, fold by fold, with noise.
+
+    Args:
+        model: an estimator or pipeline of private parts, as for `select`; each fold's fit costs its `spend`.
+        X, y: rows as arrays or frames.
+        cv: how many folds.
+        scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).
+        score_spend: what all scores together cost; a tenth of a fit unless given.
+        ledger, account, random_state: as for an estimator.
+
+    Returns:
+        A release: `value` has a score for each fold, `standard_error` what the noise adds to each, `loss` the total.
+
+    Privacy: `cv` times the model's spend plus `score_spend`, for one row added or removed, all charged before a row is
+        read. Each row falls into a fold by a throw of its own; it takes part in `cv - 1` fits and in one fold's score
+        (a sum and a count, released together with discrete Gaussian or Laplace noise). Audited in
+        tests/statistical/test_learn_canaries.py.
+    """
+    if isinstance(cv, bool) or not isinstance(cv, int) or not 2 <= cv <= 100:
+        raise BadInput("cv is the number of folds: a whole number from 2 to 100.")
+    X, y = X if is_frame(X) else as_array(X), read_column(y)  # noqa: N806
+    if len(y) != len(X):
+        raise BadInput("y is one column, as long as X.")
+    model = settled(model)
+    fit, score = total_spend(model), read_scoring(scoring, model)
+    scores = BudgetShare(fit.part(_SCORES)) if score_spend is None else budget_share(score_spend)
+    if scores.pure != fit.pure:
+        raise BadLoss("the fits and the scores must be paid alike: both with a pure epsilon, or both with a rho.")
+    noise = noise_for(root_above(2) * score.most, 2 * score.most, scores.loss)
+    rehearse(model, X, y, fit.loss)
+
+    def steps(meter: PrivacyFilter, _budget: BudgetShare) -> NDArray[np.float64]:
+        fold = uniform(cv, (len(y),), meter.source)
+        with paying(meter):
+            models = [_fitted(model, X, y, np.flatnonzero(fold != i)) for i in range(cv)]
+
+        def look() -> NDArray[np.int64]:
+            held = [(one, np.flatnonzero(fold == i)) for i, one in enumerate(models)]
+            points = [score.points(one, take(X, at), take(y, at)) for one, at in held]
+            return np.array(
+                [points, [score.counted(one, take(y, at)) * score.most for one, at in held]], dtype=np.int64
+            )
+
+        return np.asarray(meter.release(look, noise), dtype=np.float64)
+
+    asked = f"cross-validate {model!r} by {score.name} in {cv} folds"
+    total = fit.loss * cv + scores.loss
+    found, release = Search(total, ledger, account, random_state, asked).carry_out(steps)
+    weights = np.maximum(found[1], score.most)
+    share = np.clip(found[0] / weights, 0.0, 1.0)
+    error = noise.standard_error * np.sqrt(1 + share**2) / weights * score.slope
+    return replace(release, value=score.told(share), standard_error=error)
+
+
+def _fitted(model: Any, rows: Any, labels: Any, places: NDArray[np.int64]) -> Any:
+    from sklearn.base import clone
+
+    return clone(model).fit(take(rows, places), take(labels, places))

@@ -1,0 +1,312 @@
+"""How good a model is, released privately: counted on people it did not learn from, in all and for each group.
+
+A classifier's rows are counted by group, true class and answer; those of a regressor by group and how far off the
+answer is. A row stands in one cell. Whatever is said afterwards (accuracy, gaps between groups) follows from these.
+
+Intervals hold the truth among people like those held back. The chance of rows is counted as if all rows of a person
+were alike: how alike they are would have to be paid for. A share's interval has the shares at which what was found
+would not surprise (Wilson 1927), with a continuity correction. A gap is between the best and the worst group, which
+are not known beforehand: it follows from intervals of all groups that hold together.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.private_table import PrivateTable
+from cloister.data.schema import Column
+from cloister.learn.base.bounds_search import noise_for
+from cloister.learn.base.cells import Categories, numbers_in
+from cloister.learn.model_selection.intervals import Evaluation, Interval
+from cloister.learn.preprocessing.encode_features import prepare
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+
+__all__ = ["Trial", "evaluate", "expected_error"]
+
+Floats = NDArray[np.float64]
+_STEPS = 24
+_WRONG = 0.05  # how often an interval may be
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a model is tried on.
+
+    Attributes:
+        relation: the people held back, with all columns that are used.
+        features, target, group: names of columns; "" for no group.
+        groups: the public values of the group's column, None for a missing one.
+        ends: the bounds of a target that is a number; None for classes.
+    """
+
+    relation: PrivateTable
+    features: tuple[str, ...]
+    target: str
+    group: str = ""
+    groups: tuple[Any, ...] = ()
+    ends: tuple[float, float] | None = None
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The public groups, or one of everybody."""
+        return self.groups if self.group else ("everybody",)
+
+    def rows(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
+        """Columns, and the group of each row. Reads rows: call it inside a step."""
+        names = tuple(dict.fromkeys((*self.features, self.target, *([self.group] if self.group else []))))
+        table = self.relation.chosen(names).run(self.relation.engine)
+        columns = {name: _values(table.column(name), self.relation.columns[name]) for name in names}
+        if not self.group:
+            return columns, np.zeros(table.num_rows, dtype=np.int64)
+        return columns, _codes(np.asarray(table.column(self.group).to_pylist(), dtype=object), self.labels)
+
+
+def evaluate(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
+    """Try a fitted model on the people held back.
+
+    Privacy: the loss, for the unit of the relation: it has at most so many rows, and each is in one cell.
+    """
+    return _numbers(meter, loss, model, trial) if trial.ends is not None else _classes(meter, loss, model, trial)
+
+
+# Classes
+
+
+def expected_error(loss: Loss, relation: PrivateTable, rows: float, cells: int) -> float:
+    """The standard error that the noise alone gives an accuracy of about a half, on so many rows counted in cells."""
+    noise = noise_for(relation.rows_each, relation.rows_each, loss).standard_error
+    return float(noise * math.sqrt(cells) / 2 / max(rows, 1.0))
+
+
+def _classes(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
+    classes, groups = list(model.classes_), len(trial.labels)
+    answers = 2 if len(classes) > 2 else 4  # right or wrong; or class × answer
+
+    def look() -> Any:
+        columns, group = trial.rows()
+        counts = np.zeros(groups * answers, dtype=np.int64)
+        true = _codes(columns[trial.target], classes)
+        kept = (true >= 0) & (group >= 0)
+        if not kept.any():
+            return counts
+        said = _codes(np.asarray(model.predict(prepare(model, _some(columns, kept)))), classes)
+        cell = (said == true[kept]) if answers == 2 else 2 * true[kept] + said
+        np.add.at(counts, group[kept] * answers + cell.astype(np.int64), 1)
+        return counts
+
+    most = trial.relation.rows_each
+    noise = noise_for(most, most, loss)
+    found = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, answers)
+    right = [1] if answers == 2 else [0, 3]
+    one, every = _Doubt(noise.standard_error, most, loss), _Doubt(noise.standard_error * math.sqrt(groups), most, loss)
+    each = replace(one, wrong=_WRONG / groups)  # all groups together
+    whole = found.sum(axis=0)
+
+    def by_group(wanted: Sequence[int], doubt: _Doubt) -> dict[str, Interval]:
+        return {_word(name): _share(row, wanted, doubt) for name, row in _pairs(trial, found)}
+
+    baseline = Interval(None, None, None)
+    if answers == 4:
+        larger = [2, 3] if whole[2:].sum() > whole[:2].sum() else [0, 1]
+        baseline = _share(whole, larger, every)
+    asked, two = bool(trial.group), answers == 4
+    return Evaluation(
+        "accuracy",
+        _share(whole, right, every),
+        baseline,
+        every.count(float(whole.sum()), answers),
+        by_group(right, one) if asked else {},
+        _gap(by_group(right, each)) if asked else None,
+        by_group([1, 3], one) if asked and two else None,
+        _gap(by_group([1, 3], each)) if asked and two else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """What an interval has to allow for.
+
+    Attributes:
+        noise: the standard deviation of the noise on a cell.
+        rows: of one person, at most.
+        loss: of the release: a pure one has Laplace noise, whose tails are longer.
+        wrong: how often the interval may be.
+    """
+
+    noise: float
+    rows: int
+    loss: Loss
+    wrong: float = _WRONG
+
+    @property
+    def chance(self) -> float:
+        """How many standard deviations of chance are allowed for."""
+        return NormalDist().inv_cdf(1 - self.wrong / 2)
+
+    @property
+    def hidden(self) -> float:
+        """How large the noise on a cell may be; of Laplace noise the quantile of one cell: sums have shorter tails."""
+        tails = -math.log(self.wrong) / math.sqrt(2) if self.loss.measure == "epsilon" else 0.0
+        return self.noise * max(self.chance, tails)
+
+    def count(self, total: float, cells: int) -> Interval:
+        """How many rows there are in so many cells."""
+        margin = self.hidden * math.sqrt(cells) + 0.5  # the noise is whole numbers
+        return Interval(max(total, 0.0), max(total - margin, 0.0), max(total + margin, 0.0))
+
+
+def _share(cells: Floats, right: Sequence[int], doubt: _Doubt) -> Interval:
+    """The share of some cells among all, with noise and chance in its interval.
+
+    At a true share p, wanted - p · total has the variance of chance, m p (1 - p) · total at most for m rows a person,
+    and that of the noise, (1 - p)² on each wanted cell and p² on each other.
+    """
+    total, wanted = float(cells.sum()), float(cells[list(right)].sum())
+    if total < 3 * doubt.noise * math.sqrt(len(cells)) or total < 1:
+        return Interval(None, None, None)
+    share, step = min(max(wanted / total, 0.0), 1.0), doubt.rows / (2 * total)
+    few, chance = len(right), doubt.chance**2 * doubt.rows / total
+    noise = doubt.hidden**2 / total**2
+
+    def held(p: float) -> bool:
+        allowed = noise * ((1 - p) ** 2 * few + p**2 * (len(cells) - few)) + chance * p * (1 - p)
+        return abs(share - p) <= step + math.sqrt(allowed)
+
+    return Interval(share, _end(held, share, 0.0), _end(held, share, 1.0))
+
+
+def _end(held: Callable[[float], bool], inside: float, outside: float) -> float:
+    """The farthest point that is held, from one that is towards one that may not be."""
+    if held(outside):
+        return outside
+    for _ in range(40):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if held(middle) else (inside, middle)
+    return outside
+
+
+# Numbers
+
+
+def _numbers(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
+    assert trial.ends is not None
+    (low, high), groups = trial.ends, len(trial.labels)
+    # How far off an answer is, in steps of the square root of two below the width of the bounds: sums of errors would
+    # drown in the noise that the largest possible error needs.
+    edges = (high - low) * 2.0 ** (-np.arange(_STEPS, 0, -1) / 2)
+
+    def look() -> Any:
+        columns, group = trial.rows()
+        counts = np.zeros(groups * (_STEPS + 1), dtype=np.int64)
+        goal = numbers_in(columns[trial.target])
+        kept = ~np.isnan(goal) & (group >= 0)
+        if not kept.any():
+            return counts
+        said = np.asarray(model.predict(prepare(model, _some(columns, kept))), dtype=np.float64)
+        away = np.nan_to_num(np.abs(np.clip(said, low, high) - np.clip(goal[kept], low, high)), nan=high - low)
+        np.add.at(counts, group[kept] * (_STEPS + 1) + np.searchsorted(edges, away, side="left"), 1)
+        return counts
+
+    most = trial.relation.rows_each
+    noise = noise_for(most, most, loss)
+    found = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, _STEPS + 1)
+    ends = np.append(edges, high - low)
+    one, every = _Doubt(noise.standard_error, most, loss), _Doubt(noise.standard_error * math.sqrt(groups), most, loss)
+    whole = found.sum(axis=0)
+
+    def by_group(doubt: _Doubt) -> dict[str, Interval]:
+        return {_word(name): _median(row, ends, doubt) for name, row in _pairs(trial, found)}
+
+    return Evaluation(
+        "median absolute error",
+        _median(whole, ends, every),
+        Interval(None, None, None),
+        every.count(float(whole.sum()), _STEPS + 1),
+        by_group(one) if trial.group else {},
+        _gap(by_group(replace(one, wrong=_WRONG / groups))) if trial.group else None,
+    )
+
+
+def _median(cells: Floats, ends: Floats, doubt: _Doubt) -> Interval:
+    """How far off half of the answers are at most, from noisy counts of cells that end there.
+
+    Up to the cell of the median there are at least half of all rows, and before it at most half. So the interval
+    reaches from the first cell that may be it to the last: whole cells, since where rows lie in one is not known.
+    """
+    total, spread = float(cells.sum()), doubt.noise * math.sqrt(len(cells))
+    if total < 3 * spread or total < 1:
+        return Interval(None, None, None)
+    sums = np.cumsum(cells) / total
+    # All cells before count a half, and so do all others: 1/4 of the noise of each, and of the chance of each row.
+    hidden, chance = doubt.hidden * math.sqrt(len(cells)), doubt.chance * math.sqrt(doubt.rows * total)
+    margin = math.hypot(hidden, chance) / 2 / total
+    enough, few = np.flatnonzero(sums >= 0.5 - margin), np.flatnonzero(sums <= 0.5 + margin)
+    first = int(enough[0]) if len(enough) else len(ends) - 1
+    last = min(int(few[-1]) + 1, len(ends) - 1) if len(few) else 0
+    low, high = float(ends[first - 1]) if first else 0.0, float(ends[max(first, last)])
+    middle = _reached(np.maximum.accumulate(sums), ends, 0.5)
+    return Interval(min(max(middle, low), high), low, high)
+
+
+def _reached(below: Floats, ends: Floats, share: float) -> float:
+    """Where a share of all rows is reached, between the ends of a cell."""
+    place = min(int(np.searchsorted(below, share)), len(ends) - 1)
+    if place == 0:
+        return float(ends[0] * min(max(share / max(below[0], 1e-12), 0.0), 1.0))
+    part = (share - below[place - 1]) / max(below[place] - below[place - 1], 1e-12)
+    return float(ends[place - 1] + (ends[place] - ends[place - 1]) * min(max(part, 0.0), 1.0))
+
+
+# Both
+
+
+def _gap(groups: dict[str, Interval]) -> Interval:
+    """Between the best and the worst group, from intervals that hold all together.
+
+    Then the largest true value is at least the highest lower end, and the smallest at most the lowest upper end.
+    """
+    known = [(one.value, one.low, one.high) for one in groups.values()]
+    told = np.array([one for one in known if None not in one], dtype=np.float64)
+    if len(told) < 2:
+        return Interval(None, None, None)
+    values, lows, highs = told.T
+    low, high = max(float(lows.max() - highs.min()), 0.0), float(highs.max() - lows.min())
+    return Interval(float(np.ptp(values)), low, high)
+
+
+def _pairs(trial: Trial, found: Floats) -> list[tuple[Any, Floats]]:
+    return list(zip(trial.labels, found, strict=True))
+
+
+def _some(columns: dict[str, NDArray[Any]], kept: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    return {name: one[kept] for name, one in columns.items()}
+
+
+def _codes(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
+    """The place of each value in a public list of the schema; -1 for one that is not in it."""
+    return Categories(listed, exact=True).codes(values)
+
+
+def _word(label: Any) -> str:
+    return "missing" if label is None else str(label)
+
+
+def _values(column: Any, facts: Column) -> NDArray[Any]:
+    """A column as an array: numbers with NaN where they are missing, all else as objects.
+
+    What kind of array it is follows from the schema alone: were whole numbers read as 1.0 as soon as one of them is
+    missing, one row would change how all others are read.
+    """
+    import pyarrow as pa
+
+    if facts.type == "real":
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if facts.type == "integer" and not facts.nullable and not column.null_count:
+        return np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False))
+    return np.asarray(column.to_pylist(), dtype=object)

@@ -1,0 +1,158 @@
+"""A search that pays for its choice: every candidate's trial, the comparison, and the final fit under one charge.
+
+    split rows by coins ──► a trial fit of each candidate on most of them ──► count its points on the others
+          ──► choose by score (exponential mechanism) ──► fit the chosen one on all rows with the rest
+
+Private selection from private candidates in its plain form. Trials share their part equally. The choice is one step,
+whose loss does not grow with the number of candidates; so is the final fit. (Random stopping, Liu & Talwar 2019 and
+Papernot & Steinke 2022, costs two to three times a single trial however many there are: with Gaussian noise that is
+better for more than about nine candidates, and its running time tells how many were tried.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from cloister.learn.base.containers import as_array, is_frame, read_column
+from cloister.learn.base.nested_budget import paying
+from cloister.learn.base.quiet import quiet
+from cloister.learn.model_selection.candidates import Search, paying_parts, priced, read_candidates, rehearse, take
+from cloister.learn.model_selection.scoring import Scoring, read_scoring
+from cloister.privacy.budget_split import BudgetShare, budget_share
+from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
+from cloister.privacy.noise import uniform
+from cloister.privacy.release import Release
+
+__all__ = ["Selection", "select"]
+
+_CHOICE = Fraction(1, 20)
+_TRIALS = Fraction(3, 10)  # if the chosen one is fitted again; else they have all but the choice
+_HELD_BACK = 4  # one row in four, on average, is kept for scores
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was chosen, and what it cost.
+
+    Attributes:
+        best: the chosen model, fitted.
+        index: its place among the candidates.
+        params: how it differs from the model it was made of; empty without a grid.
+        candidates: how many there were.
+        parts: what trials, choice and final fit cost.
+        release: loss, receipt and privacy of the whole.
+
+    Privacy: the loss. Scores of candidates are not told, and trial fits are thrown away.
+    """
+
+    best: Any
+    index: int
+    params: dict[str, Any]
+    candidates: int
+    parts: dict[str, Loss]
+    release: Release
+
+    @property
+    def loss(self) -> Loss:
+        """Of everything: trials, choice and the model."""
+        return self.release.loss
+
+    def __str__(self) -> str:
+        changed = ", ".join(f"{name}={value!r}" for name, value in sorted(self.params.items()))
+        name = f"{type(self.best).__name__}({changed})" if changed else type(self.best).__name__
+        lines = [f"{name}, candidate {self.index + 1} of {self.candidates}"]
+        if not self.release.private:
+            lines.insert(0, "NOT PRIVATE: the noise came from a seeded source")
+        lines += [f"  {part:<9} {loss}" for part, loss in self.parts.items()]
+        return "\n".join([*lines, f"  {'total':<9} {self.loss}"])
+
+
+@quiet
+def select(
+    models: Any,
+    X: Any,  # noqa: N803
+    y: Any,
+    *,
+    spend: Loss,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    scoring: str | None = None,
+    refit: bool = True,
+    ledger: Ledger | str | None = None,
+    account: Account | None = None,
+    random_state: Any = None,
+) -> Selection:
+    """Choose among models or parameters.
+
+    Args:
+        models: an estimator or pipeline of private parts, or a list of them; what they would spend does not matter.
+            Besides private parts, pipelines may hold scalers and encoders of ours from public facts, and
+            FunctionTransformer, Normalizer and Binarizer, which are given one row at a time
+            (learn/preprocessing/stateless.py).
+        X, y: rows as arrays or frames.
+        spend: what everything together may cost.
+        grid: parameters to try, as for scikit-learn's GridSearchCV.
+        scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).
+        refit: whether the chosen one is fitted anew, on all rows, with two thirds of the spend. If not, the trials
+            have nearly all of it and the chosen trial is kept: better for two or three candidates on few rows.
+        ledger, account, random_state: as for an estimator.
+
+    Privacy: the spend, for one row added or removed. Whether a row is held back is a coin of its own, so two
+        neighbouring tables, with the same coins for the rows they share, differ in one part by one row. Candidates,
+        grid and the score's name are public. Audited in tests/statistical/test_learn_canaries.py, the choice
+        alone in tests/unit/test_learn_select.py.
+    """
+    candidates, changes = read_candidates(models, grid)
+    score = read_scoring(scoring, candidates[0])
+    shares = _shares(budget_share(spend), len(candidates), refit)
+    X, y = X if is_frame(X) else as_array(X), read_column(y)  # noqa: N806
+    if len(y) != len(X):
+        raise BadInput("y is one column, as long as X.")
+    for candidate in candidates:
+        rehearse(candidate, X, y, shares["trials"].split(len(candidates)))
+
+    def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[int, Any]:
+        coins = uniform(_HELD_BACK, (len(y),), meter.source)
+        seen, held = np.flatnonzero(coins != 0), np.flatnonzero(coins == 0)
+        each = shares["trials"].split(len(candidates))
+        with paying(meter):
+            trials = [priced(one, each).fit(take(X, seen), take(y, seen)) for one in candidates]
+            found = choose(meter, score, trials, lambda: (take(X, held), take(y, held)), shares["choice"])
+            if not refit:
+                return found, trials[found]
+            return found, priced(candidates[found], shares["final fit"]).fit(X, y)
+
+    asked = f"select among {candidates!r} by {score.name}"
+    (index, best), release = Search(spend, ledger, account, random_state, asked).carry_out(steps)
+    release = replace(release, value=best)
+    for part in paying_parts(best, fitted=True):
+        if hasattr(part, "release_"):  # not of a transformer that was given no columns
+            part.release_, part.loss_ = replace(release, value=part.release_.value), release.loss
+    return Selection(best, index, changes[index], len(candidates), shares, release)
+
+
+def choose(meter: PrivacyFilter, score: Scoring, models: Sequence[Any], look: Any, loss: Loss) -> int:
+    """The index of a model whose points on the rows that `look` gives are about the highest.
+
+    Privacy: the loss. A row adds up to `most` points to every score and takes none away, so scores are monotone.
+    """
+    kind: Any = PermuteAndFlip if loss.measure == "epsilon" else Exponential
+
+    def points() -> list[int]:
+        rows, labels = look()
+        return [score.points(model, rows, labels) for model in models]
+
+    return int(meter.release(points, kind.for_loss(score.most, loss, monotone=True)))
+
+
+def _shares(budget: BudgetShare, candidates: int, refit: bool) -> dict[str, Loss]:
+    if not refit:
+        return {"trials": budget.part(1 - _CHOICE), "choice": budget.part(_CHOICE)}
+    rest = 1 - _TRIALS - _CHOICE
+    return {"trials": budget.part(_TRIALS), "choice": budget.part(_CHOICE), "final fit": budget.part(rest)}

@@ -1,0 +1,1 @@
+"""Naive Bayes: Gaussian, categorical and mixed."""

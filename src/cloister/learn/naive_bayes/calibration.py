@@ -1,0 +1,121 @@
+"""The log-odds of naive Bayes made honest, for a small part of the spend.
+
+Naive Bayes counts evidence that comes twice twice: it ranks well, but it is far too sure of itself and its threshold is
+off. A noisy histogram of its own scores by class (each row in one cell, so sensitivity 1) is enough to fit the slope
+and the intercept of a logistic curve (Platt 1999). Scores are integers, so that every engine puts a row into the same
+cell.
+
+Scores must be those of rows that the model did not learn from: a row's own part in the counts makes it look far more
+like its class than new rows do. No row is held back for that. A row is scored by what the released sums would have
+been without it, noise included, which follows from the row and from what was released: a row stays in one cell, and the
+score is one that a model of the other rows, with the same noise, gives a row that is new to it.
+
+The same histogram says how often the model is right: a row of class 1 if its score lies above the curve's threshold t,
+a row of class 0 if below, scores taken to be even within the cell that t cuts. With counts n(class, cell) and the part
+u(cell) of a cell above t: accuracy = Σ n(1, cell) u(cell) + n(0, cell) (1 - u(cell)), of Σ n. It has the noise of at
+most 64 counts in it, and of the model's own optimism the curve's two parameters. Where noise and the chance
+of rows would move it by more than 0.05 it is None.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.bounds_search import noise_for
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+
+__all__ = ["BINS", "HALF", "SHARE", "CalibrationCurve", "calibrate", "histogram"]
+
+Floats = NDArray[np.float64]
+SHARE = Fraction(1, 10)
+BINS, HALF = 32, 16  # scores from -16 to 16, in steps of one
+_UNSURE = 0.05  # the most that noise and the chance of rows may move an accuracy by
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationCurve:
+    """Calibrated log-odds are slope · score + shift.
+
+    Attributes:
+        accuracy: how often they are on the right side of zero, about; None where nobody knows.
+        likelihood: the mean log-likelihood of the rows in the histogram, about, and the noise's part in it.
+    """
+
+    slope: float = 1.0
+    shift: float = 0.0
+    accuracy: float | None = None
+    likelihood: tuple[float, float] = (0.0, 0.0)
+
+    def __call__(self, scores: Floats) -> Floats:
+        """Calibrated log-odds."""
+        return np.asarray(self.slope * scores + self.shift)
+
+
+def calibrate(meter: PrivacyFilter, look: Callable[[], Any], most: int, whole: int, loss: Loss) -> CalibrationCurve:
+    """Fit the curve.
+
+    Args:
+        meter: pays.
+        look: gives the number of rows of each class, two of them, in each bin of scores.
+        most: how much one unit counts in all cells together.
+        whole: what one row counts.
+        loss: of this step.
+
+    Privacy: the loss.
+    """
+    noise = noise_for(most, most, loss)
+    counts = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(2, BINS) / whole
+    curve = _fit(counts, noise.standard_error / whole)
+    return replace(curve, accuracy=_accuracy(counts, curve, noise.standard_error / whole))
+
+
+def histogram(scores: NDArray[np.int64], bits: int, classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many rows of each of two classes have a score in each bin; a score has so many bits behind the point."""
+    place = np.clip((scores >> bits) + HALF, 0, BINS - 1)
+    listed = classes >= 0
+    flat = (classes * BINS + place)[listed]
+    return np.bincount(flat, minlength=2 * BINS).astype(np.int64)
+
+
+def _accuracy(counts: Floats, curve: CalibrationCurve, noise: float) -> float | None:
+    """The share of rows on the right side of the curve's threshold; None where noise or chance drown it."""
+    total = float(counts.sum())
+    if total <= 0 or np.hypot(noise * np.sqrt(counts.size), np.sqrt(total)) / 2 > _UNSURE * total:
+        return None
+    above = np.clip(np.arange(BINS) - HALF + 1 + curve.shift / curve.slope, 0.0, 1.0)  # of each cell
+    return float(np.clip((counts[1] @ above + counts[0] @ (1 - above)) / total, 0.0, 1.0))
+
+
+def _fit(counts: Floats, noise: float) -> CalibrationCurve:
+    from scipy.optimize import minimize
+
+    scores = np.arange(BINS) - HALF + 0.5
+    # Where nothing can be heard the curve stays near a half: naive Bayes is rather too sure than not sure enough.
+    hold = 1e-3 * np.abs(counts).sum() + noise
+
+    def cost(curve: Floats) -> tuple[float, Floats]:
+        odds = curve[0] * scores + curve[1]
+        # Linear in the counts: negative ones do no harm, and the noise leaves it unbiased.
+        value = (counts[1] * np.logaddexp(0, -odds) + counts[0] * np.logaddexp(0, odds)).sum()
+        slope = counts.sum(axis=0) / (1 + np.exp(-odds)) - counts[1]
+        value += hold * ((curve[0] - 0.5) ** 2 + 0.01 * curve[1] ** 2)
+        pull = hold * np.array([2 * (curve[0] - 0.5), 0.02 * curve[1]])
+        return float(value), np.array([slope @ scores, slope.sum()]) + pull
+
+    best = minimize(cost, np.array([0.5, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0.05, 1.5), (-8.0, 8.0)]).x
+    return CalibrationCurve(
+        float(best[0]), float(best[1]), likelihood=_likelihood(counts, noise, best[0] * scores + best[1])
+    )
+
+
+def _likelihood(counts: Floats, noise: float, odds: Floats) -> tuple[float, float]:
+    """The mean log-likelihood of rows in cells that stand out of the noise, and its standard error from the noise."""
+    kept = counts[:, counts.sum(axis=0) > 3 * noise]
+    logs = -np.logaddexp(0, np.stack([odds, -odds]))[:, counts.sum(axis=0) > 3 * noise]
+    rows = max(float(kept.sum()), 1.0)
+    return float((kept * logs).sum()) / rows, noise * float(np.sqrt((logs**2).sum())) / rows

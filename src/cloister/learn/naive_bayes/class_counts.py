@@ -1,0 +1,138 @@
+"""Counts of values by class: what naive Bayes by counting reads of rows, in columns or in an engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from cloister.data.dialect import literal
+from cloister.data.schema import internal
+from cloister.data.statistics import GroupKey
+from cloister.learn.base.inputs import codes
+from cloister.learn.base.private_data import PrivateTable
+from cloister.learn.naive_bayes.calibration import histogram
+from cloister.learn.naive_bayes.class_sums import count_scores, long
+from cloister.learn.naive_bayes.count_features import CountFeature
+
+__all__ = ["SCORE_BITS", "ClassCounts", "EngineClassCounts"]
+
+SCORE_BITS = 20
+
+
+class ClassCounts:
+    """Rows in columns: counts of values by class. Every method reads rows: call it inside a step."""
+
+    most = whole = 1
+
+    def __init__(
+        self,
+        columns: Sequence[NDArray[Any]],
+        labels: NDArray[Any],
+        classes: NDArray[Any],
+        features: tuple[CountFeature, ...],
+    ) -> None:
+        self._columns, self._labels, self.classes, self.features = columns, labels, classes, features
+
+    def codes(self) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+        """The class of each row, and for each feature its value; -1 for what is not listed."""
+        each = [part.codes(one) for part, one in zip(self.features, self._columns, strict=True)]
+        return codes(self._labels, list(self.classes)), each
+
+    def counts(self) -> Any:
+        """The size of each class, then classes × values for each feature."""
+        label, each = self.codes()
+        k = len(self.classes)
+        found = [np.bincount(label[label >= 0], minlength=k)]
+        for part, code in zip(self.features, each, strict=True):
+            known = (label >= 0) & (code >= 0)
+            found.append(np.bincount((label * part.size + code)[known], minlength=k * part.size))
+        return np.concatenate(found).astype(np.int64)
+
+    def histogram(self, constants: NDArray[np.int64], odds: list[NDArray[np.int64]]) -> Any:
+        """Scores by class.
+
+        Args:
+            constants: of the score of a row of either class.
+            odds: of each feature, what a value adds to it: classes × values.
+        """
+        label, each = self.codes()
+        own = np.maximum(label, 0)
+        scores = constants[own].astype(np.int64)
+        for weights, code in zip(odds, each, strict=True):
+            scores += np.where(code >= 0, weights[own, np.maximum(code, 0)], 0)
+        return histogram(scores, SCORE_BITS, label)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineClassCounts:
+    """The same of a dataset, by statements in its engine.
+
+    Attributes:
+        relation: the rows with all columns.
+        pairs: for each feature the rows with it and the target alone: where rows are counted one by one, a view of two
+            columns is read faster.
+    """
+
+    relation: PrivateTable
+    pairs: tuple[PrivateTable, ...]
+    target: str
+    classes: NDArray[Any]
+    features: tuple[CountFeature, ...]
+
+    @property
+    def most(self) -> int:
+        """How much one unit can add to a count."""
+        return self.relation.most
+
+    @property
+    def whole(self) -> int:
+        """What one row counts as."""
+        return self.relation.whole
+
+    def _key(self) -> GroupKey:
+        return self.relation.key(self.target, self.classes.tolist())
+
+    def counts(self) -> Any:
+        """As `ClassCounts.counts`."""
+        if self.relation.max_rows is not None:
+            every = [[self._key()], *([self._key(), part.key] for part in self.features)]
+            return np.concatenate([count for count, *_ in self.relation.tables(every)])
+        found = [self.pairs[0].sums([self._key()]).run(self.relation.engine)[0]]
+        for part, rows in zip(self.features, self.pairs, strict=True):
+            found.append(rows.sums([self._key(), part.key]).run(rows.engine)[0])
+        return np.concatenate(found)
+
+    def histogram(self, constants: NDArray[np.int64], odds: list[NDArray[np.int64]]) -> Any:
+        """As `ClassCounts.histogram`."""
+        keys = [part.key for part in self.features]
+        rows = self.relation.with_columns({internal(f"code{i}"): key.sql for i, key in enumerate(keys)})
+
+        def score_of(own: int) -> exp.Expression:
+            score: exp.Expression = long(literal(int(constants[own])))
+            for i, (key, weights) in enumerate(zip(keys, odds, strict=True)):
+                code = exp.column(internal(f"code{i}"), quoted=True)
+                score = exp.Add(this=score, expression=_weight_of(code, list(key.values), weights[own].tolist()))
+            return score
+
+        return count_scores(rows, self._key(), (score_of(0), score_of(1)), SCORE_BITS)
+
+
+def _weight_of(code: exp.Expression, values: list[Any], weights: list[int]) -> exp.Expression:
+    """The weight of a value; nothing for NULL. Bins, which are ordered, are found by halving."""
+    ordered = all(isinstance(one, int) and not isinstance(one, bool) for one in values) and values == sorted(values)
+    if len(values) > 4 and ordered:
+        middle = len(values) // 2
+        ends = [
+            _weight_of(code, values[:middle], weights[:middle]),
+            _weight_of(code, values[middle:], weights[middle:]),
+        ]
+        below = exp.LT(this=code.copy(), expression=literal(values[middle]))
+        return exp.Case(ifs=[exp.If(this=below, true=ends[0])], default=ends[1])
+    cases = [
+        exp.If(this=exp.EQ(this=code.copy(), expression=literal(value)), true=long(literal(weight)))
+        for value, weight in zip(values, weights, strict=True)
+    ]
+    return exp.Case(ifs=cases, default=long(literal(0)))

@@ -1,0 +1,283 @@
+"""Naive Bayes by counting: categories as they are, numbers in public bins."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.bounds_search import noise_for, wants_bounds
+from cloister.learn.base.inputs import (
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_classes,
+    read_labels,
+    read_table,
+)
+from cloister.learn.base.private_data import classes_of, read_relation
+from cloister.learn.naive_bayes.calibration import SHARE, CalibrationCurve, calibrate
+from cloister.learn.naive_bayes.class_counts import SCORE_BITS, ClassCounts, EngineClassCounts
+from cloister.learn.naive_bayes.classes import BayesClassifier
+from cloister.learn.naive_bayes.count_features import CountFeature, features_of_schema, find_features, read_features
+from cloister.learn.textbook.input_perturbation import on_paper
+from cloister.learn.textbook.method import TextbookFit, learned_once
+from cloister.learn.textbook.naive_bayes import TEXTBOOK, count_values
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+
+__all__ = ["MixedNB"]
+
+Floats = NDArray[np.float64]
+_FINDING = Fraction(1, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """Released: class sizes, and ln P(value | class) for each feature."""
+
+    counts: Floats
+    logs: tuple[Floats, ...]
+    curve: CalibrationCurve
+
+
+class MixedNB(BayesClassifier):
+    """Naive Bayes for tables of numbers and categories, by noisy counts of each value in each class.
+
+    Args:
+        spend: what the fit may cost.
+        bounds: public (low, high) of all numbers, or a dict from column to (low, high), or "find", which takes a tenth
+            of the spend.
+        categories: a dict from column (name or place) to its public values; columns without are numbers. Or a list with
+            one list of values for each column.
+        classes: the public list of labels; rows with other labels are left out.
+        bins: into how many equal bins numbers are cut.
+        alpha: added to each count, beside half the noise's deviation.
+        method: "counts" (the default), or "output", "input": the textbook's (learn/textbook/naive_bayes.py), which
+        need a
+            `random_state`; no ledger takes them.
+        calibrate: for two classes, a tenth of the spend makes the probabilities honest
+        (learn/naive_bayes/calibration.py).
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Attributes:
+        feature_log_prob_: ln P(value | class), one array of classes × values for each feature.
+        class_prior_, class_count_: with noise.
+        curve_: what calibrates the log-odds.
+        expected_accuracy_: on rows like these, as `calibration.py` estimates it; None if nothing was calibrated, or
+            noise and few rows leave nothing to say.
+        release_, loss_: the receipt and what was paid.
+
+    A value that is missing, or not among the categories, says nothing: its feature is left out for that row.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset): a row counts once in one cell of
+        each feature, and once for its class. Bounds, categories and classes are public. Discrete Gaussian noise
+        (discrete Laplace for a pure spend). Audited in tests/statistical/test_learn_moments_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        categories: Any = None,
+        classes: Sequence[Any] | None = None,
+        bins: int = 16,
+        alpha: float = 1.0,
+        method: str = "counts",
+        calibrate: bool = True,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.categories = categories
+        self.classes = classes
+        self.bins = bins
+        self.alpha = alpha
+        self.method = method
+        self.calibrate = calibrate
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or inside the engine of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset.
+            y: labels; None for a dataset.
+            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+                columns to predict from, and the table if there are several. Bounds and categories come from the schema.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 2 <= self.bins <= 4096:
+            raise BadInput("bins is a whole number from 2 to 4096.")
+        if self.method != "counts" and self.method not in TEXTBOOK:
+            raise BadInput(f"method is one of {', '.join(('counts', *TEXTBOOK))}.")
+        if is_dataset(X):
+            if self.method in TEXTBOOK:
+                raise BadInput("the textbook's methods need rows as arrays.")
+            return self._fit_dataset(X, target, features, table)
+        inputs, listed = read_table(X, numbers=False), read_classes(self.classes)
+        columns, names = inputs.columns, inputs.names or range(inputs.width)
+        find = wants_bounds(self._bounds()) and self.method not in TEXTBOOK
+        given = read_features(list(names), self.categories, (-1, 1) if find else self._bounds(), self.bins)
+        labels = read_labels(y, listed, inputs.length)
+        if self.method in TEXTBOOK:
+            rows = ClassCounts(columns, labels, listed, given)
+            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, rows)), listed, given)
+            keep_features(self, inputs.width, inputs.names)
+            return self
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[_Model, tuple[CountFeature, ...]]:
+            parts = given
+            if find:
+                parts = find_features(meter, budget.part(_FINDING), columns, given)
+                budget = BudgetShare(budget.part(1 - _FINDING))
+            return self._learn(meter, budget, ClassCounts(columns, labels, listed, parts)), parts
+
+        model, parts = self._train(steps)
+        self._keep(model, listed, parts)
+        keep_features(self, inputs.width, inputs.names)
+        return self
+
+    def _bounds(self) -> Any:
+        return self.bounds
+
+    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+        if target is None or not features or target in features:
+            raise BadInput("say what to predict from what: fit(ds, target='readmitted', features=['age', 'ward']).")
+        relation = read_relation(data, table, [*features, target])
+        listed = classes_of(relation, target, self.classes)
+        parts = features_of_schema([relation.columns[name] for name in features], self.bins)
+        pairs = tuple(read_relation(data, table, [name, target]) for name in features)
+        rows = EngineClassCounts(relation, pairs, target, listed, parts)
+        self._keep(self._train(lambda meter, budget: self._learn(meter, budget, rows), data), listed, parts)
+        keep_features(self, len(features), features, dataset=True)
+        return self
+
+    def _learn(self, meter: PrivacyFilter, budget: BudgetShare, rows: ClassCounts | EngineClassCounts) -> _Model:
+        parts, classes = rows.features, len(rows.classes)
+        curved = self.calibrate and classes == 2
+        noise = noise_for(
+            rows.most * root_above(len(parts) + 1),
+            rows.most * (len(parts) + 1),
+            budget.part(1 - SHARE) if curved else budget.loss,
+        )
+        released = np.asarray(meter.release(rows.counts, noise), dtype=np.float64) / rows.whole
+        deviation = noise.standard_error / rows.whole
+        counts = np.maximum(released[:classes], 1.0)
+        ends = classes + classes * np.cumsum([one.size for one in parts])
+        tables = [one.reshape(classes, -1) for one in np.split(released[classes:], (ends - classes)[:-1])]
+        # Half a deviation is what a cell without rows shows on average when negative counts are cut to zero.
+        raised = [np.maximum(one, 0.0) + max(float(self.alpha) + deviation / 2, 1e-9) for one in tables]
+        logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
+        if not curved:
+            return _Model(counts, logs, CalibrationCurve())
+        # Each row is scored without itself: by what the same counts with the same noise would give if it were not
+        # there. So its score says nothing about its class that a new row's would not.
+        fewer = np.maximum(released[:classes] - 1, 1.0)
+        others = [_logs_without_one(one, full) for one, full in zip(tables, raised, strict=True)]
+        constants = _whole(np.log([counts[1] / fewer[0], fewer[1] / counts[0]]))
+        odds = [_whole(np.stack([one[1] - less[0], less[1] - one[0]])) for one, less in zip(logs, others, strict=True)]
+        curve = calibrate(meter, lambda: rows.histogram(constants, odds), rows.most, rows.whole, budget.part(SHARE))
+        return _Model(counts, logs, curve)
+
+    def _lesson(self, lesson: TextbookFit, rows: ClassCounts) -> tuple[_Model, Loss]:
+        label, each = rows.codes()
+        sizes = [part.size for part in rows.features]
+        counts, tables = count_values(self.method, label, each, sizes, len(rows.classes), lesson)
+        raised = [np.maximum(one, 0.0) + max(float(self.alpha), 1e-9) for one in tables]
+        logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
+        return _Model(counts, logs, CalibrationCurve()), on_paper(lesson) if self.method == "input" else lesson.loss
+
+    def __sklearn_tags__(self) -> Any:
+        """Cells may be words, numbers, or missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        return tags
+
+    def _keep(self, model: _Model, classes: NDArray[Any], parts: tuple[CountFeature, ...]) -> None:
+        self.classes_, self._parts = classes, parts
+        self.class_count_, self.class_prior_ = model.counts, model.counts / model.counts.sum()
+        self.feature_log_prob_, self.curve_ = list(model.logs), model.curve
+        self.expected_accuracy_ = model.curve.accuracy
+
+    def _joint(self, rows: Any) -> Floats:
+        inputs = read_answers(self, rows, numbers=False)
+        joint = np.tile(np.log(self.class_prior_), (inputs.length, 1))
+        for part, logs, given in zip(self._parts, self.feature_log_prob_, inputs.columns, strict=True):
+            code = part.codes(given)
+            joint += np.where(code[:, None] >= 0, logs.T[np.maximum(code, 0)], 0.0)
+        return joint
+
+
+def _logs_without_one(released: Floats, raised: Floats) -> Floats:
+    """ln P(value | class), had there been one row less of that value and class."""
+    less = raised - np.maximum(released, 0.0) + np.maximum(released - 1, 0.0)
+    return np.asarray(np.log(less / (raised.sum(axis=1, keepdims=True) - raised + less)))
+
+
+def _whole(scores: Any) -> NDArray[np.int64]:
+    return np.asarray(np.rint(np.asarray(scores) * 2.0**SCORE_BITS)).astype(np.int64)
+
+
+# Naive Bayes by counting, where every column is one of categories.
+
+
+class CategoricalNB(MixedNB):
+    """Naive Bayes for columns of categories.
+
+    Args:
+        spend: what the fit may cost.
+        categories: one list of public values for each column, or a number k for values 0 … k-1 in every column.
+        classes, alpha, method, calibrate, ledger, account, random_state: see `MixedNB`.
+
+    Privacy: as `MixedNB`.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        categories: Sequence[Sequence[Any]] | Mapping[Any, Sequence[Any]] | int | None = None,
+        classes: Sequence[Any] | None = None,
+        alpha: float = 1.0,
+        method: str = "counts",
+        calibrate: bool = True,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.categories = categories
+        self.classes = classes
+        self.alpha = alpha
+        self.method = method
+        self.calibrate = calibrate
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    bins = 16
+
+    def _bounds(self) -> Any:
+        return None

@@ -1,0 +1,271 @@
+"""Models in files: JSON and npz behind one signature, verified before it is parsed, receipts inside.
+
+    cloister-model/1                    what kind of file this is
+    BASE64                              the owner's signature over all that follows
+    1234                                how long the JSON is
+    {...}                               class, parameters, what was released, receipts
+    PK...                               the arrays, as npz
+
+A file says exactly what was released: a type that is not listed here is refused, so no row can slip into it. Pickle
+has none of this: it runs what the file tells it to, and keeps whatever an object holds.
+"""
+
+import io
+import json
+import os
+from dataclasses import fields, is_dataclass
+from datetime import date
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloister.learn import _HOMES
+from cloister.learn.base.estimator import Payer, PrivateEstimator
+from cloister.privacy.errors import BadInput, BadName, BadSource, ReceiptRejected, SealBroken, StoreFailed
+from cloister.privacy.ledger import Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.release import Release
+from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.unit import Unit
+
+__all__ = ["load", "pack", "save", "unpack"]
+
+_FORM = b"cloister-model/1\n"
+_PURPOSE = b"cloister model\n"  # signatures of different kinds of text must never be exchangeable
+_MOST_BYTES = 2**30
+_ESTIMATORS = {name: home for name, home in _HOMES.items() if name[0].isupper()}
+# Released or public values that models are made of; nothing that holds rows.
+# Dataclasses that a model may hold: their name in files, which never changes, and where they are.
+_KINDS = {
+    "data.schema.Column": "data.schema.Column",
+    "learn.additive.Additive": "learn.trees.additive.Additive",
+    "learn.bins.Axis": "learn.base.bins.BinnedFeature",
+    "learn.boosting_regressor._Target": "learn.trees.boosting_regressor._Target",
+    "learn.calibration.Curve": "learn.naive_bayes.calibration.CalibrationCurve",
+    "learn.count_features.CountFeature": "learn.naive_bayes.count_features.CountFeature",
+    "learn.forest.Forest": "learn.trees.forest.Forest",
+    "learn.frame.Frame": "learn.base.frame.Frame",
+    "learn.growth.Tree": "learn.trees.tree_growth.Tree",
+    "learn.inputs.Box": "learn.base.inputs.Box",
+    "learn.linear_classifier.LinearModel": "learn.linear_model.classifier.LinearModel",
+    "learn.naive_bayes._Model": "learn.naive_bayes.gaussian._Model",
+    "learn.shapes.Shape": "learn.trees.shapes.Shape",
+}
+_NAMES = {home: name for name, home in _KINDS.items()}
+_NOT_KEPT = ("ledger", "account")
+
+
+def save(model: Any, path: str | os.PathLike[str], *, key: SigningKey | None = None) -> Path:
+    """Write a fitted model, or a pipeline of such, into one signed file.
+
+    Args:
+        model: fitted, with a receipt.
+        path: where to.
+        key: the owner's; that of the model's ledger unless given. It must be the one that signed the receipt.
+
+    Privacy: costs nothing: what is written was released, and is as public as the model.
+    """
+    signed, place = pack(model, key or _key_of(model)), Path(path)
+    try:
+        place.write_bytes(signed)
+    except OSError as error:
+        raise StoreFailed(f"no model was written to {place} ({error.strerror}). Choose another path.") from None
+    return place
+
+
+def pack(model: Any, key: SigningKey) -> bytes:
+    """What `save` writes, for whoever sends it elsewhere than into a file.
+
+    Privacy: costs nothing, as `save`.
+    """
+    kept = _Writer(key.public)
+    text = json.dumps(kept.estimator(model), separators=(",", ":")).encode()
+    arrays = io.BytesIO()
+    np.savez_compressed(arrays, allow_pickle=False, **kept.arrays)
+    rest = b"%d\n" % len(text) + text + arrays.getvalue()
+    return _FORM + key.sign(_PURPOSE + rest).encode("ascii") + b"\n" + rest
+
+
+def load(path: str | os.PathLike[str], key: PublicKey | str) -> Any:
+    """Read a model from its file. Nothing in the file is trusted before its signature holds.
+
+    Args:
+        path: the file.
+        key: the owner's public key, from a place you trust: `ed25519:…`, or `PublicKey.load(file)`.
+
+    Raises:
+        SealBroken: the file was changed, or another key signed it.
+    """
+    place = Path(path)
+    try:
+        if place.stat().st_size > _MOST_BYTES:
+            raise BadSource(f"{place} is larger than any model kept here.")
+        whole = place.read_bytes()
+    except OSError as error:
+        raise StoreFailed(f"no model can be read from {place} ({error.strerror}).") from None
+    return unpack(whole, key, str(place))
+
+
+def unpack(whole: bytes, key: PublicKey | str, origin: str = "this") -> Any:
+    """The model in the bytes that `pack` made, verified before anything is parsed; see `load`."""
+    owner = PublicKey.parse(key) if isinstance(key, str) else key
+    if not whole.startswith(_FORM):
+        raise BadSource(f"{origin} does not hold a model of the form {_FORM.decode().strip()}.")
+    signature, _, rest = whole[len(_FORM) :].partition(b"\n")
+    if not owner.verify(_PURPOSE + rest, signature.decode("ascii", "replace")):
+        raise SealBroken("the model's signature does not fit: the file was changed, or another key signed it.")
+    length, _, rest = rest.partition(b"\n")
+    text, arrays = rest[: int(length)], rest[int(length) :]
+    with np.load(io.BytesIO(arrays), allow_pickle=False) as found:
+        return _Reader(dict(found), owner).estimator(json.loads(text))
+
+
+def _key_of(model: Any) -> SigningKey:
+    """The key of the ledger that a model was paid from."""
+    inner = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    for one in (step for step in inner if isinstance(step, PrivateEstimator)):
+        if one.account is not None:
+            account = one.account.account() if isinstance(one.account, Payer) else one.account
+            return account.book.key
+        if isinstance(one.ledger, Ledger | Payer):
+            return (one.ledger.ledger() if isinstance(one.ledger, Payer) else one.ledger).key
+        file = Path(one.ledger or ".cloister") / "owner.key"
+        if file.exists():
+            return SigningKey.load(file)
+    raise BadName("say which key signs: save(model, path, key=SigningKey.load('owner.key')).")
+
+
+class _Writer:
+    """From objects to JSON, arrays set aside."""
+
+    def __init__(self, owner: PublicKey) -> None:
+        self.arrays: dict[str, Any] = {}
+        self._owner = owner
+        self._known: dict[int, str] = {}
+
+    def estimator(self, model: Any) -> dict[str, Any]:
+        if hasattr(model, "steps"):
+            return {"pipeline": [[name, self.estimator(step)] for name, step in model.steps]}
+        name = type(model).__name__
+        if name not in _ESTIMATORS or type(model).__module__ != f"cloister.learn.{_ESTIMATORS[name]}":
+            raise BadInput(f"only models of cloister.learn and pipelines of them are kept, not a {name}.")
+        told = model.get_params(deep=False)
+        state = {name: value for name, value in vars(model).items() if name not in told and name != "release_"}
+        if not state:
+            raise BadInput("the model is not fitted: there is nothing to keep.")
+        return {
+            "class": name,
+            "params": {name: self.value(value) for name, value in told.items() if name not in _NOT_KEPT},
+            "state": {name: self.value(value) for name, value in state.items()},
+            "release": self._release(getattr(model, "release_", None), told.get("spend") is not None),
+        }
+
+    def _release(self, release: Release | None, paid: bool) -> dict[str, Any] | None:
+        if release is None and not paid:
+            return None
+        if release is None or release.receipt is None:
+            raise BadInput("a model without a receipt is a lesson, and is not kept.")
+        try:
+            release.receipt.verify(self._owner)
+        except ReceiptRejected:
+            raise BadName("another key signed the model's receipt. Give that of the ledger it was paid from.") from None
+        return {"receipt": release.receipt.text(), "unit": [release.unit.name, release.unit.max_rows]}
+
+    def value(self, value: Any) -> Any:
+        """A JSON value that `_Reader.value` turns back into the same."""
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, np.generic) and value.dtype.kind in "biufU":
+            return self.value(value.item())
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, list):
+            return [self.value(one) for one in value]
+        if isinstance(value, tuple):
+            return {"tuple": [self.value(one) for one in value]}
+        if isinstance(value, dict):
+            return {"dict": [[self.value(one), self.value(other)] for one, other in value.items()]}
+        if isinstance(value, Loss):
+            return {"loss": value.to_json()}
+        if isinstance(value, Fraction):
+            return {"fraction": str(value)}
+        if type(value) is date:
+            return {"date": value.isoformat()}
+        place = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("cloister.")
+        if is_dataclass(value) and place in _NAMES:
+            parts = {field.name: self.value(getattr(value, field.name)) for field in fields(value)}
+            return {"kind": _NAMES[place], "parts": parts}
+        raise BadInput(f"a model that holds a {type(value).__name__} is not kept: nobody knows whether that is public.")
+
+    def _array(self, value: Any) -> dict[str, Any]:
+        if value.dtype.kind == "O":
+            return {"objects": [self.value(one) for one in value.ravel()], "shape": list(value.shape)}
+        if id(value) not in self._known:  # arrays live as long as the model: an id names one
+            self._known[id(value)] = f"a{len(self.arrays)}"
+            self.arrays[self._known[id(value)]] = value
+        return {"array": self._known[id(value)]}
+
+
+class _Reader:
+    """Back from JSON that was verified."""
+
+    def __init__(self, arrays: dict[str, Any], owner: PublicKey) -> None:
+        self._arrays, self._owner = arrays, owner
+
+    def estimator(self, record: dict[str, Any]) -> Any:
+        if "pipeline" in record:
+            from sklearn.pipeline import Pipeline
+
+            return Pipeline([(name, self.estimator(step)) for name, step in record["pipeline"]])
+        kind = getattr(import_module(f"cloister.learn.{_ESTIMATORS[record['class']]}"), record["class"])
+        model = kind(**{name: self.value(value) for name, value in record["params"].items()})
+        for name, value in record["state"].items():
+            setattr(model, name, self.value(value))
+        if record["release"] is not None:
+            model.release_ = self._release(record["release"], record["class"])
+        return model
+
+    def _release(self, record: dict[str, Any], name: str) -> Release:
+        receipt = Receipt.parse(record["receipt"])
+        receipt.verify(self._owner)
+        body = receipt.body
+        return Release(
+            value=f"a {name} from a file",
+            loss=Loss.from_json(body["loss"]),
+            unit=Unit(*record["unit"]),
+            mechanism=body["mechanism"],
+            parameters={},
+            private=body["private"],
+            receipt=receipt,
+        )
+
+    def value(self, record: Any) -> Any:
+        if isinstance(record, list):
+            return [self.value(one) for one in record]
+        if not isinstance(record, dict):
+            return record
+        word, held = next(iter(record.items()))
+        if word == "kind" and held in _KINDS:
+            room, _, name = _KINDS[held].rpartition(".")
+            parts = {part: self.value(value) for part, value in record["parts"].items()}
+            return getattr(import_module(f"cloister.{room}"), name)(**parts)
+        if word == "objects":
+            listed = np.empty(len(held), dtype=object)
+            listed[:] = [self.value(one) for one in held]
+            return listed.reshape(record["shape"])
+        return self._simple(word, held)
+
+    def _simple(self, word: str, held: Any) -> Any:
+        ways: dict[str, Any] = {
+            "array": lambda: self._arrays[held],
+            "tuple": lambda: tuple(self.value(one) for one in held),
+            "dict": lambda: {self.value(one): self.value(other) for one, other in held},
+            "loss": lambda: Loss.from_json(held),
+            "fraction": lambda: Fraction(held),
+            "date": lambda: date.fromisoformat(held),
+        }
+        return ways[word]()

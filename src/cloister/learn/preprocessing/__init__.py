@@ -1,0 +1,1 @@
+"""Scalers, encoders and quantile transforms."""

@@ -1,0 +1,303 @@
+"""Scalers and encoders from public facts. They read no row, so they cost nothing and need no ledger.
+
+scikit-learn's own scalers fit on the data: the smallest and largest value of a column are then somebody's. Here bounds
+and categories are given. `StandardScaler` may also pay for the true mean and deviation.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+
+from cloister.learn.base.bounds_search import find_box, noise_for, wants_bounds
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.inputs import (
+    Box,
+    check_asked,
+    complete_rows,
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_box,
+    read_table,
+)
+from cloister.learn.base.integer_rows import on_grid
+from cloister.learn.base.private_data import read_relation, values_of
+from cloister.learn.base.quiet import Quiet
+from cloister.learn.base.row_source import fetch_numbers
+from cloister.learn.naive_bayes.count_features import read_features
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+
+__all__ = ["MinMaxScaler", "OneHotEncoder", "StandardScaler"]
+
+Floats = NDArray[np.float64]
+_ONE, _EDGE = 2**15, 2**14
+_FINDING = Fraction(1, 10)
+
+
+class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Features moved and scaled so that their public bounds become 0 and 1; what lies beyond is clipped.
+
+    Args:
+        bounds: public (low, high) of all features, or (lows, highs).
+        feature_range: what the bounds become.
+
+    Privacy: costs nothing: no row is read in `fit`.
+    """
+
+    def __init__(self, bounds: Any = None, feature_range: tuple[float, float] = (0.0, 1.0)) -> None:
+        self.bounds = bounds
+        self.feature_range = feature_range
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Take the bounds; of X only the number of columns is used.
+
+        Args:
+            X: an array or frame, or a Cloister dataset, whose schema has the bounds.
+            y: not used.
+            features, table: of a dataset: columns that are numbers, and the table if there are several.
+        """
+        check_asked({"features": features, "table": table})
+        try:
+            low, high = map(float, self.feature_range)
+        except (OverflowError, TypeError, ValueError):
+            raise BadBounds("feature_range is (low, high).") from None
+        if not low < high:
+            raise BadBounds("feature_range is (low, high).")
+        if is_dataset(X):
+            source = fetch_numbers(X, features, table, 0.0, find=False)
+            box = source.box
+            keep_features(self, len(source.names), source.names, dataset=True)
+        else:
+            given = read_table(X)
+            box = read_box(self.bounds, given.width)
+            keep_features(self, given.width, given.names)
+        self.data_min_, self.data_max_ = box.low, box.high
+        self.scale_ = (high - low) / (box.high - box.low)
+        self.min_ = low - box.low * self.scale_
+        return self
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Scaled rows, as private as those that go in."""
+        rows = read_answers(self, X).numbers()
+        return np.asarray(np.clip(rows, self.data_min_, self.data_max_) * self.scale_ + self.min_)
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+        """Rows in the units of the data."""
+        return np.asarray((read_answers(self, X).numbers() - self.min_) / self.scale_)
+
+
+class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """Features moved and scaled to about mean 0 and deviation 1.
+
+    Args:
+        spend: None takes the mean and deviation of a uniform law between the bounds and costs nothing; with a spend
+            those of the rows are released.
+        bounds: public (low, high) of all features, or (lows, highs); with a spend also "find".
+        fill: what stands for a missing number; without it the row is left out.
+        ledger, account, random_state: see `PrivateEstimator`.
+
+    Privacy: nothing without a spend: then no row is read in `fit`. Else the spend, for one row added or removed:
+        discrete Gaussian (or Laplace) noise on the number of rows, the sums and the sums of squares.
+        Audited in tests/statistical/test_learn_moments_audit.py.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        bounds: Any = None,
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.bounds = bounds
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Take the bounds, or pay for mean and deviation.
+
+        Args:
+            X: an array or frame, or a Cloister dataset. Its schema has the bounds; with a spend its rows are read into
+                this process (learn/base/row_source.py).
+            y: not used.
+            features, table: of a dataset: columns that are numbers, and the table if there are several.
+
+        Privacy: charges the spend, if there is one, before it reads a row.
+        """
+        find = wants_bounds(self.bounds) and self.spend is not None
+        if is_dataset(X):
+            source = fetch_numbers(X, features, table, self.fill, find=find)
+            given = None if find else source.box
+            steps = self._steps(source.numbers, len(source.names), given)
+            paid = self._free(given) if self.spend is None else self._train_rows(steps, source)
+            keep_features(self, len(source.names), source.names, dataset=True)
+        else:
+            rows = read_table(X, self.fill)
+            given = None if find else read_box(self.bounds, rows.width)
+            steps = self._steps(rows.numbers, rows.width, given)
+            paid = self._free(given) if self.spend is None else self._train(steps)
+            keep_features(self, rows.width, rows.names)
+        self.mean_, self.var_ = paid
+        self.scale_ = np.sqrt(self.var_)
+        return self
+
+    def _free(self, box: Box | None) -> tuple[Floats, Floats]:
+        assert box is not None
+        return (box.low + box.high) / 2, (box.high - box.low) ** 2 / 12
+
+    def _steps(
+        self, look: Callable[[], Floats], features: int, given: Box | None
+    ) -> Callable[[PrivacyFilter, BudgetShare], tuple[Floats, Floats]]:
+        look = complete_rows(look)
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[Floats, Floats]:
+            box = given
+            if box is None:
+                box = find_box(meter, look, features, budget.part(_FINDING))
+                budget = BudgetShare(budget.part(1 - _FINDING))
+            return _mean_and_variance(meter, budget, look, box)
+
+        return steps
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Scaled rows, as private as those that go in."""
+        return np.asarray((read_answers(self, X, self.fill).numbers() - self.mean_) / self.scale_)
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+        """Rows in the units of the data."""
+        return np.asarray(read_answers(self, X, self.fill).numbers() * self.scale_ + self.mean_)
+
+
+def _mean_and_variance(
+    meter: PrivacyFilter, budget: BudgetShare, look: Callable[[], Floats], box: Box
+) -> tuple[Floats, Floats]:
+    """Two steps: the number of rows with the sums, then the sums of squares."""
+    d, half = len(box.low), Fraction(1, 2)
+
+    def cells() -> NDArray[np.int64]:
+        return on_grid((box.to_unit(look()) - 0.5) * _ONE, _EDGE).astype(np.int64)
+
+    def totals() -> NDArray[np.int64]:
+        every = cells()
+        return np.append(every.sum(axis=0), len(every) * _ONE)
+
+    sums = noise_for(root_above(_ONE**2 + d * _EDGE**2), _ONE + d * _EDGE, budget.part(half))
+    first = np.asarray(meter.release(totals, sums), dtype=np.float64)
+    squares = noise_for(_EDGE**2 * root_above(d), _EDGE**2 * d, budget.part(half))
+    second = np.asarray(meter.release(lambda: (cells() ** 2).sum(axis=0), squares), dtype=np.float64)
+    count = max(float(first[-1]) / _ONE, 1.0)
+    mean = np.clip(first[:-1] / _ONE / count, -0.5, 0.5)
+    least = np.minimum(1e-6 + squares.standard_error / _ONE**2 / count, 0.25)
+    variance = np.clip(second / _ONE**2 / count - mean**2, least, 0.25)
+    width = box.high - box.low
+    return (box.low + box.high) / 2 + mean * width, variance * width**2
+
+
+class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """One column for each public category, 1 where a row has it; a value that is not listed gives zeros.
+
+    Args:
+        categories: one list of public values for each column, a dict from column to values, or a number k for values
+            0 … k-1 in every column.
+
+    Privacy: costs nothing: no row is read in `fit`.
+    """
+
+    def __init__(self, categories: Any = None) -> None:
+        self.categories = categories
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Take the categories; of X only the names of the columns are used.
+
+        Args:
+            X: an array or frame, or a Cloister dataset, whose schema has the categories.
+            y: not used.
+            features, table: of a dataset: columns with categories, and the table if there are several.
+        """
+        check_asked({"features": features, "table": table})
+        if is_dataset(X):
+            columns = read_relation(X, table, features or ()).columns
+            if not columns:
+                raise BadInput("say which columns to encode: fit(ds, features=['ward']).")
+            listed: Any = {name: values_of(column) for name, column in columns.items()}
+            keep_features(self, len(listed), list(listed), dataset=True)
+            return self._take(list(listed), listed)
+        if self.categories is None:
+            raise BadSchema(
+                "the categories are public and must be given: categories=[['a', 'b'], ['x', 'y']]. Reading them off "
+                "data would tell which occur."
+            )
+        given = read_table(X, numbers=False)
+        self._take(list(given.names or range(given.width)), self.categories)
+        keep_features(self, given.width, given.names)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Cells may be words, numbers, or missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        return tags
+
+    def _take(self, names: list[Any], categories: Any) -> Self:
+        self._parts = read_features(names, categories, None, 1)
+        self.categories_ = [np.asarray(one.values, dtype=object) for one in self._parts]
+        return self
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Indicators, as private as the rows that go in."""
+        pairs = zip(self._parts, read_answers(self, X, numbers=False).columns, strict=True)
+        return np.column_stack([(one.codes(given)[:, None] == np.arange(one.size)) for one, given in pairs]).astype(
+            np.float64
+        )
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The category of each row and column; None where there is none."""
+        given, found, start = read_table(X).numbers(), [], 0
+        for listed in self.categories_:
+            part = given[:, start : start + len(listed)]
+            start += len(listed)
+            found.append(np.where(part.any(axis=1), listed[part.argmax(axis=1)], None))
+        return np.column_stack(found)
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
+        """`ward_surgery` for the category surgery of the column ward, `x0_surgery` for that of the first column."""
+        names = [one.name if isinstance(one.name, str) else f"x{one.name}" for one in self._parts]
+        names = names if input_features is None else list(input_features)
+        pairs = zip(names, self.categories_, strict=True)
+        return np.array([f"{name}_{value}" for name, listed in pairs for value in listed], dtype=object)

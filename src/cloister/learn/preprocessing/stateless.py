@@ -1,0 +1,128 @@
+"""Transformers of scikit-learn that keep nothing, made safe for private rows: each row is transformed alone.
+
+That a transformer learns nothing does not say that it treats rows one by one (`X - X.mean(0)`), nor that it bears
+every value (scikit-learn's own refuse a missing number, and so tell that there is one). So `select` and
+`cross_val_score` hand it one row at a time, as numbers; a row that it fails on becomes missing.
+"""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+
+from cloister.learn.base.inputs import keep_features, read_answers, read_table
+from cloister.learn.base.quiet import Quiet, quiet
+from cloister.privacy.errors import BadInput
+
+__all__ = ["STATELESS", "EachRow", "Passthrough"]
+
+Floats = NDArray[np.float64]
+STATELESS = (FunctionTransformer, Normalizer, Binarizer)  # by exact type: a subclass may learn
+_MADE_UP = (0.0, 1.0, 0.5)
+
+
+class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A transformer without memory, applied to each row alone.
+
+    Args:
+        transformer: one of `STATELESS`. It is fitted on a made-up row, and sees one row of floats at a time, with NaN
+            for what is no number.
+
+    Privacy: costs nothing. What a row becomes depends on that row alone, if the transformer's own function keeps
+        nothing between calls, which is the caller's word. A row that it fails on, or makes another number of columns
+        of, is missing.
+    """
+
+    def __init__(self, transformer: Any = None) -> None:
+        self.transformer = transformer
+
+    @quiet
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Learn the number of columns, from a made-up row."""
+        table = read_table(X)
+        keep_features(self, table.width, table.names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for value in _MADE_UP:
+                row = np.full((1, table.width), value)
+                fitted = _fitted(self.transformer, row)
+                found = None if fitted is None else _answer(fitted, row)
+                if found is not None:
+                    self.transformer_, self.width_ = fitted, found.shape[1]
+                    return self
+        raise BadInput(
+            f"{type(self.transformer).__name__} fails on a made-up row. Here it is given one row at a time, as an "
+            f"array of {table.width} floats, and returns an array of one row."
+        )
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Each row on its own; NaN in all columns where that fails."""
+        rows = read_answers(self, X).numbers()
+        made = np.full((len(rows), self.width_), np.nan)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning would tell of one row
+            for place in range(len(rows)):
+                found = _answer(self.transformer_, rows[place : place + 1])
+                if found is not None and found.shape[1] == self.width_:
+                    made[place] = found[0]
+        return made
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names that came in, if there are as many columns as before."""
+        names = getattr(self, "feature_names_in_", None) if input_features is None else input_features
+        if names is None or len(names) != self.width_:
+            name = type(self.transformer).__name__.lower()
+            names = [f"{name}{place}" for place in range(self.width_)]
+        return np.array(list(names), dtype=object)
+
+
+def _fitted(transformer: Any, row: Floats) -> Any:
+    """A copy of a transformer that has seen a made-up row; None if it fails."""
+    try:
+        return clone(transformer).fit(row.copy())
+    except Exception:
+        return None
+
+
+def _answer(transformer: Any, row: Floats) -> Floats | None:
+    """What a transformer makes of one row; None if it fails, in whatever way."""
+    try:
+        found = np.asarray(transformer.transform(row.copy()), dtype=np.float64)
+    except Exception:
+        return None
+    return found if found.ndim == 2 and len(found) == 1 else None
+
+
+class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Columns as they are, read by their declared types: floats if all are numbers, else objects.
+
+    It stands for "passthrough" in a ColumnTransformer or FeatureUnion, which would leave it to numpy what a frame's
+    column becomes, and numpy decides by whether a cell is missing.
+
+    Privacy: costs nothing: no row is read in `fit`.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Learn names and number of the columns."""
+        table = read_table(X, numbers=False)
+        keep_features(self, table.width, table.names)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Cells may be words, numbers, or missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        return tags
+
+    def transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The same cells."""
+        table = read_answers(self, X, numbers=False)
+        if all(column.dtype.kind in "iufb" for column in table.columns):
+            return table.numbers()
+        made = np.empty((table.length, table.width), dtype=object)
+        for place, column in enumerate(table.columns):
+            made[:, place] = column if column.dtype == object else np.fromiter(column, dtype=object, count=len(column))
+        return made

@@ -1,0 +1,1 @@
+"""The textbook's methods, corrected, for lessons. None is for deployment."""

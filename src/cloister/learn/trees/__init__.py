@@ -1,0 +1,1 @@
+"""Decision trees, random forests, and boosting with one shape per feature."""

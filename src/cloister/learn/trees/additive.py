@@ -1,0 +1,290 @@
+"""Additive models on public cells: a value for every cell of every feature, boosted by noisy sums of residuals.
+
+    count every cell ──► round: sum the residuals in every cell, all features at once ──► a step ──► next round …
+
+Explainable boosting (Nori et al. 2021) visits one feature after another. Here a round sums over all features in one
+release: a row is in one cell of each, so F features cost sqrt(F) in L2, as F visits would, but each sees all rounds.
+Three things make rounds worth more than their noise:
+
+- The step is what a Bayesian would do who knows the noise: values of a feature come from a Gaussian prior (cells of an
+  ordered feature are alike if they are near), the curvature from the noisy counts. Small cells hardly move.
+- Steps shrink like 1/t, so that the last value is an average over all rounds and no round's spend is lost.
+- Residuals are clipped, which halves the noise: the loss is linear where a model is far off, as Huber's is.
+
+All features sum the same residuals, so their totals must agree: what differs is noise, and is taken out.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.binned_estimator import BinnedRows
+from cloister.learn.base.bins import BinnedFeature
+from cloister.learn.base.frame import Floats, shorten
+from cloister.learn.base.integer_rows import Integers
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
+
+__all__ = ["Additive", "Task", "boost"]
+
+_COUNTS = Fraction(6, 100)  # of the spend
+_UNIT = 2**16  # of a residual
+_GRID = 2**12  # of a value: margins are then whole numbers
+_FIRST = 5  # rounds before steps begin to shrink
+# Rounds add noise like their square root for Laplace, not at all for Gaussian noise, which averages out.
+_MOST_ROUNDS, _MOST_PURE_ROUNDS = 40, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is learned.
+
+    Attributes:
+        residuals: of rows, from their margins (one column an output) and targets: where the margins should move to.
+        outputs: how many margins a row has.
+        clip: the longest that a row's residuals count for.
+        curvature: how fast residuals shrink as margins move.
+        scatter: the variance of residuals, in curvatures: 1 for likelihoods.
+        spread: the standard deviation that values of a feature are expected to have.
+        start: the first intercepts.
+        patience: how many rows, as noise leaves them, a round is worth: for a pure spend, and for a rho.
+    """
+
+    residuals: Callable[[Floats, NDArray[np.float64]], Floats]
+    outputs: int
+    clip: float
+    curvature: float
+    scatter: float
+    spread: float
+    start: Floats
+    patience: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """A released model: the margin of a row is the intercept plus the value of its cell of every feature.
+
+    Attributes:
+        axes: the public cells.
+        values: one row a cell (features one after the other), one column an output; weighted means are zero.
+        errors: their standard errors, from noise and sampling, for the curvature that was assumed.
+        intercept: one number an output.
+        counts: noisy number of rows in each cell.
+        rounds: how often residuals were summed.
+    """
+
+    axes: tuple[BinnedFeature, ...]
+    values: Floats
+    errors: Floats
+    intercept: Floats
+    counts: Floats
+    rounds: int
+
+    def margins(self, cells: Integers) -> Floats:
+        """Of rows of cells."""
+        return np.asarray(self.values[cells + _starts(self.axes)].sum(axis=1) + self.intercept)
+
+
+def _starts(axes: tuple[BinnedFeature, ...]) -> Integers:
+    return np.cumsum([0, *(axis.size for axis in axes)])[:-1]
+
+
+class _Sums:
+    """Noisy sums over all cells of all features, made to agree on their total.
+
+    Args:
+        meter, budget: pay.
+        data: the rows.
+    """
+
+    def __init__(self, meter: PrivacyFilter, budget: BudgetShare, data: BinnedRows) -> None:
+        self.meter, self.budget, self.data = meter, budget, data
+        self.sizes = np.array([axis.size for axis in data.axes])
+        self.starts = _starts(data.axes)
+        self._kept: Integers | None = None
+
+    def _places(self) -> Integers:
+        """Where the cells of rows stand among all cells, one row a feature. Call it inside a step."""
+        if self._kept is None:
+            self._kept = np.ascontiguousarray((self.data.look()[0] + self.starts).T)
+        return self._kept
+
+    def release(
+        self, share: Fraction, longest: int, outputs: int, look: Callable[[Integers], Floats]
+    ) -> tuple[Floats, Floats, float]:
+        """Sums, totals, and the standard deviation of the noise on a sum before totals agree.
+
+        Args:
+            share: of the budget.
+            longest: what a row adds to its cell of each feature has at most this L2 length.
+            outputs: how many numbers a row adds there.
+            look: whole numbers for each row, from where its cells stand: one row a feature.
+
+        Privacy: that share. A row adds to one cell of each feature: sqrt(features) · longest in L2, and
+            features · sqrt(outputs) · longest in L1.
+        """
+        features, loss = len(self.sizes), self.budget.part(share)
+        law: DiscreteGaussian | DiscreteLaplace
+        if self.budget.pure:
+            law = DiscreteLaplace.for_loss(features * _root_above(outputs * longest**2), loss)
+        else:
+            law = DiscreteGaussian.for_loss(_root_above(features * longest**2), loss)
+
+        def statistic() -> Integers:
+            places = self._places()
+            added = look(places).T
+            found = np.zeros((outputs, int(self.sizes.sum())))
+            for place in places:  # feature by feature: no copy of all cells
+                for k in range(outputs):  # whole numbers far below 2^53: exact
+                    found[k] += np.bincount(place, weights=added[k], minlength=found.shape[1])
+            return found.T.astype(np.int64)
+
+        sums = np.asarray(self.meter.release(statistic, law), dtype=np.float64)
+        totals = np.add.reduceat(sums, self.starts, axis=0)
+        # A total of m cells has m times the noise of one: weigh it by 1/m, and spread what is missing evenly.
+        agreed = np.average(totals, axis=0, weights=1 / self.sizes)
+        sums += np.repeat((agreed - totals) / self.sizes[:, None], self.sizes, axis=0)
+        return sums, agreed, math.sqrt(law.variance)
+
+
+def boost(
+    meter: PrivacyFilter, budget: BudgetShare, data: BinnedRows, task: Task, rounds: int | None, share: Fraction
+) -> Additive:
+    """Fit an additive model.
+
+    Args:
+        meter, budget: pay.
+        data: the rows.
+        task: what is learned.
+        rounds: how often residuals are summed; None decides by the spend and the noisy count of rows.
+        share: of the budget.
+
+    Privacy: that share of the budget: one count and `rounds` sums of clipped residuals over all cells, in equal parts.
+    """
+    sums = _Sums(meter, budget, data)
+    counts, rows = _counted(sums, share * _COUNTS)
+    rounds = rounds or _worthwhile(budget, rows, len(data.axes), task)
+    longest = math.ceil(task.clip * _UNIT)
+    part = share * (1 - _COUNTS) / rounds
+    step = _Step(data.axes, counts, rows, task)
+    values, intercept = np.zeros((len(counts), task.outputs)), task.start.astype(np.float64)
+    pace = min(0.5, 1.5 / math.sqrt(len(data.axes)))
+    before = np.zeros_like(values), np.zeros(task.outputs), values, intercept
+    for turn in range(rounds):
+        whole = np.rint(values * _GRID), np.rint((intercept - step.means @ values) * _GRID)
+
+        def residuals(places: Integers, whole: tuple[Floats, Floats] = whole) -> Floats:
+            margins = sum((whole[0][place] for place in places), start=whole[1]) / _GRID
+            found = np.trunc(task.residuals(margins, data.look()[1]) * _UNIT)
+            return shorten(found, longest)
+
+        released, total, noise = sums.release(part, longest, task.outputs, residuals)
+        noise /= _UNIT
+        step.prepare(noise / math.sqrt(rounds))
+        here = released / _UNIT, total / _UNIT, values, intercept
+        if _turned(here[0], before[0], noise):
+            pace, here = pace / 2, before  # too far, as features say the same thing more than once: half of it again
+        before = here
+        now = pace if turn < _FIRST else pace * _FIRST / turn
+        values = here[2] + now * step.of(here[0], here[1], here[2])
+        intercept = here[3] + now * here[1] / (task.curvature * rows)
+    centred = values - np.repeat(step.by_feature(values), sums.sizes, axis=0)
+    return Additive(data.axes, centred, step.errors(), intercept, counts, rounds)
+
+
+def _worthwhile(budget: BudgetShare, rows: float, features: int, task: Task) -> int:
+    """How many rounds this many rows are worth at this spend.
+
+    Noise on a sum is that of features/epsilon rows, or sqrt(features)/(2 sqrt(rho)). A round more makes each of them
+    noisier: for Laplace noise the mean of T rounds is worse by sqrt(T), and for either the first rounds, which are not
+    averaged, are. Chosen on generated tables.
+    """
+    amount = float(budget.loss.amount)
+    if budget.pure:
+        return round(min(max(rows * amount / features / task.patience[0], 1), _MOST_PURE_ROUNDS))
+    return round(min(max(rows * 2 * math.sqrt(amount / features) / task.patience[1], 1), _MOST_ROUNDS))
+
+
+def _turned(gradient: Floats, before: Floats, noise: float) -> bool:
+    """Whether the gradient points back, beyond what noise explains."""
+    known = np.square(before).sum() + noise**2 * gradient.size
+    return float((gradient * before).sum()) < -3 * noise * float(np.sqrt(known))
+
+
+def _counted(sums: _Sums, share: Fraction) -> tuple[Floats, float]:
+    """Rows in every cell, no fewer than noise can hide, scaled so that every feature has all rows."""
+    found, total, noise = sums.release(share, 1, 1, lambda places: np.ones((places.shape[1], 1)))
+    rows = max(float(total[0]), 2 * noise)
+    floored = np.maximum(found[:, 0], 2 * noise)
+    by_feature = np.add.reduceat(floored, sums.starts)
+    return np.asarray(floored * np.repeat(rows / by_feature, sums.sizes)), rows
+
+
+class _Step:
+    """How far values should move for a noisy gradient: the posterior mean under a Gaussian prior.
+
+    With curvature H, prior precision P and noise of variance s² on the gradient g of values v, the value to move
+    towards is the least of |g - H d|²/s² + (v + d)' P (v + d): d = (H² + s² P)⁻¹ (H g - s² P v). Features are taken to
+    be independent of each other, so that H has one block a feature.
+    """
+
+    def __init__(self, axes: tuple[BinnedFeature, ...], counts: Floats, rows: float, task: Task) -> None:
+        self.starts, self.rows, self.counts = _starts(axes), rows, counts
+        self.sizes = [axis.size for axis in axes]
+        self.means = counts / rows
+        self.curvature, self.scatter = task.curvature, task.scatter
+        self.slices = [slice(start, start + size) for start, size in zip(self.starts, self.sizes, strict=True)]
+        self.hessians = [self._hessian(counts[cells]) for cells in self.slices]
+        self.precisions = [_precision(axis, task.spread) for axis in axes]
+        self.noise = -1.0
+
+    def _hessian(self, counts: Floats) -> Floats:
+        return np.asarray(self.curvature * (np.diag(counts) - np.outer(counts, counts) / self.rows))
+
+    def prepare(self, noise: float) -> None:
+        """For a standard deviation of the noise, on average over all rounds."""
+        if noise != self.noise:
+            self.noise = noise
+            pairs = zip(self.hessians, self.precisions, strict=True)
+            self.inverses = [np.linalg.inv(h @ h + noise**2 * p) for h, p in pairs]
+
+    def of(self, gradient: Floats, total: Floats, values: Floats) -> Floats:
+        """The step for each value."""
+        found = np.empty_like(values)
+        for i, cells in enumerate(self.slices):
+            centred = gradient[cells] - np.outer(self.means[cells], total)
+            pull = self.noise**2 * (self.precisions[i] @ values[cells])
+            found[cells] = self.inverses[i] @ (self.hessians[i] @ centred - pull)
+        return found
+
+    def by_feature(self, values: Floats) -> Floats:
+        """The mean of each feature's values over rows."""
+        return np.asarray(np.add.reduceat(values * self.means[:, None], self.starts, axis=0))
+
+    def errors(self) -> Floats:
+        """Standard errors: of (H² + s² P)⁻¹ H g, where g has noise s and, from sampling, variance scatter · H."""
+        found = np.empty(len(self.counts))
+        for cells, inverse, hessian in zip(self.slices, self.inverses, self.hessians, strict=True):
+            through = inverse @ hessian
+            spread = through @ (self.scatter * hessian + self.noise**2 * np.eye(len(hessian))) @ through.T
+            found[cells] = np.sqrt(np.maximum(np.diag(spread), 0.0))
+        return found
+
+
+def _precision(axis: BinnedFeature, spread: float) -> Floats:
+    """Of the prior: independent categories; ordered cells correlated over about half the axis."""
+    if not axis.ordered:
+        return np.eye(axis.size) / spread**2
+    apart = np.abs(np.subtract.outer(np.arange(axis.size), np.arange(axis.size)))
+    alike = np.exp(-2.0 * apart / axis.size) + 0.15 * np.eye(axis.size)
+    return np.asarray(np.linalg.inv(alike) / spread**2)
+
+
+def _root_above(square: int) -> int:
+    root = math.isqrt(square)
+    return root if root * root == square else root + 1

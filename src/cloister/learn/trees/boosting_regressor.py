@@ -1,0 +1,193 @@
+"""Private boosting one can read, for numbers: one shape a feature (the rounds are in learn/trees/additive.py)."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from cloister.learn.base.binned_estimator import BinnedRows
+from cloister.learn.base.frame import Floats
+from cloister.learn.base.inputs import is_dataset, read_box
+from cloister.learn.base.integer_rows import Integers, noisy_counts, on_grid
+from cloister.learn.base.private_data import ends_of
+from cloister.learn.trees.additive import Additive, Task, boost
+from cloister.learn.trees.boosting import Boosting
+from cloister.learn.trees.shapes import chart
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadBounds
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import Loss
+
+__all__ = ["GradientBoostingRegressor"]
+
+_SURVEY, _CELLS = Fraction(1, 25), 64  # a share of the spend, for a histogram of targets
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A regression's public target bounds, and what was released about targets: in units of half the width."""
+
+    low: float
+    high: float
+
+    def scaled(self, given: Floats) -> Floats:
+        """Targets within [-1, 1], on a grid."""
+        clipped = np.clip(given, self.low, self.high)
+        # Whole numbers within 2^16, whatever was given.
+        return on_grid(np.rint((clipped - self.middle) / self.half * 2**16), 2**16) / 2**16
+
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def half(self) -> float:
+        return (self.high - self.low) / 2
+
+
+class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
+    """Boosted shapes for a number.
+
+    Args:
+        target_bounds: public (low, high) of the target; targets beyond are clipped.
+        spend, bounds, bins, categories, rounds, fill, ledger, account, random_state: as in
+            `GradientBoostingClassifier`.
+
+    Attributes:
+        shapes_: what each feature adds to the prediction, in the target's unit; `shape_chart(feature)` draws it.
+        intercept_, n_iter_, feature_importances_, n_features_in_, feature_names_in_, release_, loss_.
+
+    A 25th of the spend finds where targets lie, from a noisy histogram of them; residuals beyond 2.5 of their standard
+    deviations are clipped, so the far ends of a skewed target weigh less, as in Huber's regression.
+
+    Privacy: the spend, for one row added or removed (or for the unit of the dataset); as `GradientBoostingClassifier`,
+        and target_bounds are public.
+    """
+
+    def __init__(
+        self,
+        spend: Loss | None = None,
+        *,
+        target_bounds: tuple[float, float] | None = None,
+        bounds: Any = None,
+        bins: int | Mapping[Any, Any] = 32,
+        categories: Mapping[Any, Sequence[Any]] | None = None,
+        rounds: int | None = None,
+        fill: float | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: Account | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.spend = spend
+        self.target_bounds = target_bounds
+        self.bounds = bounds
+        self.bins = bins
+        self.categories = categories
+        self.rounds = rounds
+        self.fill = fill
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+    ) -> Self:
+        """Learn from rows, or from those of a Cloister dataset.
+
+        Args:
+            X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
+            y: numbers; None for a dataset.
+            target, features, table: of a dataset: the column to predict, the columns to predict
+                from (all others unless given), and the table if there are several. Bounds and categories come from the
+                schema.
+
+        Privacy: charges the spend before it reads a row.
+        """
+        data: BinnedRows
+        if is_dataset(X):
+            cells = self._table_cells(X, target, features, table, None, numeric=True)
+            assert target is not None
+            assert cells.source is not None
+            goal, data = _Target(*ends_of(cells.source.relation.columns[target])), cells
+        else:
+            goal, data = self._given_rows(X, y)
+
+        def steps(meter: PrivacyFilter, budget: BudgetShare) -> Additive:
+            mean, deviation = _survey(meter, budget.part(_SURVEY), data, goal)
+            task = _number_task(goal, mean, deviation)
+            return boost(meter, budget, data, task, self.rounds, 1 - _SURVEY)
+
+        model = self._grow_on(data, steps)
+        scaled = Additive(
+            model.axes,
+            model.values * goal.half,
+            model.errors * goal.half,
+            model.intercept * goal.half + goal.middle,
+            model.counts,
+            model.rounds,
+        )
+        self._keep(X, data, scaled)
+        self._target = goal
+        return self
+
+    def _given_rows(self, rows: Any, numbers: Any) -> tuple[_Target, BinnedRows]:
+        """Check arrays or frames by what is public of them."""
+        if self.target_bounds is None:
+            raise BadBounds("target_bounds are public and must be given: target_bounds=(0, 100).")
+        box = read_box(self.target_bounds, 1)
+        return _Target(float(box.low[0]), float(box.high[0])), self._rows(rows, numbers, None, numeric=True)
+
+    def predict(self, rows: Any) -> Floats:
+        """The target of each row, within its bounds."""
+        margins = self._margins(rows)[:, 0]
+        return np.asarray(np.clip(margins, self._target.low, self._target.high))
+
+    def shape_chart(self, feature: Any) -> Any:
+        """An Altair chart of what one feature adds to the prediction."""
+        self._check_fitted()
+        return chart(self.shapes_, feature, ["prediction"], "added to the prediction")
+
+
+def _survey(meter: PrivacyFilter, loss: Loss, data: BinnedRows, target: _Target) -> tuple[float, float]:
+    """About the mean and the standard deviation of scaled targets, from a noisy histogram."""
+    edges = np.linspace(-1.0, 1.0, _CELLS + 1)
+
+    def look() -> Integers:
+        cell = np.searchsorted(edges[1:-1], target.scaled(data.look()[1]), side="right")
+        return np.bincount(cell, minlength=_CELLS).astype(np.int64)
+
+    found = noisy_counts(meter, look, loss)
+    amount = float(loss.amount)
+    noise = (1 / (2 * amount)) ** 0.5 if loss.measure == "rho" else 2**0.5 / amount
+    kept = np.where(found > 2 * noise, found, 0.0)
+    if kept.sum() <= 0:
+        return 0.0, 1.0
+    middles = (edges[:-1] + edges[1:]) / 2
+    # Few rows leave cells of pure noise among those kept: the mean is drawn to the middle of the bounds by them.
+    mean = float(kept @ middles) / (float(kept.sum()) + noise * _CELLS**0.5)
+    variance = float(np.average((middles - mean) ** 2, weights=kept))
+    return mean, max(variance**0.5, 1.0 / _CELLS)
+
+
+def _number_task(target: _Target, mean: float, deviation: float) -> Task:
+    return Task(
+        residuals=lambda margins, targets: target.scaled(targets)[:, None] - margins,
+        outputs=1,
+        clip=min(2.0, 2.5 * deviation),
+        curvature=1.0,
+        scatter=deviation**2,  # before the fit: rather too much
+        spread=0.5 * deviation,
+        start=np.array([mean]),
+        patience=(400.0, 8.0),  # squares need fewer steps than likelihoods
+    )

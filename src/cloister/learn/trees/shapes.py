@@ -1,0 +1,89 @@
+"""Shapes: what an additive model says about one feature, as numbers and as a picture."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.bins import BinnedFeature
+from cloister.learn.trees.additive import Additive
+from cloister.privacy.errors import BadInput, MissingExtra
+
+__all__ = ["Shape", "chart", "read_shapes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a feature moves the margin, cell by cell.
+
+    Attributes:
+        axis: the public cells.
+        values: what each cell adds; one column a class if there are more than two.
+        errors: standard errors, from noise and sampling.
+        counts: noisy number of rows in each cell.
+    """
+
+    axis: BinnedFeature
+    values: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+    @property
+    def importance(self) -> float:
+        """The mean absolute value over rows (and classes)."""
+        sizes = np.abs(self.values).reshape(len(self.values), -1).mean(axis=1)
+        return float(np.average(sizes, weights=self.counts))
+
+    def table(self) -> list[dict[str, Any]]:
+        """One record a cell (and class)."""
+        columns = self.values.reshape(len(self.values), -1)
+        return [
+            {"cell": label, "place": i, "output": k, "value": float(value), "low": float(value - 2 * self.errors[i]),
+             "high": float(value + 2 * self.errors[i]), "rows": float(self.counts[i])}
+            for i, label in enumerate(self.axis.labels())
+            for k, value in enumerate(columns[i])
+        ]  # fmt: skip
+
+
+def read_shapes(model: Additive) -> dict[str, Shape]:
+    """The shapes of a released model, by feature."""
+    found, start = {}, 0
+    for axis in model.axes:
+        cells = slice(start, start + axis.size)
+        values = model.values[cells, 0] if model.values.shape[1] == 1 else model.values[cells]
+        found[axis.name] = Shape(axis, values, model.errors[cells], model.counts[cells])
+        start += axis.size
+    return found
+
+
+def chart(shapes: dict[str, Shape], feature: Any, outputs: list[str], title: str) -> Any:
+    """An Altair chart of one shape: steps for an ordered feature, bars for categories, with two standard errors.
+
+    Args:
+        shapes: of all features.
+        feature: the name of one, or its number.
+        outputs: what each column of values speaks for.
+        title: of the vertical axis.
+    """
+    names = list(shapes)
+    name = names[feature] if isinstance(feature, int) and -len(names) <= feature < len(names) else feature
+    if name not in shapes:
+        raise BadInput(f"there is no feature {name!r:.60}. There are: {', '.join(names)[:400]}.")
+    try:
+        import altair as alt
+    except ImportError:
+        raise MissingExtra("charts need Altair: pip install 'cloister[hub]'.") from None
+    shape = shapes[name]
+    records = [{**one, "output": outputs[one["output"]]} for one in shape.table()]
+    order = [*dict.fromkeys(one["cell"] for one in records)]
+    base = alt.Chart(alt.InlineData(values=records)).encode(x=alt.X("cell:N", sort=order, title=name))
+    colour = alt.Color("output:N", title="class") if len(outputs) > 1 else alt.value("#1f6f8b")
+    value = alt.Y("value:Q", title=title)
+    tips = [alt.Tooltip(f"{field}:{kind}") for field, kind in (("cell", "N"), ("value", "Q"), ("rows", "Q"))]
+    if shape.axis.ordered:
+        main = base.mark_line(interpolate="step", point=True).encode(y=value, color=colour, tooltip=tips)
+    else:
+        main = base.mark_bar(opacity=0.7).encode(y=value, color=colour, tooltip=tips)
+    doubt = base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q", color=colour)
+    return (main + doubt).properties(title=f"{name}: what it adds")

@@ -1,0 +1,233 @@
+"""How a private tree grows: splits chosen level by level, leaves from noisy counts.
+
+    count the classes of every node ──► choose a split in every node ──► next level … ──► count the classes of leaves
+
+The nodes of one level hold different rows, so a level costs what one node costs. A choice by score
+(learn/trees/splits.py)
+costs the same for a thousand candidates as for two; noisy histograms of all features would need noise that grows with
+their number. The tree is always full: its shape tells nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.binned_estimator import BinnedRows, public_generator
+from cloister.learn.base.bins import BinnedFeature
+from cloister.learn.base.integer_rows import Integers, noisy_counts
+from cloister.learn.trees.splits import balanced, chooser, gini, weights_of
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+
+__all__ = ["Tree", "grow"]
+
+
+# Class shares of nodes from noisy counts of every level: post-processing, which costs nothing.
+#
+# Counts of a node and of its children were released with noise of their own. The best estimates that add up come from
+# one pass up and one down (Hay et al. 2010); a node's shares are then drawn towards its parent's, the more so the
+# less its noisy count can say.
+
+
+_SPREAD = 0.02  # variance of a child's share around its parent's
+_LEAST = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLevel:
+    """Noisy counts of the nodes of one level.
+
+    Attributes:
+        counts: one row a node, one column a class.
+        variance: of the noise on each.
+    """
+
+    counts: NDArray[np.float64]
+    variance: float
+
+
+def shares(levels: list[TreeLevel]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The class shares and the number of rows of each node of the last level."""
+    counts, variances = _consistent(levels)
+    found = _within(counts[0] / max(counts[0].sum(), 1.0))
+    for level in range(1, len(counts)):
+        above = np.repeat(found, 2, axis=0)
+        rows = np.maximum(counts[level].sum(axis=1, keepdims=True), 1.0)
+        classes = above.shape[1]
+        noise = variances[level] * ((1 - above) ** 2 + (classes - 1) * above**2)
+        doubt = (above * (1 - above) / rows + noise / rows**2).mean(axis=1, keepdims=True)
+        trust = _SPREAD / (_SPREAD + doubt)
+        found = _within(above + trust * (counts[level] / rows - above))
+    return found, np.maximum(counts[-1].sum(axis=1), 0.0)
+
+
+def _within(found: NDArray[np.float64]) -> NDArray[np.float64]:
+    kept = np.clip(found, _LEAST, 1.0)
+    return np.asarray(kept / kept.sum(axis=1, keepdims=True))
+
+
+def _consistent(levels: list[TreeLevel]) -> tuple[list[NDArray[np.float64]], list[float]]:
+    counts, variances = [levels[-1].counts], [levels[-1].variance]
+    for level in reversed(levels[:-1]):
+        below, doubt = _pairs(counts[0]).sum(axis=1), 2 * variances[0]
+        trust = doubt / (doubt + level.variance)
+        counts.insert(0, below + trust * (level.counts - below))
+        variances.insert(0, trust * level.variance)
+    for i in range(1, len(counts)):
+        missing = counts[i - 1] - _pairs(counts[i]).sum(axis=1)
+        counts[i] = counts[i] + np.repeat(missing / 2, 2, axis=0)
+    return counts, variances
+
+
+def _pairs(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    return counts.reshape(-1, 2, counts.shape[1])
+
+
+# Shares of the spend: all levels' choices, all levels' counts, and the leaves' counts.
+_CHOICES, _COUNTS, _LEAVES = Fraction(7, 10), Fraction(1, 10), Fraction(2, 10)
+# Where a node's rows times the rate of a choice exceed this, Gini; below, the balanced score.
+_PLENTY = 500.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A released tree. The children of node i of a level are 2i and 2i + 1 of the next.
+
+    Attributes:
+        axes: the public cells that splits speak of.
+        features, cells: of each level, for each node: it asks whether a row's cell of the feature is at most this one
+            (an ordered feature) or just this one (a category); rows that say yes go to the first child.
+        shares: of each leaf, one column a class.
+        rows: about how many each leaf has; empty where that was not released.
+    """
+
+    axes: tuple[BinnedFeature, ...]
+    features: tuple[Integers, ...]
+    cells: tuple[Integers, ...]
+    shares: NDArray[np.float64]
+    rows: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    def leaves(self, rows: Integers) -> Integers:
+        """The leaf of each row of cells."""
+        node = np.zeros(len(rows), dtype=np.int64)
+        for features, cells in zip(self.features, self.cells, strict=True):
+            node = _step(rows, node, features, cells, self.axes)
+        return node
+
+    def rules(self) -> list[str]:
+        """Each leaf in words: the way to it, and its class shares."""
+        found = []
+        for leaf, row in enumerate(self.shares):
+            way, depth = [], len(self.features)
+            for level in range(depth):
+                node, yes = leaf >> (depth - level), not (leaf >> (depth - level - 1)) & 1
+                axis, cell = self.axes[self.features[level][node]], int(self.cells[level][node])
+                if axis.ordered:
+                    way.append(f"{axis.name} {'<' if yes else '≥'} {axis.cuts[cell]:g}")
+                else:
+                    way.append(f"{axis.name} {'=' if yes else '≠'} {axis.labels()[cell]}")
+            found.append(f"{' and '.join(way)}: {', '.join(f'{share:.3f}' for share in row)}")
+        return found
+
+
+def _step(
+    rows: Integers, node: Integers, features: Integers, cells: Integers, axes: Sequence[BinnedFeature]
+) -> Integers:
+    asked = rows[np.arange(len(rows)), features[node]]
+    ordered = np.array([axis.ordered for axis in axes])[features[node]]
+    yes = np.where(ordered, asked <= cells[node], asked == cells[node])
+    return np.asarray(2 * node + ~yes)
+
+
+def grow(
+    meter: PrivacyFilter,
+    budget: BudgetShare,
+    data: BinnedRows,
+    depth: int,
+    share: Fraction,
+    features: int | None = None,
+) -> Tree:
+    """Grow one tree.
+
+    Args:
+        meter, budget: pay.
+        data: the rows.
+        depth: how many splits lie on the way to a leaf.
+        share: of the budget.
+        features: how many a split may choose from, drawn anew for each; None for all.
+
+    Privacy: that share of the budget: `depth` choices and `depth + 1` counts, each over nodes that share no row.
+    """
+    assert data.classes is not None
+    classes, public = len(data.classes), public_generator(meter.source)
+    choice = chooser(budget.part(share * _CHOICES / depth))
+    counted, leaf = budget.part(share * _COUNTS / depth), budget.part(share * _LEAVES)
+    levels: list[TreeLevel] = []
+    chosen: list[tuple[Integers, Integers]] = []
+
+    def nodes() -> Integers:
+        rows = data.look()[0]
+        node = np.zeros(len(rows), dtype=np.int64)
+        for one in chosen:
+            node = _step(rows, node, *one, data.axes)
+        return node
+
+    for level in range(depth):
+        levels.append(_counts(meter, counted, data, nodes, 2**level, classes))
+        found, rows = shares(levels)
+        table = _candidates(data.axes, 2**level, features, public)
+        plenty = rows * float(choice.one.epsilon) > _PLENTY
+        look = partial(_scores, data, nodes, table, plenty, found)
+        picks = np.array([table[i][pick] for i, pick in enumerate(meter.release(look, choice))])
+        chosen.append((picks[:, 0], picks[:, 1]))
+    levels.append(_counts(meter, leaf, data, nodes, 2**depth, classes))
+    return Tree(data.axes, tuple(one[0] for one in chosen), tuple(one[1] for one in chosen), *shares(levels))
+
+
+def _counts(
+    meter: PrivacyFilter, loss: Loss, data: BinnedRows, nodes: Callable[[], Integers], width: int, classes: int
+) -> TreeLevel:
+    def look() -> Integers:
+        place = nodes() * classes + data.look()[1]
+        return np.bincount(place, minlength=width * classes).reshape(width, classes).astype(np.int64)
+
+    amount = float(loss.amount)
+    return TreeLevel(noisy_counts(meter, look, loss), 1 / (2 * amount) if loss.measure == "rho" else 2 / amount**2)
+
+
+def _candidates(
+    axes: Sequence[BinnedFeature], width: int, features: int | None, public: np.random.Generator
+) -> list[list[tuple[int, int]]]:
+    """For each node, the splits it may choose from: public."""
+    splits = [[(i, c) for c in range(axis.size - axis.ordered)] for i, axis in enumerate(axes)]
+    everything = range(len(axes))
+    drawn = [everything if features is None else sorted(public.permutation(len(axes))[:features]) for _ in range(width)]
+    return [[one for i in some for one in splits[i]] for some in drawn]
+
+
+def _scores(
+    data: BinnedRows,
+    nodes: Callable[[], Integers],
+    table: list[list[tuple[int, int]]],
+    plenty: NDArray[np.bool_],
+    found: NDArray[np.float64],
+) -> list[Integers]:
+    """The score of every candidate of every node."""
+    (rows, labels), node = data.look(), nodes()
+    width, classes = found.shape
+    weights = weights_of(found)[:, None, :]
+    by_split: dict[tuple[int, int], Integers] = {}
+    for feature in sorted({one[0] for some in table for one in some}):
+        axis = data.axes[feature]
+        place = (node * axis.size + rows[:, feature]) * classes + labels
+        counts = np.bincount(place, minlength=width * axis.size * classes).reshape(width, axis.size, classes)
+        left = counts.cumsum(axis=1)[:, :-1] if axis.ordered else counts
+        right = counts.sum(axis=1, keepdims=True) - left
+        scores = np.where(plenty[:, None], gini(left, right), balanced(left, right, weights))
+        by_split.update({(feature, cell): scores[:, cell] for cell in range(scores.shape[1])})
+    return [np.array([by_split[one][i] for one in some], dtype=np.int64) for i, some in enumerate(table)]

@@ -1,0 +1,84 @@
+"""What came out of an exercise."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cloister.privacy.loss import Loss
+
+__all__ = ["BOTH", "DATA", "MODEL", "PLAIN", "SETTINGS", "Comparison"]
+
+PLAIN, MODEL, DATA, BOTH = SETTINGS = (
+    "plain model, original data",
+    "private model, original data",
+    "plain model, noisy data",
+    "private model, noisy data",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came out.
+
+    Attributes:
+        target, group, groups: the column that is predicted; the one that groups are compared by, and their names.
+        epsilons, delta: what was tried.
+        statistic, true_value: the column whose mean was released, and its mean.
+        means: (epsilon, released mean), one for every repetition.
+        results: one record for every fit: estimator, setting, epsilon, repetition, and every measure.
+        by_group: one record for every group of every estimator and setting, at the largest epsilon.
+        majority: the share of the most common class among test rows.
+        model_cost: what all means and private models on original data would have cost together.
+        table_cost: the same for all noisy tables; models made of them cost nothing more.
+
+    Privacy: none. The costs say what it would have been.
+    """
+
+    target: str
+    group: str | None
+    groups: tuple[str, ...]
+    rows: tuple[int, int]
+    epsilons: tuple[str, ...]
+    delta: str
+    statistic: str | None
+    true_value: float | None
+    means: list[tuple[str, float]]
+    results: list[dict[str, Any]]
+    by_group: list[dict[str, Any]]
+    majority: float
+    model_cost: Loss
+    table_cost: Loss
+
+    def mean(self, measure: str, estimator: str, setting: str, amount: str | None = None) -> tuple[float, float] | None:
+        """The mean of a measure over repetitions, and its standard error."""
+        found = [
+            one[measure]
+            for one in self.results
+            if (one["estimator"], one["setting"]) == (estimator, setting)
+            and one["epsilon"] in (None, amount)
+            and one[measure] is not None
+        ]
+        if not found:
+            return None
+        return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found))) if len(found) > 1 else 0.0
+
+    @property
+    def estimators(self) -> list[str]:
+        """Those that were compared."""
+        return list(dict.fromkeys(one["estimator"] for one in self.results))
+
+    def markdown(self) -> str:
+        """The report as Markdown."""
+        from cloister.lessons.compare.report import markdown
+
+        return markdown(self)
+
+    def write(self, folder: Any) -> list[Any]:
+        """The report and its charts as files: Markdown, HTML, PNG and SVG."""
+        from cloister.lessons.compare.report import write
+
+        return write(self, folder)
+
+    def __str__(self) -> str:
+        return self.markdown()

@@ -1,0 +1,136 @@
+"""Accuracy against epsilon: the experiment of the sources (figures 5.3 to 5.5), with both lines it needs.
+
+A lesson: whoever runs it has the rows and their labels. Beside each curve stand the same model without privacy, and
+the most common class: accuracy that does not exceed it shows no learning (spec E-20).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from cloister.local.analysis.naive_bayes import LocalNaiveBayes
+from cloister.local.base.columns import Span
+from cloister.local.collector.bayes import Beliefs
+from cloister.local.survey.form import Form
+from cloister.privacy.errors import BadInput, MissingExtra
+from cloister.privacy.number import Number
+
+__all__ = ["ORACLES", "Accuracies", "evaluate", "without_privacy"]
+
+ORACLES: dict[str, dict[str, Any]] = {name: {"oracle": name} for name in ("DE", "SHE", "THE", "SUE", "OUE")}
+_COLOURS = ["#3b4fa0", "#b45309", "#0f6b66", "#9c3d78", "#6b7280", "#a16207", "#1d7a46", "#7c3aed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracies:
+    """What an experiment found.
+
+    Attributes:
+        table: rows of (setting, epsilon, mean accuracy, its standard error over the repeats).
+        plain: the accuracy without privacy.
+        majority: the accuracy of always naming the most common class.
+        repeats: how many splits and collections were played.
+    """
+
+    table: tuple[tuple[str, float, float, float], ...]
+    plain: float
+    majority: float
+    repeats: int
+
+    def mean(self, setting: str, epsilon: Number) -> float:
+        """The mean accuracy of one setting at one epsilon."""
+        for name, amount, mean, _ in self.table:
+            if name == setting and amount == float(epsilon):
+                return mean
+        raise BadInput("this setting was not tried at this epsilon.")
+
+    def chart(self, title: str) -> Any:
+        """Curves with error bars; dashed without privacy, dotted the most common class. Offline Vega-Lite."""
+        try:
+            import altair as alt
+        except ImportError:
+            raise MissingExtra("charts need Altair: pip install 'cloister[hub]'.") from None
+        values = [
+            {"setting": name, "epsilon": amount, "accuracy": mean, "low": mean - 2 * error, "high": mean + 2 * error}
+            for name, amount, mean, error in self.table
+        ]
+        names = list(dict.fromkeys(name for name, *_ in self.table))
+        colour = alt.Color("setting:N", sort=names, scale=alt.Scale(domain=names, range=_COLOURS), title=None)
+        base = alt.Chart(alt.InlineData(values=values)).encode(x=alt.X("epsilon:Q", title="epsilon"), color=colour)
+        shape = alt.Shape("setting:N", sort=names, scale=alt.Scale(domain=names), title=None)
+        lines = base.mark_line().encode(alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(zero=False)))
+        points = base.mark_point(filled=True, size=45).encode(y="accuracy:Q", shape=shape)
+        doubt = base.mark_rule(opacity=0.4).encode(y="low:Q", y2="high:Q")
+        still = alt.Chart().mark_rule(strokeDash=[6, 4]).encode(y=alt.datum(self.plain))
+        least = alt.Chart().mark_rule(strokeDash=[2, 3]).encode(y=alt.datum(self.majority))
+        told = alt.TitleParams(title, subtitle="dashed: without privacy; dotted: always the most common class")
+        return (lines + points + doubt + still + least).properties(width=300, height=200, title=told)
+
+
+def evaluate(
+    model: LocalNaiveBayes,
+    rows: Any,
+    labels: Any,
+    *,
+    epsilons: Sequence[Number] = ("0.5", "1", "2", "3", "4", "5"),
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    repeats: int = 5,
+    test: float = 0.25,
+    seed: int = 1,
+) -> Accuracies:
+    """Play collections over a grid of losses and settings, each on fresh splits into people asked and rows to predict.
+
+    Args:
+        model: with classes, categories and bounds; its epsilon and the settings' parameters are replaced.
+        rows, labels: a table that may be looked at.
+        epsilons: what a person pays.
+        settings: for each name of a curve the model's parameters; the five oracles of the sources unless given.
+        repeats: how often everything is played.
+        test: the share of rows kept for testing.
+        seed: of splits and noise, so nothing here is private.
+    """
+    tried = ORACLES if settings is None else settings
+    table = rows.to_numpy() if hasattr(rows, "to_numpy") else np.asarray(rows)
+    truth = np.asarray(labels)
+    plain, most, found = [], [], {(name, float(amount)): [] for name in tried for amount in epsilons}  # type: ignore[var-annotated]
+    for repeat in range(repeats):
+        order = np.random.default_rng([seed, repeat]).permutation(len(table))
+        held = round(test * len(table))
+        asked, kept = order[held:], order[:held]
+        form = clone(model).set_params(epsilon=epsilons[0]).form()
+        best = without_privacy(form, table[asked], truth[asked]).scores(form.read(table[kept])).argmax(axis=1)
+        codes = form.classes.codes(truth[kept])
+        plain.append(float((best == codes).mean()))
+        common = np.bincount(form.classes.codes(truth[asked])).argmax()
+        most.append(float((codes == common).mean()))
+        for name, amount in found:
+            one = clone(model).set_params(epsilon=str(amount), random_state=f"{seed} {repeat} {name}", **tried[name])
+            predicted = one.fit(table[asked], truth[asked]).predict(table[kept])
+            found[name, amount].append(float((predicted == truth[kept]).mean()))
+    curves = tuple((*key, float(np.mean(got)), _error(got)) for key, got in found.items())
+    return Accuracies(curves, float(np.mean(plain)), float(np.mean(most)), repeats)
+
+
+def without_privacy(form: Form, rows: Any, labels: Any) -> Beliefs:
+    """What a curator who sees all rows would believe: for comparison, and not private at all."""
+    read, own, k = form.read(rows), form.classes.codes(np.asarray(labels).tolist()), form.classes.size
+    people = len(own)
+    sizes = np.bincount(own, minlength=k)
+    prior = (sizes + 1 / k) / (people + 1)
+    tables, means, variances = {}, {}, {}
+    for place, column in enumerate(form.columns):
+        if isinstance(column, Span):
+            means[place] = np.bincount(own, read[place], k) / np.maximum(sizes, 1)
+            squares = np.bincount(own, read[place] ** 2, k) / np.maximum(sizes, 1)
+            variances[place] = np.maximum(squares - means[place] ** 2, 1e-3)
+        else:
+            cells = np.bincount(read[place] * k + own, minlength=column.size * k).reshape(-1, k) + 1.0
+            tables[place] = (cells / cells.sum(axis=0)).T
+    return Beliefs(prior, tables, means, variances)
+
+
+def _error(scores: list[float]) -> float:
+    return float(np.std(scores, ddof=1) / len(scores) ** 0.5) if len(scores) > 1 else 0.0

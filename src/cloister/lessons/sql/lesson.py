@@ -1,0 +1,32 @@
+"""A small table in memory. `total` sums a column over a condition (None: counts); None from it is a refusal."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cloister.attack.tracker import TrackerCondition
+
+__all__ = ["Exact", "SmallTable"]
+
+
+class SmallTable:
+    """A small table in memory behind a classical protection.
+
+    Privacy: none. A lesson looks at true values and sizes; what it prevents is written beside the attack it falls to.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._rows = [dict(row) for row in rows]
+
+    def _members(self, condition: TrackerCondition) -> list[int]:
+        return [i for i, row in enumerate(self._rows) if condition.test(row)]
+
+    def _exact(self, column: str | None, condition: TrackerCondition) -> float:
+        return float(sum(1 if column is None else self._rows[i][column] for i in self._members(condition)))
+
+
+class Exact(SmallTable):
+    """No protection: every answer is exact. Falls to asking."""
+
+    def total(self, column: str | None, condition: TrackerCondition) -> float:
+        """The exact sum."""
+        return self._exact(column, condition)

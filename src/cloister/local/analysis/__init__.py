@@ -1,0 +1,1 @@
+"""Estimates from reports: shares, means, scales, ratios, naive Bayes."""

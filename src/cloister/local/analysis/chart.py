@@ -1,0 +1,90 @@
+"""Pictures of findings, by Vega-Lite: shares with intervals, and the truth where a teacher has it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cloister.local.analysis.finding import Finding
+from cloister.local.base.oracle import Floats
+from cloister.privacy.errors import BadInput, MissingExtra
+
+__all__ = ["chart", "draw"]
+
+_RAW, _PROJECTED, _TRUTH = "estimate, raw", "estimate, projected", "truth (a lesson: not private)"
+# Legible without colours: every mark has a shape of its own.
+_COLOURS = {_RAW: "#3b4fa0", _PROJECTED: "#0f6b66", _TRUTH: "#b45309"}
+_SHAPES = {_RAW: "circle", _PROJECTED: "diamond", _TRUTH: "cross"}
+
+
+def draw(findings: Sequence[Finding], path: Path | str, truths: Mapping[str, Floats] | None = None) -> None:
+    """Write a chart of all findings; the name's ending says whether as SVG, PNG or HTML."""
+    place = Path(path)
+    if place.suffix not in (".svg", ".png", ".html"):
+        raise BadInput("a chart is written as .svg, .png or .html; give its name such an ending.")
+    alt = _altair()
+    parts = [chart(one, (truths or {}).get(one.question.id)) for one in findings]
+    whole = alt.vconcat(*parts)
+    if place.suffix == ".html":
+        place.write_text(whole.to_html(inline=True), encoding="utf-8")
+        return
+    import vl_convert
+
+    if place.suffix == ".svg":
+        place.write_text(vl_convert.vegalite_to_svg(whole.to_json(), allowed_base_urls=[]), encoding="utf-8")
+    else:
+        place.write_bytes(vl_convert.vegalite_to_png(whole.to_json(), scale=2, allowed_base_urls=[]))
+
+
+def chart(finding: Finding, truth: Floats | None = None) -> Any:
+    """One finding: raw shares with their intervals, projected shares, and the truth if it is given."""
+    alt = _altair()
+    points = _points(finding, truth)
+    kinds = [kind for kind in _COLOURS if any(point["kind"] == kind for point in points)]
+    names = [row["value"] for row in finding.rows()]
+    kind = {
+        "color": alt.Color("kind:N", scale=alt.Scale(domain=kinds, range=[_COLOURS[one] for one in kinds]), title=None),
+        "shape": alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=[_SHAPES[one] for one in kinds]), title=None),
+    }
+    level = sum(len(name) for name in names) <= 60
+    across = alt.X(
+        "value:N", sort=names, title=None, scale=alt.Scale(type="band"), axis=alt.Axis(labelAngle=0 if level else -60)
+    )
+    beside = alt.XOffset("kind:N", scale=alt.Scale(domain=kinds))  # side by side, so that no mark hides another
+    base = alt.Chart(alt.Data(values=points))
+    bars = base.transform_filter(f"datum.kind == '{_RAW}'").mark_rule(strokeWidth=2, color=_COLOURS[_RAW])
+    dots = base.mark_point(filled=True, size=70).encode(
+        across,
+        beside,
+        alt.Y("share:Q", title=_axis(finding), scale=alt.Scale(zero=finding.question.kind != "number")),
+        **kind,
+    )
+    sure = f"{100 * finding.raw.confidence:g} % intervals"
+    return (bars.encode(across, beside, alt.Y("low:Q"), alt.Y2("high:Q")) + dots).properties(
+        width=max(240, min(900, 60 * len(names))),
+        height=220,
+        title=f"{finding.question.id}: {finding.raw.n:,} reports, {sure} of raw estimates",
+    )
+
+
+def _axis(finding: Finding) -> str:
+    return "mean" if finding.question.kind == "number" else "share of people"
+
+
+def _points(finding: Finding, truth: Floats | None) -> list[dict[str, Any]]:
+    points = []
+    for place, row in enumerate(finding.rows()):
+        name = {"value": row["value"]}
+        points.append({**name, "kind": _RAW, "share": row["raw"], "low": row["low"], "high": row["high"]})
+        points.append({**name, "kind": _PROJECTED, "share": row["projected"]})
+        if truth is not None:
+            points.append({**name, "kind": _TRUTH, "share": float(truth[place])})
+    return points
+
+
+def _altair() -> Any:
+    try:
+        import altair
+        import vl_convert  # noqa: F401
+    except ImportError:
+        raise MissingExtra("charts need Altair: pip install 'cloister[hub]'.") from None
+    return altair

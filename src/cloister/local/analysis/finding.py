@@ -1,0 +1,188 @@
+"""What the reports on one question tell: shares or a mean, from all levels, and how far liars could have moved them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from cloister.local.analysis.combine import combine, selection
+from cloister.local.analysis.linked.influence import reach
+from cloister.local.collector.counts import Counts
+from cloister.local.collector.estimate import Estimate, Projection
+from cloister.local.collector.mean import MeanEstimate
+from cloister.local.collector.square_wave import DistributionEstimate, mean_of
+from cloister.local.fraud.poisoning import Poisoning, poisoning
+from cloister.local.mechanisms.square_wave import SquareWave
+from cloister.local.privacy.shuffle import Shuffled, shuffled_levels
+from cloister.local.survey.question import Question
+from cloister.privacy.errors import BadInput
+from cloister.privacy.number import Number
+
+__all__ = ["Finding", "find"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """The answer to one question.
+
+    Attributes:
+        question: what was asked.
+        raw: unbiased shares (or the unbiased mean) from all levels together; they may be negative.
+        levels: the raw estimate of each level alone.
+        weights: how much each level counts; they depend on public facts alone.
+        selection: how likely levels would differ as much if nobody's answer had moved their choice; None for one level.
+        poisoning: how far made-up reports could have moved a raw share, whatever they said.
+        distributions: of a question asked by square waves, the whole distribution that each level rebuilds; `raw` and
+            `levels` are then unbiased means.
+    """
+
+    question: Question
+    raw: Any
+    levels: Mapping[str, Any]
+    weights: Mapping[str, float]
+    selection: float | None
+    poisoning: Poisoning
+    distributions: Mapping[str, DistributionEstimate] = field(default_factory=dict)
+
+    @property
+    def effective(self) -> float:
+        """How many people at the least private of these levels would give the same error: what mixing levels costs."""
+        groups = list(self.levels.values())
+        share = list(self.weights.values())
+        error = sum(part**2 * one.mechanism.mse(one.n) for part, one in zip(share, groups, strict=True))
+        return float(groups[-1].mechanism.mse(1) / error)
+
+    def projected(self, method: Projection = "norm-sub") -> Any:
+        """What can be: shares of 0 and more that add up to 1, of sets to at most `most`; a mean within bounds."""
+        if isinstance(self.raw, MeanEstimate):
+            bounded: Any = self.question.levels[0]
+            return replace(self.raw, mechanism=bounded).projected()
+        return self.raw.projected(method)
+
+    def shuffled(self, delta: Number) -> Shuffled:
+        """What a person loses to readers of what is published, if somebody trusted shuffled the reports.
+
+        Stated at the weakest level; it names who is trusted, and against whom it holds.
+        """
+        return shuffled_levels([(one.mechanism, one.n) for one in self.levels.values()], delta)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a value: its name, the raw share with its interval, the projected share. Or one row: the mean."""
+        names, better = self.question.names, self.projected()
+        if isinstance(self.raw, MeanEstimate):
+            columns: Any = [[one] for one in (self.raw.mean, self.raw.standard_error, *self.raw.interval, better.mean)]
+        else:
+            columns = self.raw.frequencies, self.raw.standard_error, *self.raw.interval, better.frequencies
+        keys = ("raw", "standard error", "low", "high", "projected")
+        return [
+            {"value": name, **{key: float(one) for key, one in zip(keys, row, strict=True)}}
+            for name, *row in zip(names, *columns, strict=True)
+        ]
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        wide = max(5, *(len(row["value"]) for row in rows))
+        sure = f"{100 * self.raw.confidence:g} % interval"
+        lines = [f"{self.question.id}: {self.raw.n:,} reports"]
+        lines.append(f"  {'':{wide}} {'raw':>8} {'±':>8} {sure:>20} {'projected':>10}")
+        for row in rows:
+            ends = f"{row['low']:.4f} … {row['high']:.4f}"
+            share = f"{row['raw']:>8.4f} {row['standard error']:>8.4f} {ends:>20} {row['projected']:>10.4f}"
+            lines.append(f"  {row['value']:{wide}} {share}")
+        if len(self.levels) > 1:
+            parts = [
+                f"{level}: {one.n:,} people, weight {self.weights[level]:.3f}" for level, one in self.levels.items()
+            ]
+            lines.append(f"  levels (epsilon) {'; '.join(parts)}")
+            lines.append(f"  as exact as {self.effective:,.0f} people at epsilon {list(self.levels)[-1]} would be")
+            assert self.selection is not None
+            doubt = "  choice of level and answer may be linked: compare the levels." if self.selection < 0.01 else ""
+            lines.append(f"  self-selection p = {self.selection:.3g}.{doubt}")
+        lines.append(f"  {_sentence(self.poisoning)}")
+        if not self.raw.private:
+            lines.append("  not private: some randomness was seeded.")
+        return "\n".join(lines)
+
+
+def _sentence(bound: Poisoning) -> str:
+    """What liars can do, for shares and means alike."""
+    return (
+        f"{bound.fakes:,} made-up reports could move an estimate up by at most {bound.up:.3g} or down by "
+        f"{bound.down:.3g}; by false answers alone, {bound.honest:.3g}."
+    )
+
+
+def find(
+    question: Question,
+    counts: Mapping[str, Counts],
+    confidence: Number = "0.95",
+    weights: Literal["variance", "people"] = "variance",
+    fakes: int | None = None,
+) -> Finding:
+    """Estimate a question from the counts of its levels.
+
+    Args:
+        question: what was asked.
+        counts: for each level that somebody chose.
+        confidence: of each interval.
+        weights: `"variance"` or `"people"`: see `combine`.
+        fakes: how many made-up reports to bound the effect of; one in a hundred unless given.
+
+    Privacy: post-processing.
+    """
+    if not counts:
+        raise BadInput(f"no report on {question.id} was counted, so there is nothing to estimate.")
+    each: dict[str, Any] = {level: one.mechanism.estimate(one, confidence) for level, one in counts.items()}
+    distributions = {level: one for level, one in each.items() if isinstance(one, DistributionEstimate)}
+    for level, whole in distributions.items():
+        each[level] = mean_of(whole.mechanism, counts[level], confidence)
+    groups = list(each.values())
+    if not all(isinstance(one, Estimate | MeanEstimate) for one in groups):
+        raise BadInput(f"{question.id} asks for an order. Estimate each level with its own mechanism.")
+    share = _weights(groups, weights)
+    people = sum(one.n for one in groups)
+    return Finding(
+        question=question,
+        raw=combine(groups, weights, confidence) if len(groups) > 1 else groups[0],
+        levels=each,
+        weights=dict(zip(each, share, strict=True)),
+        selection=selection(groups) if len(groups) > 1 else None,
+        poisoning=_poisoning(groups, share, max(1, people // 100) if fakes is None else fakes),
+        distributions=distributions,
+    )
+
+
+def _weights(groups: list[Any], weights: str) -> list[float]:
+    """What `combine` weights by: public facts alone."""
+    if weights not in ("variance", "people"):
+        raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
+    sizes = [float(one.n) if weights == "people" else 1 / one.mechanism.mse(one.n) for one in groups]
+    return [size / sum(sizes) for size in sizes]
+
+
+def _poisoning(groups: list[Any], share: list[float], fakes: int) -> Poisoning:
+    """Liars choose the level where a report weighs most; when that has no reports left, the next."""
+    people = sum(one.n for one in groups)
+    if isinstance(fakes, bool) or not isinstance(fakes, int) or not 0 <= fakes <= people:
+        raise BadInput("fakes must be a whole number of reports, at most all of them.")
+    alone = [_alone(one.mechanism, one.n) for one in groups]
+
+    def most(which: str) -> float:
+        reach = [part * float(getattr(one, which)) for part, one in zip(share, alone, strict=True)]
+        left, moved = fakes, 0.0
+        for group in np.argsort(reach)[::-1]:
+            here = min(left, groups[group].n)
+            left, moved = left - here, moved + here * reach[group]
+        return moved
+
+    return Poisoning(fakes, people, most("up"), most("down"), 1, most("up"), most("honest"))
+
+
+def _alone(mechanism: Any, n: int) -> Poisoning:
+    """What one made-up report does; of a square wave to its mean, which is a sum of reports as the whole is not."""
+    if not isinstance(mechanism, SquareWave):
+        return poisoning(mechanism, 1, n)
+    half = float(mechanism.high - mechanism.low) / 2
+    moved = (reach(mechanism)[1] + half) / n
+    return Poisoning(1, n, moved, moved, 1, moved, 2 * half / n, "mean")

@@ -1,0 +1,1 @@
+"""Two or more answers of one person: cross-tables, group means, naive Bayes."""

@@ -1,0 +1,164 @@
+"""A cross-table: shares of pairs of answers, shares within rows and columns, and how much of it noise explains."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, Literal
+
+from cloister.local.analysis.linked.independence import Independence
+from cloister.local.analysis.ratio import Ratio
+from cloister.local.base.oracle import Floats
+from cloister.local.fraud.poisoning import Poisoning
+
+__all__ = ["CrossTable"]
+
+_HOW = {
+    "matched": "from matched reports: each answer was perturbed by itself",
+    "joint": "from jointly perturbed reports: both answers were perturbed as one",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossTable:
+    """How two answers go together, among those who gave both.
+
+    Attributes:
+        ids: of the two questions.
+        names: of the values of the first, which are rows, and of the second, which are columns.
+        how: `"matched"` or `"joint"`: whether the answers were perturbed each by itself, or as one.
+        raw: unbiased shares of each pair of values; they may be negative, and need not add up to 1.
+        standard_error: of each raw share: noise, and the chance of who answered.
+        interval: lower and upper ends, each with `confidence` by itself: of a table of 25 at 95 %, about one misses.
+        projected: the nearest shares that can be: not negative, adding up to 1; of sets, each cut to [0, 1].
+        of_row: the shares of the second answer among those who gave the first. NaN where these are too few to tell.
+        of_column: the shares of the first answer among those who gave the second.
+        rows_raw, columns_raw: raw shares of either answer alone, among those who gave both.
+        independence: whether the two are related at all.
+        selection: how likely groups of equal levels would differ as much if nobody's answers had moved their choice;
+            None if only one group is large enough. A small number is a warning: compare with `weights="people"`.
+        poisoning: how far made-up submissions could have moved a raw share.
+        people: how many chose each pair of levels. Publish it only in aggregate (ERR-17).
+        weights: how much these count; they depend on public facts alone.
+        effective: how many people at the least private of these levels would give the same error.
+        confidence: of each interval.
+        private: False if randomness was seeded.
+    """
+
+    ids: tuple[str, str]
+    names: tuple[Sequence[str], Sequence[str]]
+    how: Literal["matched", "joint"]
+    raw: Floats
+    standard_error: Floats
+    interval: tuple[Floats, Floats]
+    projected: Floats
+    of_row: Ratio
+    of_column: Ratio
+    rows_raw: Floats
+    columns_raw: Floats
+    independence: Independence
+    selection: float | None
+    poisoning: Poisoning
+    people: Mapping[tuple[str, ...], int]
+    weights: Mapping[tuple[str, ...], float]
+    effective: float
+    confidence: float
+    private: bool = True
+
+    @property
+    def n(self) -> int:
+        """How many answered both."""
+        return sum(self.people.values())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a pair of values; None where there are too few people to tell."""
+        return [{self.ids[0]: one, self.ids[1]: two, **cell} for one, two, cell in self._cells()]
+
+    def _cells(self) -> list[tuple[str, str, dict[str, float | None]]]:
+        told = {
+            "raw": self.raw,
+            "standard error": self.standard_error,
+            "low": self.interval[0],
+            "high": self.interval[1],
+            "projected": self.projected,
+            "of row": self.of_row.value,
+            "of row low": self.of_row.low,
+            "of row high": self.of_row.high,
+            "of column": self.of_column.value,
+            "of column low": self.of_column.low,
+            "of column high": self.of_column.high,
+        }
+        return [
+            (one, two, {key: _number(part[a, b]) for key, part in told.items()})
+            for a, one in enumerate(self.names[0])
+            for b, two in enumerate(self.names[1])
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for JSON, without how many chose which level."""
+        return {
+            "first": self.ids[0],
+            "second": self.ids[1],
+            "how": self.how,
+            "stated": _HOW[self.how],
+            "n": self.n,
+            "effective": self.effective,
+            "confidence": self.confidence,
+            "private": self.private,
+            "cells": [{**cell, "first": one, "second": two} for one, two, cell in self._cells()],
+            "independence": {
+                "statistic": self.independence.statistic,
+                "freedom": self.independence.freedom,
+                "p": self.independence.p,
+                "sentence": self.independence.sentence,
+            },
+            "selection": self.selection,
+            "poisoning": {"fakes": self.poisoning.fakes, "up": self.poisoning.up, "down": self.poisoning.down},
+        }
+
+    def __str__(self) -> str:
+        sure = f"{100 * self.confidence:g} %"
+        lines = [f"{self.ids[0]} by {self.ids[1]}: {self.n:,} answered both, {_HOW[self.how]}"]
+        cells = [
+            [f"{one:.3f} ±{error:.3f}" for one, error in zip(*pair, strict=True)]
+            for pair in zip(self.raw, self.standard_error, strict=True)
+        ]
+        lines += ["  raw shares, ± standard error", *_grid(self.names, cells)]
+        of_row = self.of_row
+        cells = [
+            [_percent(*one) for one in zip(*part, strict=True)]
+            for part in zip(of_row.value, of_row.low, of_row.high, strict=True)
+        ]
+        lines += [f"  of each row, with its {sure} interval", *_grid(self.names, cells)]
+        lines.append(f"  {self.independence.sentence}")
+        lines.append(f"  each interval holds with {sure} by itself, not all of them together.")
+        if len(self.people) > 1:
+            lines.append(f"  as exact as {self.effective:,.0f} people at the least private levels would be")
+        if self.selection is not None and self.selection < 0.01:
+            lines.append(f"  self-selection p = {self.selection:.3g}: choice of level and answers may be linked.")
+        bound = self.poisoning
+        lines.append(
+            f"  {bound.fakes:,} made-up submissions could move a raw share up by at most {bound.up:.3g} or down by "
+            f"{bound.down:.3g}; by false answers alone, {bound.honest:.3g}."
+        )
+        if not self.private:
+            lines.append("  not private: some randomness was seeded.")
+        return "\n".join(lines)
+
+
+def _number(value: float) -> float | None:
+    return None if isnan(value) else float(value)
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    if isnan(value):
+        return "too few"
+    return f"{100 * value:.0f} % ({100 * low:.0f} … {100 * high:.0f})"
+
+
+def _grid(names: tuple[Sequence[str], Sequence[str]], cells: list[list[str]]) -> list[str]:
+    wide = max(len(name) for name in names[0])
+    each = max(*(len(name) for name in names[1]), *(len(cell) for row in cells for cell in row))
+    lines = [f"    {'':{wide}}  " + "  ".join(f"{name:>{each}}" for name in names[1])]
+    for name, row in zip(names[0], cells, strict=True):
+        lines.append(f"    {name:{wide}}  " + "  ".join(f"{cell:>{each}}" for cell in row))
+    return lines

@@ -1,0 +1,69 @@
+"""How far made-up submissions can move a mean of products: the farthest products that well-formed reports have."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from cloister.local.analysis.linked.pairs import ReportGroup
+from cloister.local.base.number import NumberMechanism
+from cloister.local.base.oracle import Oracle
+from cloister.local.fraud.poisoning import Poisoning, poisoning
+from cloister.local.mechanisms.response import RandomisedResponse
+from cloister.privacy.errors import BadInput
+
+__all__ = ["poisoned", "reach"]
+
+
+@lru_cache(maxsize=512)  # exact rationals, asked for again and again
+def reach(mechanism: Oracle) -> tuple[float, float]:
+    """The least and the largest score that a report can have; of a number, from the middle of its bounds."""
+    if isinstance(mechanism, NumberMechanism):
+        half = float(mechanism.ends[0][1] - mechanism.ends[0][0]) / 2
+        places = [abs((at - part.mean[0]) / part.mean[1]) for part in mechanism.parts for at in (0, part.outputs - 1)]
+        farthest = half * float(max(places))
+        return -farthest, farthest
+    alone = poisoning(mechanism, 1, 1)
+    low, high = 1 - alone.down, alone.up
+    if isinstance(mechanism, RandomisedResponse):  # the score of no is 1 less that of yes
+        return min(low, 1 - high), max(high, 1 - low)
+    return low, high
+
+
+def poisoned(groups: Sequence[ReportGroup], fakes: int | None, honest: tuple[float, float] = (0.0, 1.0)) -> Poisoning:
+    """The bound for a raw share (or mean of products), whatever the fakes send and whichever levels they choose.
+
+    A made-up submission takes the place of one whose expectation lies within `honest`. It adds at most the largest
+    product of scores that its levels allow, and fakes take the levels at which that weighs most, until these are full.
+
+    Args:
+        groups: people of equal levels, with weights.
+        fakes: how many submissions are made up; one in a hundred unless given.
+        honest: between which numbers the expectation of an honest product lies.
+    """
+    people = sum(group.n for group in groups)
+    number = max(1, people // 100) if fakes is None else fakes
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= people:
+        raise BadInput("fakes must be a whole number of submissions, at most all of them.")
+    ends = np.array([_ends(group) for group in groups])
+    each = np.array([group.weight / group.n for group in groups])
+    sizes = [group.n for group in groups]
+
+    def most(moved: list[float]) -> float:
+        left, total = number, 0.0
+        for place in np.argsort(moved)[::-1]:
+            here = min(left, sizes[place])
+            left, total = left - here, total + here * moved[place]
+        return total
+
+    up = most((each * (ends[:, 1] - honest[0])).tolist())
+    down = most((each * (honest[1] - ends[:, 0])).tolist())
+    return Poisoning(number, people, up, down, 1, up, most((each * (honest[1] - honest[0])).tolist()))
+
+
+def _ends(group: ReportGroup) -> tuple[float, float]:
+    if len(group.mechanisms) == 1:
+        return reach(group.mechanisms[0])
+    (a, b), (c, d) = (reach(one) for one in group.mechanisms)
+    corners = a * c, a * d, b * c, b * d
+    return min(corners), max(corners)

@@ -1,0 +1,240 @@
+"""Two answers of one person, each perturbed by itself: what their scores tell together.
+
+    (level, report, level, report) of each person ──► groups of equal levels ──► scores ──► products ──► means, errors
+
+Why the product of two scores is unbiased. Let x and y be a person's answers, s and t the scores of the two reports. A
+device draws the noise of every report anew, so given (x, y) the reports are independent, and
+
+    E[s_a t_b | x, y] = E[s_a | x] · E[t_b | y] = 1[x = a] · 1[y = b].
+
+The mean of s_a t_b over people is therefore unbiased for the share who answered a and b, however x and y are related,
+and for sets and numbers alike. A weighted mean over groups is unbiased too if levels were chosen independently of the
+answers and if the weights do not look at the reports: they are public variances here, as in `combine`.
+
+The price: the variance of a product is about the product of the variances. A jointly perturbed question (its domain the
+product of both) errs less at the same total epsilon, but must be asked as such.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from cloister.local.base.number import NumberMechanism
+from cloister.local.base.oracle import Floats, Oracle
+from cloister.local.collector.scores import scores
+from cloister.local.survey.question import Question
+from cloister.privacy.errors import BadInput
+
+__all__ = [
+    "ReportGroup",
+    "Match",
+    "PairMoments",
+    "Weights",
+    "choice_of_level",
+    "joint_groups",
+    "matches",
+    "matched_groups",
+    "moments",
+    "power",
+]
+
+# Levels and reports of one person's two answers.
+Match = tuple[str, bytes, str, bytes]
+Weights = Literal["variance", "people"]
+# An empirical variance of fewer people is not trusted below the public one: products of scores are skewed.
+_FEW = 30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReportGroup:
+    """People who chose the same levels.
+
+    Attributes:
+        levels: of both questions, or of the joint one.
+        mechanisms: likewise.
+        first: scores of the first answer, one row a person; numbers count from the middle of their bounds.
+        second: likewise.
+        joint: scores of both together, if they were perturbed together: people by values by values.
+        spread: the public mean square of a product of scores, for answers spread evenly.
+        weight: how much the group counts; all weights add up to 1.
+    """
+
+    levels: tuple[str, ...]
+    mechanisms: tuple[Oracle, ...]
+    first: Floats
+    second: Floats
+    joint: Floats | None
+    spread: float
+    weight: float = 0.0
+
+    @property
+    def n(self) -> int:
+        """How many people."""
+        return len(self.first)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairMoments:
+    """Weighted means over all groups, and the variances and covariances of these means.
+
+    Attributes:
+        joint, rows, columns: means of products, and of the scores of either answer alone.
+        joint_variance, row_variance, column_variance: of these means, the chance of who answered included.
+        with_row, with_column: covariance of each product's mean with the mean of its row, and of its column.
+    """
+
+    joint: Floats
+    rows: Floats
+    columns: Floats
+    joint_variance: Floats
+    row_variance: Floats
+    column_variance: Floats
+    with_row: Floats
+    with_column: Floats
+
+
+def matches(submissions: Iterable[Mapping[str, Any]], first: str, second: str) -> list[Match]:
+    """Those who answered both questions, from submissions that hold (level, report) by the id of a question."""
+    return [(*one[first], *one[second]) for one in submissions if first in one and second in one]
+
+
+def matched_groups(
+    first: Question, second: Question, matched: Iterable[Match], weights: Weights = "variance"
+) -> list[ReportGroup]:
+    """Groups of equal levels, weighted by n / spread, or by n alone."""
+    if first.id == second.id:
+        raise BadInput("a cross-table is of two different questions.")
+    told = list(matched)
+    if not told:
+        raise BadInput(f"nobody answered both {first.id} and {second.id}, so there is nothing to compare.")
+    levels, reports, others, reports_too = zip(*told, strict=True)
+    s, t = _scored(first, levels, reports), _scored(second, others, reports_too)
+    people: dict[tuple[str, str], list[int]] = {}
+    for place, pair in enumerate(zip(levels, others, strict=True)):
+        people.setdefault(pair, []).append(place)
+    groups = []
+    for pair in sorted(people):
+        one, two = first.at(pair[0]), second.at(pair[1])
+        groups.append(ReportGroup(pair, (one, two), s[people[pair]], t[people[pair]], None, power(one) * power(two)))
+    return _weighted(groups, weights)
+
+
+def joint_groups(
+    question: Question, sizes: tuple[int, int], told: Iterable[tuple[str, bytes]], weights: Weights = "variance"
+) -> list[ReportGroup]:
+    """Groups of equal levels of a question whose values are pairs: code = first · sizes[1] + second."""
+    if question.kind != "choice" or question.levels[0].domain != sizes[0] * sizes[1]:
+        raise BadInput("a joint question has a value for each pair: as many as the product of both sizes.")
+    sorted_out: dict[str, list[bytes]] = {}
+    for level, report in told:
+        sorted_out.setdefault(level, []).append(report)
+    if not sorted_out:
+        raise BadInput(f"nobody answered {question.id}, so there is nothing to compare.")
+    groups = []
+    for level in sorted(sorted_out):
+        mechanism = question.at(level)
+        both = scores(mechanism, sorted_out[level]).reshape(-1, *sizes)
+        groups.append(ReportGroup((level,), (mechanism,), both.sum(axis=2), both.sum(axis=1), both, power(mechanism)))
+    return _weighted(groups, weights)
+
+
+@lru_cache(maxsize=512)  # exact rationals, asked for again and again
+def power(mechanism: Oracle) -> float:
+    """The mean square of a score, from public facts: the noise, and the answer itself if answers are spread evenly."""
+    if isinstance(mechanism, NumberMechanism):
+        return mechanism.worst_variance + sum(float(high - low) ** 2 for low, high in mechanism.ends) / 12
+    return mechanism.mse(1) + getattr(mechanism, "most", 1) / mechanism.domain
+
+
+def _scored(question: Question, levels: Sequence[str], reports: Sequence[bytes]) -> Floats:
+    """The scores of all people, in their order; of numbers, from the middle of their bounds."""
+    places: dict[str, list[int]] = {}
+    for place, level in enumerate(levels):
+        places.setdefault(level, []).append(place)
+    each = np.empty((len(levels), len(question.names)))
+    for level, here in places.items():
+        mechanism = question.at(level)
+        each[here] = scores(mechanism, [reports[place] for place in here])
+        if isinstance(mechanism, NumberMechanism):
+            each[here] -= float(mechanism.low + mechanism.high) / 2
+    return each
+
+
+def _weighted(groups: Sequence[ReportGroup], weights: Weights) -> list[ReportGroup]:
+    """Public weights that add up to 1."""
+    if weights not in ("variance", "people"):
+        raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
+    sizes = np.array([group.n / (group.spread if weights == "variance" else 1.0) for group in groups])
+    return [
+        ReportGroup(one.levels, one.mechanisms, one.first, one.second, one.joint, one.spread, float(share))
+        for one, share in zip(groups, sizes / sizes.sum(), strict=True)
+    ]
+
+
+def moments(groups: Sequence[ReportGroup]) -> PairMoments:
+    """Means over groups, and their variances: empirical within each group, so that no model of the answers is needed.
+
+    They hold for a population of which those who answered are a random sample, and are a little too large for
+    those who answered alone.
+    """
+    each = [(_products(one) if one.joint is None else _pairs(one, one.joint), one) for one in groups]
+    sums = [sum(one.weight * found[place] for found, one in each) for place in range(3)]
+    spreads = [sum(one.weight**2 / one.n * found[place] for found, one in each) for place in range(3, 8)]
+    return PairMoments(*(np.asarray(part) for part in (*sums, *spreads)))
+
+
+def choice_of_level(groups: Sequence[ReportGroup]) -> float | None:
+    """How likely groups would differ as much if levels had been chosen independently of the answers.
+
+    A chi-squared test for each product, and the least of them times their number; of groups that are large enough for
+    it. None if there are not two of them.
+    """
+    from scipy.special import chdtrc  # here, because scipy takes longer to import than this room
+
+    large = [one for one in groups if one.n >= _FEW]
+    if len(large) < 2:
+        return None
+    each = [_products(one) if one.joint is None else _pairs(one, one.joint) for one in large]
+    found = np.stack([one[0] for one in each])
+    spread = np.stack([np.maximum(one[3], 1e-12) / group.n for one, group in zip(each, large, strict=True)])
+    centre = (found / spread).sum(axis=0) / (1 / spread).sum(axis=0)
+    distance = ((found - centre) ** 2 / spread).sum(axis=0)
+    return float(min(1.0, found[0].size * chdtrc(len(found) - 1, distance).min()))
+
+
+def _products(group: ReportGroup) -> tuple[Floats, ...]:
+    s, t, n = group.first, group.second, group.n
+    joint, rows, columns = s.T @ t / n, s.mean(axis=0), t.mean(axis=0)
+    squares = (
+        np.square(s).T @ np.square(t) / n - joint**2,
+        np.square(s).mean(axis=0) - rows**2,
+        np.square(t).mean(axis=0) - columns**2,
+        np.square(s).T @ t / n - joint * rows[:, None],
+        s.T @ np.square(t) / n - joint * columns,
+    )
+    return joint, rows, columns, *_trusted(group, squares, *(power(one) for one in group.mechanisms))
+
+
+def _pairs(group: ReportGroup, both: Floats) -> tuple[Floats, ...]:
+    s, t, n = group.first, group.second, group.n
+    joint, rows, columns = both.mean(axis=0), s.mean(axis=0), t.mean(axis=0)
+    squares = (
+        both.var(axis=0),
+        s.var(axis=0),
+        t.var(axis=0),
+        np.einsum("nab,na->ab", both, s) / n - joint * rows[:, None],
+        np.einsum("nab,nb->ab", both, t) / n - joint * columns,
+    )
+    return joint, rows, columns, *_trusted(group, squares, *(group.spread * size for size in reversed(joint.shape)))
+
+
+def _trusted(group: ReportGroup, squares: tuple[Floats, ...], first: float, second: float) -> list[Floats]:
+    """Unbiased variances; of few people, at least the public ones."""
+    unbiased = [one * (group.n / max(group.n - 1, 1)) for one in squares]
+    if group.n < _FEW:
+        least = group.spread, first, second
+        unbiased[:3] = [np.maximum(one, public) for one, public in zip(unbiased, least, strict=False)]
+    return unbiased

@@ -1,0 +1,218 @@
+"""Naive Bayes that never sees a row: devices report one perturbed fact each, a collector learns from the reports."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.columns import Choices, Column, Cut, Span, equal_width
+from cloister.local.base.oracle import Floats, epsilon
+from cloister.local.client.form import answer
+from cloister.local.collector.bayes import Beliefs, beliefs, count, estimates
+from cloister.local.collector.estimate import Estimate
+from cloister.local.survey.form import Form, FormAnswer, Maker, form_of
+from cloister.privacy.errors import BadInput, MissingExtra, NotPrivate
+from cloister.privacy.loss import Loss
+from cloister.privacy.noise import SeededSource, Source
+from cloister.privacy.number import Number
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+except ImportError:
+    raise MissingExtra("naive Bayes is a scikit-learn estimator: pip install 'cloister[learn]'.") from None
+
+__all__ = ["LocalNaiveBayes"]
+
+
+class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Naive Bayes from local reports: each person answers one question, once, with the whole epsilon.
+
+    The device's half is `report`, the collector's `fit_reports`. `fit` plays both, one device a row: for lessons,
+    and for a curator who wants what a local collection would give.
+
+    Args:
+        epsilon: what a person pays: `local.epsilon(2)`, or the number alone.
+        classes: the public labels.
+        categories: for each feature its public list of values, or None where it is a number. None if all are numbers.
+        bounds: for each feature that is a number its public (low, high), None for the others.
+        bins: into how many bins of equal width a number is cut; "gaussian" for a normal law instead.
+        edges: for each feature public inner edges to cut it at (`equal_frequency` of a public sample), or None.
+        oracle: the frequency oracle: "advised", "DE", "SHE", "THE", "SUE", "OUE", "OLH", "HR", "SS", or a function of a
+            domain and a loss.
+        split: of gaussian features, ask all at once at a share of the epsilon each, not one with all of it: worse.
+        variance: of gaussian features, "shared" by all classes, or the "own" one of each.
+        var_floor: the least variance, as a share of the squared half-width of the bounds.
+        projection: a public matrix, features by directions: rows are multiplied with it first, and bounds are those of
+            the directions. Learn it from public rows, or with a private PCA (spec E-11): one that was fitted on the
+            people's own rows gives them away, and nothing here could mend that.
+        random_state: a seed for `fit`, for lessons and tests: the model is then marked `not private`.
+
+    Attributes:
+        classes_, class_prior_: labels, and their estimated shares.
+        feature_prob_: for each feature of categories or bins P(value | class), one row a class.
+        theta_, var_: for each gaussian feature the mean and variance of each class.
+        estimates_: for each question its raw estimate with standard errors; None if nobody answered it.
+        form_: the public facts; `form_.certificates()` proves what a report costs.
+        loss_: what each person paid. private_: False if randomness was seeded.
+        n_reports_, refused_: how many reports were counted, and refused.
+
+    Privacy: epsilon for any row and class against any other (replace-one), against the collector and everyone after
+        it. Classes, categories, bounds, edges, projection, the number of features and who takes part are public.
+        Devices toss exactly (client/), learning is post-processing. Audited in
+        tests/statistical/test_local_naive_bayes.py.
+
+    >>> model = LocalNaiveBayes(4, classes=["no", "yes"], categories=[["a", "b"], ["x", "y", "z"]], random_state=1)
+    >>> rows, labels = [["a", "x"], ["b", "z"]] * 2000, ["yes", "no"] * 2000
+    >>> model.fit(rows, labels).predict([["a", "x"], ["b", "z"]]).tolist(), model.private_
+    (['yes', 'no'], False)
+    """
+
+    def __init__(
+        self,
+        epsilon: Loss | Number | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        categories: Sequence[Sequence[Any] | None] | None = None,
+        bounds: Sequence[tuple[float, float] | None] | None = None,
+        bins: int | str = 4,
+        edges: Sequence[Sequence[float] | None] | None = None,
+        oracle: str | Maker = "advised",
+        split: bool = False,
+        variance: str = "shared",
+        var_floor: float = 1e-3,
+        projection: Any = None,
+        random_state: int | str | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.classes = classes
+        self.categories = categories
+        self.bounds = bounds
+        self.bins = bins
+        self.edges = edges
+        self.oracle = oracle
+        self.split = split
+        self.variance = variance
+        self.var_floor = var_floor
+        self.projection = projection
+        self.random_state = random_state
+
+    def form(self) -> Form:
+        """The public facts that devices need: hand them out as they are."""
+        if self.epsilon is None or self.classes is None:
+            raise BadInput(
+                "say what a person pays, and name the public classes: LocalNaiveBayes(1, classes=[0, 1], …)."
+            )
+        loss = self.epsilon if isinstance(self.epsilon, Loss) else epsilon(self.epsilon)
+        return form_of(
+            Choices(tuple(self.classes)), self._columns(), loss, self.oracle, self.split, _matrix(self.projection)
+        )
+
+    def report(self, x: Any, y: Any, source: Source | None = None) -> tuple[FormAnswer, ...]:
+        """What the devices of some people send: one report a person, grouped by question.
+
+        Args:
+            x: one person's features, or a table of several people's.
+            y: the label, or labels.
+            source: where random bits come from; the operating system's unless given.
+
+        Privacy: costs each person epsilon, once. A second report on the same row costs it again.
+        """
+        return answer(self.form(), x, y, source)
+
+    def fit_reports(self, answers: Iterable[FormAnswer]) -> Self:
+        """Learn from what arrived. Malformed reports are refused and counted.
+
+        Args:
+            answers: what `report` returned on all the devices, in any order; reports may be bytes.
+
+        Privacy: post-processing, costs nothing.
+        """
+        if self.variance not in ("shared", "own") or not 0 < self.var_floor <= 1:
+            raise BadInput("variance is 'shared' or 'own', and var_floor lies above 0 and is at most 1.")
+        form = self.form()
+        counts, strange = count(form, answers)
+        self.estimates_: tuple[Estimate | None, ...] = estimates(form, counts)
+        learned = beliefs(form, self.estimates_, self.var_floor, self.variance == "shared")
+        self.n_reports_ = sum(one.n for one in counts)
+        self.refused_ = strange + sum(one.refused for one in counts)
+        self.private_ = all(one.private for one in counts)
+        self._keep(form, learned)
+        return self
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Play all devices and the collector: each row is perturbed once, by the device's half, and then forgotten.
+
+        Privacy: costs each person epsilon. Whoever calls this has seen the rows; whoever gets the model has not.
+        """
+        source = None if self.random_state is None else SeededSource(self.random_state)
+        return self.fit_reports(self.report(X, y, source))
+
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
+        """The logarithm of the probability of each class."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "form_")
+        scores = self._beliefs.scores(self.form_.read(X))
+        return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """The probability of each class."""
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The likeliest class of each row."""
+        best = self.predict_log_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def require_private(self) -> Self:
+        """This model, unless its reports were seeded and protected nobody."""
+        if not self.private_:
+            raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
+        return self
+
+    def _keep(self, form: Form, learned: Beliefs) -> None:
+        self.form_, self.loss_, self._beliefs = form, form.loss, learned
+        self.classes_, self.class_prior_ = np.array(form.classes.values), learned.prior
+        self.n_features_in_ = len(form.projection) or len(form.columns)
+        self.feature_prob_ = learned.tables
+        spans = {place: column for place, column in enumerate(form.columns) if isinstance(column, Span)}
+        self.theta_ = {at: spans[at].low + (mean + 1) / 2 * spans[at].width for at, mean in learned.means.items()}
+        self.var_ = {at: spread * (spans[at].width / 2) ** 2 for at, spread in learned.variances.items()}
+
+    def _columns(self) -> list[Column]:
+        given = (self.categories, self.bounds, self.edges)
+        size = {len(part) for part in given if part is not None}
+        if len(size) != 1 or not min(size):
+            raise BadInput("categories, bounds and edges each have one entry a feature (or direction).")
+        parts = zip(*(part if part is not None else [None] * min(size) for part in given), strict=True)
+        return [self._column(*facts) for facts in parts]
+
+    def _column(self, values: Any, ends: Any, edges: Any) -> Column:
+        if (values is None) == (ends is None and edges is None):
+            raise BadInput(
+                "each feature has either public categories, or public bounds or edges. They are never guessed."
+            )
+        if values is not None:
+            if self.projection is not None:
+                raise BadInput("a projection takes numbers alone: give bounds for its directions, and no categories.")
+            return Choices(tuple(values))
+        if edges is not None:
+            return Cut(tuple(float(edge) for edge in edges))
+        low, high = (float(end) for end in ends)
+        return Span(low, high) if self.bins == "gaussian" else Cut(equal_width(low, high, self.bins))  # type: ignore[arg-type]
+
+
+def _matrix(projection: Any) -> tuple[tuple[float, ...], ...]:
+    """A public matrix as it is; nothing that could have been, or would be, fitted on the rows."""
+    if projection is None:
+        return ()
+    refusal = (
+        "projection is a public matrix of numbers, features by directions: not a name, a transformer or a function."
+    )
+    if not isinstance(projection, np.ndarray | list | tuple):
+        raise BadInput(refusal)
+    matrix = np.asarray(projection)
+    if matrix.dtype.kind not in "iuf" or matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        raise BadInput(refusal)
+    return tuple(tuple(row) for row in matrix.astype(np.float64).tolist())

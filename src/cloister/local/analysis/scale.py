@@ -1,0 +1,139 @@
+"""The mean of a scale, such as 1 to 5, from reports on a single choice."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from cloister.local.collector.scores import scores
+from cloister.local.survey.question import Question
+from cloister.privacy.errors import BadInput
+from cloister.privacy.mechanisms.checks import confidence_left
+from cloister.privacy.number import Number
+
+__all__ = ["ScaleMean", "scale_mean"]
+
+# An empirical variance of fewer people is not trusted below the public one, as in
+# `cloister.local.analysis.linked.pairs`.
+_FEW = 30
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleMean:
+    """The estimated mean of a scale.
+
+    Attributes:
+        mean: raw and unbiased; noise may push it beyond the ends of the scale.
+        standard_error: noise, and the chance of who answered.
+        interval: lower and upper end, with `confidence`.
+        confidence: of the interval.
+        n: how many answered.
+        values: what the choices count.
+        levels: for each level its mean and standard error.
+        weights: how much each level counts; they depend on public facts alone.
+        private: False if randomness was seeded.
+    """
+
+    mean: float
+    standard_error: float
+    interval: tuple[float, float]
+    confidence: float
+    n: int
+    values: tuple[float, ...]
+    levels: Mapping[str, tuple[float, float]]
+    weights: Mapping[str, float]
+    private: bool = True
+
+    @property
+    def projected(self) -> float:
+        """The mean cut to the ends of the scale."""
+        return min(max(self.mean, min(self.values)), max(self.values))
+
+    def to_json(self) -> dict[str, Any]:
+        """For JSON, without how many chose which level."""
+        return {
+            "raw": self.mean,
+            "standard error": self.standard_error,
+            "low": self.interval[0],
+            "high": self.interval[1],
+            "projected": self.projected,
+            "confidence": self.confidence,
+            "n": self.n,
+            "values": list(self.values),
+            "private": self.private,
+        }
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        sure = f"{100 * self.confidence:g} % interval {low:.3f} … {high:.3f}"
+        return f"mean {self.mean:.3f} ± {self.standard_error:.3f} ({sure}), {self.n:,} reports"
+
+
+def scale_mean(
+    question: Question,
+    reports: Iterable[tuple[str, bytes]],
+    values: Sequence[float] | None = None,
+    confidence: Number = "0.95",
+    private: bool = True,
+) -> ScaleMean:
+    """The mean of what the choices count, with its error.
+
+    Shares of one question are correlated, so the error of a mean does not follow from the errors of the shares; each
+    report's own score of the scale, the sum of value · score, has it. A constant is added to all values first, so that
+    they add up to 0: then scores that do not add up to 1 (as those of bits) bring no more noise than they must.
+
+    Args:
+        question: a single choice.
+        reports: level and report of each person.
+        values: what each choice counts, in order; 1, 2, 3, … unless given.
+        confidence: of the interval.
+        private: False if the randomness of any report was seeded.
+
+    Privacy: post-processing.
+
+    >>> from cloister import local
+    >>> stars = local.Question("stars", [local.DirectEncoding.for_loss(5, local.epsilon(3))])
+    >>> sent = [("3", bytes([star])) for star in (4, 4, 4, 3, 0)]
+    >>> print(scale_mean(stars, sent))
+    mean 4.262 ± 0.978 (95 % interval 2.346 … 6.178), 5 reports
+    """
+    if question.kind != "choice":
+        raise BadInput("a scale is a single choice. Of a number, Collection.estimate gives the mean.")
+    domain = question.levels[0].domain
+    counted = np.arange(1.0, domain + 1) if values is None else np.asarray(values, dtype=np.float64)
+    if counted.shape != (domain,) or not np.isfinite(counted).all():
+        raise BadInput(f"values are {domain} finite numbers, one for each choice.")
+    middle = float(counted.mean())
+    told: dict[str, list[bytes]] = {}
+    for level, report in reports:
+        told.setdefault(level, []).append(report)
+    if not told:
+        raise BadInput(f"no report on {question.id} was given, so there is nothing to estimate.")
+    found, spread, sizes = {}, {}, {}
+    for level in sorted(told):
+        mechanism = question.at(level)
+        each = scores(mechanism, told[level]) @ (counted - middle)
+        # Of few people hardly any spread is seen, of one none: then at least what the noise of independent scores has.
+        variance = float(each.var(ddof=1)) if len(each) > 1 else 0.0
+        if len(each) < _FEW:
+            variance = max(variance, mechanism.mse(1) * float(np.square(counted - middle).sum()))
+        found[level], spread[level] = float(each.mean()), variance / len(each)
+        sizes[level] = len(each) / mechanism.mse(1)
+    weights = {level: size / sum(sizes.values()) for level, size in sizes.items()}
+    mean = middle + sum(weights[level] * found[level] for level in found)
+    error = sum(weights[level] ** 2 * spread[level] for level in found) ** 0.5
+    left = float(confidence_left(confidence))
+    half = NormalDist().inv_cdf(1 - left / 2) * error
+    return ScaleMean(
+        mean=mean,
+        standard_error=error,
+        interval=(mean - half, mean + half),
+        confidence=1 - left,
+        n=sum(len(one) for one in told.values()),
+        values=tuple(counted.tolist()),
+        levels={level: (middle + found[level], spread[level] ** 0.5) for level in found},
+        weights=weights,
+        private=private,
+    )

@@ -1,0 +1,142 @@
+"""How far can liars move an estimate? A bound on what m fake reporters can do, whatever they send."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.local.base.number import NumberMechanism
+from cloister.local.base.oracle import Oracle
+from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.hadamard import HadamardResponse
+from cloister.local.mechanisms.heavy import HeavyHitters
+from cloister.local.mechanisms.histogram import HistogramEncoding
+from cloister.local.mechanisms.labelled import STEPS, LabelledNumber
+from cloister.local.mechanisms.rankings import ItemAtPlace, PairOrder
+from cloister.local.mechanisms.response import RandomisedResponse
+from cloister.local.mechanisms.sampled import SampledNumbers
+from cloister.local.mechanisms.sets import OneOfSet
+from cloister.local.mechanisms.sketch import CountMeanSketch
+from cloister.local.mechanisms.square_wave import SquareWave
+from cloister.local.mechanisms.subset import SubsetSelection
+from cloister.privacy.errors import BadInput
+from cloister.privacy.mechanisms.checks import count
+
+__all__ = ["Poisoning", "poisoning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Poisoning:
+    """What fake reporters can do at most.
+
+    Attributes:
+        fakes: how many of the n reports are made up.
+        n: all reports counted.
+        up: how far any one raw share can be pushed up.
+        down: how far any one raw share can be pushed down.
+        targets: how many values are pushed together.
+        together: how far the sum of those values' raw shares can be pushed up.
+        honest: the same reach for as many liars who lie about their value only, and let the device add its noise.
+        what: whether a share or a mean is pushed.
+    """
+
+    fakes: int
+    n: int
+    up: float
+    down: float
+    targets: int
+    together: float
+    honest: float
+    what: str = "share"
+
+    def __str__(self) -> str:
+        if self.what == "mean":
+            return (
+                f"{self.fakes:,} fake among {self.n:,} reports push a mean up by at most {self.up:.3g} or down by "
+                f"{self.down:.3g}; by false values alone they move it by {self.honest:.3g}."
+            )
+        return (
+            f"{self.fakes:,} fake among {self.n:,} reports push a share up by at most {self.up:.3g} or down by "
+            f"{self.down:.3g}, and {self.targets} shares together up by {self.together:.3g}; by false values alone "
+            f"they move shares by {self.honest:.3g}."
+        )
+
+
+def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poisoning:
+    """Bound the effect of `fakes` made-up reports among n.
+
+    A report adds between low/n and high/n to a raw share. Without its fakes an estimate is a mean over honest reports,
+    whose expectation lies in [0, 1]; so the expectation rises by at most fakes/n · high and falls by at most
+    fakes/n · (1 - low). Cao, Jia & Gong 2021 show that crafted reports come this near (their maximal gain attack), far
+    beyond false values alone: the noise that protects the honest is a lever for liars, and grows as epsilon falls.
+
+    Privacy: looks at public facts alone.
+    """
+    count(n, "n")
+    count(targets, "targets")
+    if isinstance(fakes, bool) or not isinstance(fakes, int) or not 0 <= fakes <= n:
+        raise BadInput("fakes must be a whole number of reports, at most all of them.")
+    if isinstance(mechanism, NumberMechanism):
+        return _means(mechanism, fakes, n)
+    if targets > mechanism.domain:
+        raise BadInput("there are more targets than values.")
+    if isinstance(mechanism, LabelledNumber):  # an honest component's expectation lies in [-1, 1]
+        moved = fakes / n * (mechanism.limit / STEPS + 1)
+        return Poisoning(fakes, n, moved, moved, targets, targets * moved, 2 * fakes / n, "mean")
+    low, high = _reach(mechanism)
+    most = _supported(mechanism, targets)
+    share = _share(mechanism, fakes, n)
+    pushed = most * high + (targets - most) * low
+    return Poisoning(fakes, n, share * high, share * (1 - low), targets, share * max(pushed, high), fakes / n)
+
+
+def _share(mechanism: Oracle, fakes: int, n: int) -> float:
+    """The share of fakes among the reports that one entry is estimated from.
+
+    Of a ranking, honest devices tell one pair or place of many, and all fakes may claim the same one.
+    """
+    if not isinstance(mechanism, PairOrder | ItemAtPlace) or not fakes:
+        return fakes / n
+    parts = mechanism.pairs if isinstance(mechanism, PairOrder) else mechanism.domain
+    return fakes / ((n - fakes) / parts + fakes)
+
+
+def _reach(mechanism: Oracle) -> tuple[float, float]:
+    """The least and the most that one report can add to n times a share."""
+    if isinstance(mechanism, HistogramEncoding):
+        return -float(mechanism.limit), float(mechanism.limit)
+    if isinstance(mechanism, HadamardResponse):
+        reach = float(1 / ((mechanism.inside - mechanism.outside) * (mechanism.order // 2)))
+        return -reach, reach
+    gap = float(mechanism.p - mechanism.q)
+    low, high = -float(mechanism.q) / gap, float(1 - mechanism.q) / gap
+    if isinstance(mechanism, CountMeanSketch):
+        meet = 1 / mechanism.buckets
+        return (low - meet) / (1 - meet), (high - meet) / (1 - meet)
+    if isinstance(mechanism, HeavyHitters):  # all fakes may claim to have been asked for whole values
+        share = float(mechanism.share(mechanism.levels - 1))
+        return low / share, high / share
+    return low, high
+
+
+def _supported(mechanism: Oracle, targets: int) -> int:
+    """How many of the targets one report can support at once."""
+    if isinstance(mechanism, DirectEncoding | RandomisedResponse | OneOfSet | PairOrder | ItemAtPlace):
+        return 1
+    if isinstance(mechanism, SubsetSelection):
+        return min(targets, mechanism.size)
+    return targets  # bits of all of them, or a hash or codeword that fits all
+
+
+def _means(mechanism: NumberMechanism, fakes: int, n: int) -> Poisoning:
+    """The same bound for a mean, in the units of the values; of several coordinates, for the one with most reach."""
+    if isinstance(mechanism, SquareWave):
+        raise BadInput("a rebuilt distribution is no sum of reports, so no such bound is known for a square wave.")
+    reaches = [
+        abs((place - part.mean[0]) / part.mean[1]) for part in mechanism.parts for place in (0, part.outputs - 1)
+    ]
+    half = max((high - low) / 2 for low, high in mechanism.ends)
+    # The liars may all tell the same coordinate: those who tell it honestly are only `picked` in `size`.
+    share = Fraction(fakes, n)
+    if isinstance(mechanism, SampledNumbers) and fakes:
+        share = fakes / (fakes + Fraction((n - fakes) * mechanism.picked, mechanism.size))
+    moved = float(share * half * (max(reaches) + 1))
+    return Poisoning(fakes, n, moved, moved, 1, moved, float(Fraction(fakes, n) * 2 * half), "mean")

@@ -1,0 +1,156 @@
+"""Heavy hitters: the most frequent values of a domain too large to list, found prefix by prefix."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+from cloister.local.base.dyadic import exactly, threshold
+from cloister.local.base.oracle import Kind, Oracle, read_loss
+from cloister.local.mechanisms.hashing import best_buckets, digits_for, is_prime, lie_for
+from cloister.privacy.errors import BadInput, BadProbability
+from cloister.privacy.loss import Loss
+
+__all__ = ["HeavyHitters"]
+
+# Decoding one prefix walks digits · buckets times over a table of buckets^(digits+1) counts.
+_LARGEST_WALK = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyHitters(Oracle):
+    """Each person reports one prefix of their value by local hashing; the length is drawn at random.
+
+    The prefix extending method (Wang, Li & Jha 2019): the collector finds the frequent prefixes of one chunk of bits,
+    then the frequent continuations of those by the next chunk, and so on. A value is hashed chunk by chunk (the digits
+    of each chunk in base `buckets`), so that all 2^chunk continuations of a prefix are decoded at once. A
+    quarter of those who remain are asked at each level but the last, which decides the ranking.
+
+    Args:
+        length: bits of a value; the domain has 2^length values.
+        chunk: bits by which a prefix grows.
+        buckets: a prime number of hash buckets.
+        lie: the probability of each wrong bucket.
+
+    Privacy: pure, each person sends one report of one prefix; keep / lie <= e^epsilon exactly.
+    """
+
+    name: ClassVar[str] = "heavy-hitters"
+    kind: ClassVar[Kind] = "number"
+    formula: ClassVar[str] = "(e^ε-1+g)² / (n_last (e^ε-1)² (g-1)) for a rare value"
+
+    length: int
+    chunk: int
+    buckets: int
+    lie: Fraction
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        read_loss(self.loss, self.name)
+        object.__setattr__(self, "lie", exactly(self.lie, "lie"))
+        if (
+            not all(isinstance(bits, int) for bits in (self.length, self.chunk))
+            or not 1 <= self.chunk <= self.length <= 32
+        ):
+            raise BadInput("a value has at most 32 bits, and a chunk at least 1 and at most all of them.")
+        if self.length % self.chunk:
+            raise BadInput(f"chunks of {self.chunk} bits do not make {self.length}. Choose a divisor.")
+        if not is_prime(self.buckets):
+            raise BadInput("buckets must be prime, so that two values meet with probability exactly 1/buckets.")
+        if not _fits(self.chunk, self.buckets) or self.outputs > 1 << 63:
+            raise BadInput("so many buckets make the collector's tables too large. Use fewer, or shorter chunks.")
+        if self.p <= self.lie:
+            raise BadProbability("the value's own bucket must be likelier than others; otherwise reports tell nothing.")
+        self._certify()
+
+    @classmethod
+    def for_loss(cls, loss: Loss, length: int = 32, chunk: int | None = None) -> Self:
+        """Chunks of 16 bits where the best number of buckets allows it, else of 8, or as given."""
+        amount = read_loss(loss, cls.name)
+        sizes = (16, 8, 4) if amount <= Fraction(5, 2) else (8, 4)
+        bits = chunk or next((size for size in sizes if length % size == 0), length)
+        g = best_buckets(float(amount), lambda g: _fits(bits, g))
+        return cls(length, bits, g, lie_for(amount, g), loss)
+
+    @property
+    def domain(self) -> int:  # type: ignore[override]  # follows from the length
+        """How many values there are."""
+        return 1 << self.length
+
+    @property
+    def levels(self) -> int:
+        """How many prefix lengths are asked for."""
+        return self.length // self.chunk
+
+    @property
+    def digits(self) -> int:
+        """How many digits a chunk has in base `buckets`."""
+        return digits_for(1 << self.chunk, self.buckets)
+
+    def share(self, level: int) -> Fraction:
+        """The probability that a person is asked for this level's prefix."""
+        rest = Fraction(3, 4) ** level
+        return rest if level == self.levels - 1 else rest / 4
+
+    def seeds(self, level: int) -> int:
+        """How many hash functions this level has."""
+        return int(self.buckets ** (self.digits * (level + 1)))
+
+    @property
+    def p(self) -> Fraction:  # type: ignore[override]  # follows from the lie
+        """The probability that a report supports its true prefix."""
+        return 1 - (self.buckets - 1) * self.lie
+
+    @property
+    def q(self) -> Fraction:  # type: ignore[override]  # follows from the family
+        """The probability that a report supports another prefix: exactly 1/buckets."""
+        return Fraction(1, self.buckets)
+
+    @property
+    def bits(self) -> int:
+        """How many bits one answer takes: level, seed and bucket."""
+        return (self.outputs - 1).bit_length()
+
+    @property
+    def outputs(self) -> int:
+        """Reports as numbers are below this: level + levels · (seed · buckets + bucket)."""
+        return self.levels * self.seeds(self.levels - 1) * self.buckets
+
+    @property
+    def thresholds(self) -> tuple[int, int]:
+        """A word below the first keeps the bucket; the rest is shared out in runs of the second."""
+        return threshold(self.p), threshold(self.lie)
+
+    def hashed(self, level: int, seed: int, value: int) -> int:
+        """The bucket of a value's prefix under a seed; the prefix's last chunk meets the seed's lowest digits."""
+        prefix, total = value >> (self.length - self.chunk * (level + 1)), 0
+        for _ in range(level + 1):
+            part, prefix = prefix & ((1 << self.chunk) - 1), prefix >> self.chunk
+            for _ in range(self.digits):
+                total += (seed % self.buckets) * (part % self.buckets)
+                seed, part = seed // self.buckets, part // self.buckets
+        return total % self.buckets
+
+    def law(self, value: int) -> tuple[Fraction, ...]:
+        """The probability of every report on this value; shorter prefixes leave numbers unused."""
+        chances = [Fraction(0)] * self.outputs
+        for level in range(self.levels):
+            each = self.share(level) / self.seeds(level)
+            for seed in range(self.seeds(level)):
+                own = self.hashed(level, seed, value)
+                for bucket in range(self.buckets):
+                    chance = self.p if bucket == own else self.lie
+                    chances[level + self.levels * (seed * self.buckets + bucket)] = each * chance
+        return tuple(chances)
+
+    def largest_ratio(self) -> Fraction:
+        """Two values that meet in no bucket: keep / lie."""
+        return self.p / self.lie
+
+    def mse(self, people: int) -> float:
+        """The expected squared error of a share, from those asked at the last level."""
+        return Oracle.mse(self, people) / float(self.share(self.levels - 1))
+
+
+def _fits(chunk: int, buckets: int) -> bool:
+    digits = digits_for(1 << chunk, buckets)
+    return bool(digits * buckets ** (digits + 2) <= _LARGEST_WALK)

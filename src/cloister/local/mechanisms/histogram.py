@@ -1,0 +1,75 @@
+"""Histogram encoding with summation, SHE: a one-hot vector, every component with its own Laplace noise."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cloister.local.base.oracle import Floats, Kind, Oracle, read_domain, read_loss
+from cloister.privacy.errors import BadLoss
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.rounding import short_above
+
+__all__ = ["HistogramEncoding"]
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramEncoding(Oracle):
+    """A one-hot vector of integers plus discrete Laplace noise of scale 2/epsilon on each component.
+
+    Two one-hot vectors differ by 2 in L1 norm. The noise is on the integers, so it is exact and errs less than the
+    textbook's real-valued one. It needs d numbers per person and has the largest variance of all oracles: it is here
+    to be compared with.
+
+    Privacy: pure, the log of the largest ratio is 2/scale <= epsilon exactly. A component beyond `limit` is cut on the
+        device, which is post-processing.
+    """
+
+    name: ClassVar[str] = "histogram-encoding"
+    kind: ClassVar[Kind] = "vector"
+    formula: ClassVar[str] = "2e^(-ε/2) / (n (1-e^(-ε/2))²), near 8 / (n ε²)"
+
+    domain: int
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        read_domain(self.domain, self.name, 1 << 16)
+        if read_loss(self.loss, self.name) < Fraction(1, 10**4):
+            raise BadLoss(f"{self.name} needs an epsilon of at least 0.0001, got {self.loss}: raise it.")
+
+    @classmethod
+    def for_loss(cls, domain: int, loss: Loss) -> Self:
+        """Noise of scale 2/epsilon."""
+        return cls(domain, loss)
+
+    @property
+    def scale(self) -> Fraction:
+        """2/epsilon, rounded up if its terms are too long to sample quickly."""
+        return short_above(2 / self.epsilon)
+
+    @property
+    def limit(self) -> int:
+        """No component is larger: the chance that honest noise would be is below 2^-64."""
+        return math.ceil(45 * self.scale) + 1
+
+    @property
+    def bits(self) -> int:
+        """How many bits one answer takes: 32 a component on the wire."""
+        return 32 * self.domain
+
+    def log_ratio(self) -> Fraction:
+        """The log of the largest ratio of likelihoods: two components move by one."""
+        return 2 / self.scale
+
+    def variance(self, frequencies: ArrayLike, people: int) -> Floats:
+        """Twice e^(-1/scale) / (1 - e^(-1/scale))² a person, whatever the shares are."""
+        x = float(1 / self.scale)
+        each = 2 * math.exp(-x) / math.expm1(-x) ** 2
+        return np.full(np.shape(frequencies), each / people)
+
+    def describe(self) -> dict[str, str | int]:
+        """Public and exact, with the scale."""
+        return {**Oracle.describe(self), "scale": str(self.scale), "limit": self.limit}

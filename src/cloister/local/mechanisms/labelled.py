@@ -1,0 +1,112 @@
+"""Numbers whose owner's class is hidden: a component for each class, all zero but the own one, noise on every one."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cloister.local.base.oracle import Floats, Kind, Oracle, Reports, read_domain, read_loss
+from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.rounding import short_above
+
+if TYPE_CHECKING:
+    from cloister.privacy.noise import Source
+
+__all__ = ["STEPS", "LabelledNumber"]
+
+# A number in [-1, 1] is a whole number of this many steps; what rounding moves is far below any noise.
+STEPS = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledNumber(Oracle):
+    """For each number in [-1, 1] a vector with one component a class: the number at the own class, zero elsewhere.
+
+    Label hiding (spec LDP-23): the sum of column j is the sum of the numbers of class j, and no report says whose class
+    it was. Discrete Laplace noise on integers, on every component. Two such vectors differ by at most 2 in L1 norm,
+    whether their classes are the same (|b - b'|) or not (|b| + |b'|), so each number adds 2 to the sensitivity.
+
+    What `estimate` calls shares are here the means of number · [class is j], one for each number and class.
+
+    Privacy: pure, the log of the largest ratio is 2·numbers·STEPS/scale <= epsilon exactly. A component beyond `limit`
+        is cut on the device, which is post-processing.
+
+    >>> from cloister.local import epsilon
+    >>> hidden = LabelledNumber(2, 1, epsilon(1))
+    >>> hidden.scale / STEPS, hidden.domain, hidden.log_ratio()
+    (Fraction(2, 1), 2, Fraction(1, 1))
+    """
+
+    name: ClassVar[str] = "labelled-number"
+    kind: ClassVar[Kind] = "vector"
+    formula: ClassVar[str] = "near 8 m² / (n ε²) for m numbers"
+
+    classes: int
+    numbers: int
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        read_domain(self.classes, self.name, 1 << 16)
+        if isinstance(self.numbers, bool) or not isinstance(self.numbers, int) or not 1 <= self.numbers <= 1 << 12:
+            raise BadInput("numbers is how many numbers one report holds: 1 to 4,096.")
+        read_loss(self.loss, self.name)
+        if self.limit >= 1 << 31:
+            raise BadLoss(f"{self.name} cannot write noise for {self.loss} in 32 bits. Raise it, or ask fewer numbers.")
+
+    @property
+    def domain(self) -> int:  # type: ignore[override]  # how many components a report has
+        """Components of a report: number · classes + class."""
+        return self.classes * self.numbers
+
+    @property
+    def sensitivity(self) -> int:
+        """The largest L1 distance of two people's vectors, in steps."""
+        return 2 * self.numbers * STEPS
+
+    @property
+    def scale(self) -> Fraction:
+        """Of the noise, in steps: sensitivity/epsilon, rounded up if its terms are too long to sample quickly."""
+        return short_above(self.sensitivity / self.epsilon)
+
+    @property
+    def limit(self) -> int:
+        """No component is larger: the chance that honest noise would be is below 2^-64."""
+        return STEPS + math.ceil(45 * self.scale)
+
+    @property
+    def bits(self) -> int:
+        """How many bits one answer takes: 32 a component on the wire."""
+        return 32 * self.domain
+
+    def log_ratio(self) -> Fraction:
+        """The log of the largest ratio of likelihoods."""
+        return self.sensitivity / self.scale
+
+    def variance(self, frequencies: ArrayLike, people: int) -> Floats:
+        """Of each mean, due to the noise: twice e^(-1/scale) / (1 - e^(-1/scale))² steps² a person."""
+        x = float(1 / self.scale)
+        each = 2 * math.exp(-x) / math.expm1(-x) ** 2 / STEPS**2
+        return np.full(np.shape(frequencies), each / people)
+
+    def describe(self) -> dict[str, str | int]:
+        """Public and exact, with the scale."""
+        facts: dict[str, str | int] = {"domain": self.domain, "steps": STEPS, "scale": str(self.scale)}
+        return {**Oracle.describe(self), **facts, "limit": self.limit}
+
+    def perturb(self, values: Any, source: "Source | None" = None) -> Reports:
+        """Reports for people's classes and numbers.
+
+        Args:
+            values: a pair: classes, whole numbers in [0, classes), one a person; and numbers, a row of `numbers` of
+                them a person, cut to [-1, 1].
+            source: where random bits come from; the operating system's unless given.
+
+        Privacy: costs each person the mechanism's loss, once.
+        """
+        from cloister.local.client.labelled import perturb
+
+        return perturb(self, values, source)

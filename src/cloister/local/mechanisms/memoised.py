@@ -1,0 +1,175 @@
+"""Answers given again and again: a permanent report, made once and kept, and a fresh one of it each time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, Self
+
+from cloister.local.base.dyadic import WORD, exactly
+from cloister.local.base.oracle import Kind, Oracle, read_loss
+from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.unary import UnaryEncoding, bits_law, bits_ratio
+from cloister.privacy.errors import BadInput, BadLoss, BadProbability
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.rounding import ratio_within
+
+__all__ = ["Encoding", "Memoised"]
+
+Encoding = Literal["direct", "unary"]
+# Binary digits of the second layer's coin for bits: each costs a random bit for every bit sent.
+_DIGITS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Memoised(Oracle):
+    """RAPPOR's two layers (Erlingsson, Pihur & Korolova 2014), over bits or over direct encoding.
+
+    The first report of a value is made by `permanent` and kept on the device. What is sent is that report perturbed
+    again, freshly each time: a bit is flipped with probability `flip`, or the value is exchanged for each other one
+    with probability `flip` (Arcolezi et al. 2022). Both layers together are again a pure protocol, with p and q.
+
+    Privacy: two losses, both pure and exact. `loss`: of one report. `lifetime`: of all reports together on one value,
+        however many, since they are made from the permanent one alone. If the answer changes, the new one costs
+        a lifetime of its own, and that it changed may be seen. A device that forgets its permanent report
+        pays `loss` for each: `attack.averaging` shows what that gives away. Verified in
+        tests/unit/test_local_memory.py.
+
+    >>> from cloister.local import epsilon
+    >>> browser = Memoised.direct(5, lifetime=epsilon(2), report=epsilon(1))
+    >>> print(browser.lifetime, "|", browser.loss)
+    epsilon 2 (replace-one) | epsilon 1 (replace-one)
+    """
+
+    name: ClassVar[str] = "memoised"
+    formula: ClassVar[str] = "q(1-q) / (n (p-q)²) with the p and q of both layers"
+
+    domain: int
+    encoding: Encoding
+    permanent_p: Fraction
+    permanent_q: Fraction
+    flip: Fraction
+    lifetime: Loss
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        if self.encoding not in ("direct", "unary"):
+            raise BadInput(f"encoding is 'direct' or 'unary', got {self.encoding!r:.40}.")
+        for field in ("permanent_p", "permanent_q", "flip"):
+            object.__setattr__(self, field, exactly(getattr(self, field), field))
+        read_loss(self.loss, self.name)
+        # Made for its checks: it certifies the lifetime.
+        if self.permanent.p != self.permanent_p:
+            raise BadProbability("permanent_p must be what direct encoding leaves: 1 - (domain - 1) permanent_q.")
+        if self.p <= self.q:
+            raise BadProbability("the second layer leaves nothing of the first. Make flip smaller.")
+        self._certify()
+
+    @classmethod
+    def direct(cls, domain: int, *, lifetime: Loss, report: Loss) -> Self:
+        """Direct encoding of direct encoding; `flip` is the least multiple of 2^-64 that keeps both promises."""
+        first = DirectEncoding.for_loss(domain, lifetime)
+        amount = _less(report, lifetime, cls.name)
+
+        def within(flip: Fraction) -> bool:
+            p, q = _direct(domain, first.p, first.q, flip)
+            return ratio_within(p / q, amount)
+
+        flip = _least(within, WORD, Fraction(1, domain))
+        return cls(domain, "direct", first.p, first.q, flip, lifetime, report)
+
+    @classmethod
+    def unary(cls, domain: int, *, lifetime: Loss, report: Loss) -> Self:
+        """Flipped bits of unary encoding, symmetric or optimised, whichever errs less after both layers."""
+        amount = _less(report, lifetime, cls.name)
+        made = []
+        for first in (UnaryEncoding.symmetric(domain, lifetime), UnaryEncoding.optimised(domain, lifetime)):
+
+            def within(flip: Fraction, first: UnaryEncoding = first) -> bool:
+                return ratio_within(bits_ratio(_flipped(first.p, flip), _flipped(first.q, flip)), amount)
+
+            flip = _least(within, 1 << _DIGITS, Fraction(1, 2))
+            made.append(cls(domain, "unary", first.p, first.q, flip, lifetime, report))
+        return min(made, key=lambda one: one.mse(1))
+
+    @property
+    def permanent(self) -> DirectEncoding | UnaryEncoding:
+        """The first layer, whose report is kept."""
+        if self.encoding == "direct":
+            return DirectEncoding(self.domain, self.permanent_q, self.lifetime)
+        return UnaryEncoding(self.domain, self.permanent_p, self.permanent_q, self.lifetime)
+
+    @property
+    def kind(self) -> Kind:  # type: ignore[override]  # as the first layer
+        """What one report is."""
+        return "number" if self.encoding == "direct" else "bits"
+
+    @property
+    def p(self) -> Fraction:  # type: ignore[override]  # follows from both layers
+        """The probability that a report supports its true value, through both layers."""
+        if self.encoding == "direct":
+            return _direct(self.domain, self.permanent_p, self.permanent_q, self.flip)[0]
+        return _flipped(self.permanent_p, self.flip)
+
+    @property
+    def q(self) -> Fraction:  # type: ignore[override]  # follows from both layers
+        """The probability that a report supports another value, through both layers."""
+        if self.encoding == "direct":
+            return _direct(self.domain, self.permanent_p, self.permanent_q, self.flip)[1]
+        return _flipped(self.permanent_q, self.flip)
+
+    @property
+    def bits(self) -> int:
+        """How many bits one answer takes."""
+        return (self.domain - 1).bit_length() if self.encoding == "direct" else self.domain
+
+    @property
+    def outputs(self) -> int:
+        """How many different reports there are."""
+        return self.domain if self.encoding == "direct" else 1 << self.domain
+
+    def law(self, value: int) -> tuple[Fraction, ...]:
+        """The probability of every single report on this value."""
+        if self.encoding == "direct":
+            return tuple(self.p if report == value else self.q for report in range(self.domain))
+        return bits_law(value, self.domain, self.p, self.q)
+
+    def largest_ratio(self) -> Fraction:
+        """Of one report."""
+        return self.p / self.q if self.encoding == "direct" else bits_ratio(self.p, self.q)
+
+    def describe(self) -> dict[str, str | int]:
+        """Public and exact: what a client in another language needs to make the same reports."""
+        return {**Oracle.describe(self), "lifetime": str(self.lifetime.amount)}
+
+
+def _flipped(one: Fraction, flip: Fraction) -> Fraction:
+    """The probability of a 1 that is flipped with this probability."""
+    return one * (1 - flip) + (1 - one) * flip
+
+
+def _direct(domain: int, p: Fraction, q: Fraction, flip: Fraction) -> tuple[Fraction, Fraction]:
+    """The truth, and each other value, after the second exchange."""
+    keep = 1 - (domain - 1) * flip
+    return p * keep + (domain - 1) * q * flip, p * flip + q * keep + (domain - 2) * q * flip
+
+
+def _less(report: Loss, lifetime: Loss, name: str) -> Fraction:
+    amount = read_loss(report, name)
+    if amount >= read_loss(lifetime, name):
+        raise BadLoss(f"one report must cost less than a lifetime of them, got {report} and {lifetime}.")
+    return amount
+
+
+def _least(within: Callable[[Fraction], bool], unit: int, limit: Fraction) -> Fraction:
+    """The least multiple of 1/unit that is within; finer units if none below the limit is."""
+    while True:
+        low, high = 0, int(limit * unit)
+        high -= Fraction(high, unit) == limit
+        if within(Fraction(high, unit)):
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if within(Fraction(middle, unit)) else (middle, high)
+            return Fraction(high, unit)
+        if unit >= WORD:
+            raise BadLoss("so small a loss cannot be kept by a 64-bit word. Raise the report's epsilon.")
+        unit <<= 4

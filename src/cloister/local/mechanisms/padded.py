@@ -1,0 +1,113 @@
+"""Multiple choice over any frequency oracle: fill the set up, draw one of its places, report that value."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+
+from cloister.local.base.oracle import Kind, Oracle, read_domain
+from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.hashing import LocalHashing
+from cloister.local.mechanisms.sets import count_sets, read_most, sets_of
+from cloister.local.mechanisms.subset import SubsetSelection
+from cloister.local.mechanisms.unary import UnaryEncoding
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+
+__all__ = ["PaddedSample"]
+
+_INNER = (DirectEncoding, LocalHashing, SubsetSelection, UnaryEncoding)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedSample(Oracle):
+    """One chosen option, drawn from `most` places of which the unused say "nothing", through an inner mechanism.
+
+    Padding and sampling of Qin et al. 2016 and Wang, Li & Jha 2018. Its variance grows like the square of `most`, but
+    local hashing inside keeps reports short over a large number of options.
+
+    Privacy: pure over all pairs of sets of at most `most` options: the inner mechanism's loss, for whatever place was
+        drawn. How many were chosen is hidden too.
+    """
+
+    name: ClassVar[str] = "padded-sample"
+    formula: ClassVar[str] = "m² × the inner mechanism's variance, for a rare option"
+
+    domain: int
+    most: int
+    inner: DirectEncoding | LocalHashing | SubsetSelection | UnaryEncoding
+
+    def __post_init__(self) -> None:
+        read_domain(self.domain, self.name)
+        read_most(self.most, self.domain, self.name)
+        if not isinstance(self.inner, _INNER):
+            raise BadInput("inside is a DirectEncoding, UnaryEncoding, LocalHashing or SubsetSelection.")
+        if self.inner.domain != self.domain + 1:
+            raise BadInput("the inner mechanism needs one value more than there are options: the last says nothing.")
+
+    @classmethod
+    def for_loss(cls, domain: int, most: int, loss: Loss) -> Self:
+        """Around local hashing."""
+        options = read_domain(domain, cls.name, (1 << 32) - 1)
+        return cls(domain, most, LocalHashing.for_loss(options + 1, loss))
+
+    @property
+    def loss(self) -> Loss:  # type: ignore[override]  # follows from what is inside
+        """What a report costs."""
+        return self.inner.loss
+
+    @property
+    def kind(self) -> Kind:  # type: ignore[override]  # as what is inside
+        """What one report is."""
+        return self.inner.kind
+
+    @property
+    def p(self) -> Fraction:  # type: ignore[override]  # follows from what is inside
+        """The probability that a report supports a chosen option."""
+        return self.q + (self.inner.p - self.inner.q) / self.most
+
+    @property
+    def q(self) -> Fraction:  # type: ignore[override]  # as inside
+        """The probability that a report supports another option."""
+        return self.inner.q
+
+    @property
+    def bits(self) -> int:
+        """How many bits one answer takes."""
+        return self.inner.bits
+
+    @property
+    def outputs(self) -> int:
+        """How many different reports there are."""
+        return self.inner.outputs
+
+    @property
+    def answers(self) -> int:
+        """How many sets there are."""
+        return count_sets(self.domain, self.most)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """All sets, as numbers whose bits are the chosen options."""
+        return sets_of(self.domain, self.most)
+
+    def law(self, value: int) -> tuple[Fraction, ...]:
+        """The probability of every report on this set: the mean over its places."""
+        chosen = [option for option in range(self.domain) if value >> option & 1]
+        laws = [self.inner.law(place) for place in (*chosen, *[self.domain] * (self.most - len(chosen)))]
+        return tuple(sum(chances, start=Fraction(0)) / self.most for chances in zip(*laws, strict=True))
+
+    def mse(self, people: int) -> float:
+        """The expected squared error of a share, averaged over the options, if all choose as many as they may."""
+        return float(self.variance(np.array([self.most / self.domain]), people)[0])
+
+    def largest_ratio(self) -> Fraction:
+        """At most that of the inner mechanism: all places silent against all places used."""
+        return self.inner.largest_ratio()
+
+    def describe(self) -> dict[str, str | int]:
+        """Public and exact, the inner mechanism's facts under `inner.`."""
+        inside = {f"inner.{key}": fact for key, fact in self.inner.describe().items()}
+        outside: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width}
+        return {**outside, "domain": self.domain, "most": self.most, "loss": str(self.epsilon), **inside}

@@ -1,0 +1,151 @@
+"""Several numbers, of which a device tells a few: whichever mechanism for one number does the telling."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, product
+from typing import ClassVar
+
+from cloister.local.base.number import Bounds, NumberMechanism, Segment
+from cloister.local.base.oracle import Kind, epsilon, read_loss
+from cloister.local.mechanisms.duchi_vector import read_pairs
+from cloister.local.mechanisms.hybrid import Hybrid
+from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.rounding import ratio_within
+
+__all__ = ["SampledNumbers"]
+
+_MOST = 1 << 16
+# Wang et al. 2019: one coordinate more for every 2.5 of epsilon.
+_EACH = Fraction(5, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledNumbers(NumberMechanism):
+    """`picked` coordinates, drawn without replacement, each told at an equal part of epsilon. Wang et al. 2019.
+
+    The collector averages each coordinate over those who told it, which errs less than filling up with zeros. A report
+    is, for each coordinate in rising order, its number (2 bytes, little-endian) and the inner mechanism's report.
+
+    Privacy: pure: which coordinates are told depends on no value, and the reports' ratios multiply, so
+        ratio^picked <= e^epsilon exactly.
+    """
+
+    name: ClassVar[str] = "sampled-numbers"
+    kind: ClassVar[Kind] = "bits"
+    formula: ClassVar[str] = "(d/k) (inner variance at ε/k) + (d/k - 1) (spread of the numbers themselves)"
+
+    pairs: tuple[tuple[Fraction, Fraction], ...]
+    inner: NumberMechanism
+    picked: int
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pairs", read_pairs(self.pairs))
+        amount = read_loss(self.loss, self.name)
+        if len(self.pairs) > _MOST or not isinstance(self.inner, NumberMechanism) or self.inner.kind != "number":
+            raise BadInput(f"{self.name} takes up to {_MOST:,} numbers, and a mechanism for one number to tell each.")
+        if isinstance(self.picked, bool) or not isinstance(self.picked, int) or not 1 <= self.picked <= self.size:
+            raise BadInput("picked is a whole number of coordinates, at least 1 and at most all.")
+        if self.inner.epsilon * self.picked > amount or not ratio_within(
+            self.inner.largest_ratio(), amount / self.picked
+        ):
+            raise BadLoss(f"{self.picked} reports of this mechanism cost more than {self.loss}. Use for_loss().")
+
+    @classmethod
+    def for_loss(
+        cls,
+        bounds: tuple[Bounds, ...] | list[Bounds],
+        loss: Loss,
+        inner: Callable[[Bounds, Loss], NumberMechanism] = Hybrid.for_loss,
+        picked: int | None = None,
+    ) -> "SampledNumbers":
+        """One coordinate for every 2.5 of epsilon, at least one, unless told otherwise.
+
+        Args:
+            bounds: low and high of each coordinate, public.
+            loss: what one report, of all its parts, may cost.
+            inner: makes the mechanism for one number: `Piecewise.for_loss`, `Duchi.for_loss`, …
+            picked: how many coordinates a device tells.
+        """
+        amount, pairs = read_loss(loss, cls.name), read_pairs(bounds)
+        count = max(1, min(len(pairs), math.floor(amount / _EACH))) if picked is None else picked
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise BadInput("picked is a whole number of coordinates, at least 1 and at most all.")
+        return cls(pairs, inner((-1, 1), epsilon(amount / count)), count, loss)
+
+    @property
+    def ends(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        """The bounds of each coordinate."""
+        return self.pairs
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]  # the inner mechanism's grid
+        """Of every coordinate's grid."""
+        return self.inner.steps
+
+    @property
+    def listable(self) -> bool:  # type: ignore[override]  # as the inner mechanism
+        """Whether `law` can write a law down in rationals."""
+        return self.inner.listable
+
+    @property
+    def size(self) -> int:
+        """How many coordinates there are."""
+        return len(self.pairs)
+
+    @property
+    def bits(self) -> int:
+        """How many bits one answer takes: whole bytes for each part."""
+        return 8 * self.picked * (2 + self.inner.width)
+
+    @property
+    def outputs(self) -> int:
+        """How many different reports there are."""
+        told: int = self.inner.outputs**self.picked
+        return math.comb(self.size, self.picked) * told
+
+    @property
+    def parts(self) -> tuple[Segment, ...]:
+        """The inner mechanism's."""
+        return self.inner.parts
+
+    def law(self, value: int) -> tuple[Fraction, ...]:
+        """The probability of every report: for each set of coordinates in turn, of all their inner reports."""
+        points = [value // self.inner.domain**place % self.inner.domain for place in range(self.size)]
+        laws, sets = [self.inner.law(point) for point in points], math.comb(self.size, self.picked)
+        return tuple(
+            math.prod(chances, start=Fraction(1)) / sets
+            for told in combinations(range(self.size), self.picked)
+            for chances in product(*(laws[place] for place in told))
+        )
+
+    def largest_ratio(self) -> Fraction:
+        """All told coordinates at their worst."""
+        return self.inner.largest_ratio() ** self.picked
+
+    def describe(self) -> dict[str, str | int]:
+        """Public and exact; the inner mechanism's facts are marked."""
+        pairs = "; ".join(f"{low} {high}" for low, high in self.pairs)
+        own: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width, "pairs": pairs}
+        own |= {f"inner.{fact}": value for fact, value in self.inner.describe().items()}
+        return {**own, "picked": self.picked, "loss": str(self.epsilon)}
+
+    def _coefficients(self) -> tuple[Fraction, Fraction, Fraction]:
+        """Of the variance when all have this value: d/k people in a coordinate fewer. Values that differ add to it."""
+        share = Fraction(self.size, self.picked)
+        v0, v1, v2 = NumberMechanism._coefficients(self)
+        return v0 * share, v1 * share, v2 * share
+
+    @property
+    def worst_variance(self) -> float:
+        """With the spread of values that differ as much as they can, from which a told few are drawn."""
+        spread = Fraction(self.size, self.picked) - 1
+        v0, _, v2 = self._coefficients()
+        # Half of the people at each end: their numbers spread by 1, and Piecewise is at its worst there.
+        return float(max(v0, v0 + v2 + spread) * self._mean_square())
+
+    def _mean_square(self) -> Fraction:
+        return sum((((high - low) / 2) ** 2 for low, high in self.pairs), Fraction(0)) / self.size

@@ -1,0 +1,104 @@
+"""What mechanisms with a moving window share: likely reports around the value, all others less likely."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cloister.local.base.number import NumberMechanism, Segment, read_ends, read_steps
+from cloister.local.base.oracle import read_loss
+from cloister.local.base.tiling import can_tile, inside
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+
+__all__ = ["Windowed", "fitting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed(NumberMechanism):
+    """The grid point k = 0 … steps has the window k·shift … k·shift + window - 1 among reach + window reports.
+
+    Attributes:
+        low, high: bounds of the number.
+        steps: of the grid.
+        shift: reports from one window to the next.
+        window: how many reports are likely.
+        q: the probability of each report outside.
+        loss: what a report costs.
+
+    Privacy: pure, p/q <= e^epsilon exactly.
+    """
+
+    low: Fraction
+    high: Fraction
+    steps: int
+    shift: int
+    window: int
+    q: Fraction
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        read_ends(self)
+        read_loss(self.loss, self.name)
+        read_steps(self.steps, self.name)
+        for field in ("shift", "window"):
+            if isinstance(getattr(self, field), bool) or not isinstance(getattr(self, field), int):
+                raise BadInput(f"{field} is a whole number of reports.")
+        if not (self.shift >= 1 and self.window >= 1 and self.outputs <= 1 << 32):
+            raise BadInput("shift and window are at least 1, and there are at most 2^32 reports.")
+        inside(self.window, self.reach, self.q)
+        self._certify()
+
+    @property
+    def reach(self) -> int:
+        """How many reports lie outside a window."""
+        return self.steps * self.shift
+
+    @property
+    def p(self) -> Fraction:  # type: ignore[override]  # follows from q
+        """The probability of each report in the window."""
+        return inside(self.window, self.reach, self.q)
+
+    @property
+    def outputs(self) -> int:
+        """How many different reports there are."""
+        return self.reach + self.window
+
+    @property
+    def parts(self) -> tuple[Segment, ...]:
+        """One run: the place of a window is a straight line in the value."""
+        return (_moments(self.window, self.reach, self.p, self.q),)
+
+    def law(self, value: int) -> tuple[Fraction, ...]:
+        """The probability of every report on this grid point."""
+        first = value * self.shift
+        return tuple(self.p if first <= report < first + self.window else self.q for report in range(self.outputs))
+
+    def largest_ratio(self) -> Fraction:
+        """A report in one point's window and outside another's."""
+        return self.p / self.q
+
+    def describe(self) -> dict[str, str | int]:
+        """Public and exact, with p."""
+        return {**NumberMechanism.describe(self), "p": str(self.p)}
+
+
+def fitting(share: Fraction, reach: int) -> int:
+    """The window nearest to a share of the reach with which all words can be shared out."""
+    near = max(1, round(share * reach))
+    return next(
+        window for gap in range(near) for window in (near - gap, near + gap) if can_tile(window, reach)
+    )  # a window of 1 always can
+
+
+def _moments(window: int, reach: int, p: Fraction, q: Fraction) -> Segment:
+    """Moments of a report: q everywhere, and p - q more in a window that begins at c = reach (1 + t) / 2."""
+    w, n, more, half = window, reach + window, p - q, Fraction(reach, 2)
+    ones, squares = Fraction(w * (w - 1), 2), Fraction((w - 1) * w * (2 * w - 1), 6)
+    flat, flat_squares = q * n * (n - 1) / 2, q * (n - 1) * n * (2 * n - 1) / 6
+    # Sums over the window of c + i and of (c + i)², with c = half + half·t.
+    mean = more * (w * half + ones) + flat, more * w * half
+    square = (
+        more * (w * half**2 + 2 * ones * half + squares) + flat_squares,
+        more * (2 * w * half**2 + 2 * ones * half),
+        more * w * half**2,
+    )
+    return Segment(0, n, Fraction(1), mean, square)

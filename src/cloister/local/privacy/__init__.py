@@ -1,0 +1,1 @@
+"""How private reports are: certificates, advice, the shuffle model."""

@@ -1,0 +1,1 @@
+"""Questions, forms, envelopes, and a respondent's memory of answers."""

@@ -1,0 +1,244 @@
+"""Several questions to one person: split the budget, or ask each person only some of them. What is best is computed.
+
+A person's answers belong together, so the loss is stated for the person: whatever is asked, one person's whole record
+of answers costs `loss`. With `asked` questions out of k, drawn on the device, each is answered at epsilon/asked by
+about n·asked/k people. Asking all is the textbook's split, asking one its sampling (spec LDP-16; Wang et al. 2019).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.oracle import Oracle, Reports, read_loss
+from cloister.local.privacy.advice import advise, advise_number
+from cloister.local.privacy.certificate import verify
+from cloister.local.survey.choose import ChooseUpTo
+from cloister.privacy.errors import BadCandidates, BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.checks import count
+from cloister.privacy.number import Number, show
+
+if TYPE_CHECKING:
+    from cloister.local.collector.counts import Counts
+    from cloister.privacy.noise import Source
+
+__all__ = ["AttributeReports", "Attributes", "Choice", "Strategy"]
+
+Strategy = Literal["best", "split", "sample"]
+# A domain of so many values, the bounds of a number, or a choice of several.
+Attribute = int | tuple[Number, Number] | ChooseUpTo
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One line of the table: what happens if each person answers so many questions.
+
+    Attributes:
+        asked: how many of the questions each person answers.
+        loss: what each of those answers costs.
+        mechanisms: the best one for each question at that loss.
+        mse: for each question, the expected squared error of its estimates, the chance of who was asked included.
+        error: the geometric mean of the standard errors, which no choice of units changes. The smallest is best.
+    """
+
+    asked: int
+    loss: Loss
+    mechanisms: tuple[Oracle, ...]
+    mse: tuple[float, ...]
+    error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttributeReports:
+    """Reports of many people on some questions each.
+
+    Attributes:
+        parts: the reports on each question, by those who were asked, in the order of people.
+        told: who answered what, one row a person; drawn by devices, and independent of the answers.
+    """
+
+    parts: dict[str, Reports]
+    told: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.told)
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Several questions, and how they are asked. Made with `for_loss`.
+
+    Attributes:
+        names: of the questions.
+        chosen: how many questions each person answers, and by which mechanisms.
+        loss: of a PERSON, all their answers together.
+        table: every number of questions that could have been chosen, best first.
+
+    Privacy: pure, for one person's whole record against any other. Which questions are answered is drawn on the device
+        from nothing but chance. `verify(attributes)` adds up the exact losses of the `asked` dearest answers.
+    """
+
+    names: tuple[str, ...]
+    chosen: Choice
+    loss: Loss
+    table: tuple[Choice, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.chosen.asked <= len(self.names) == len(self.chosen.mechanisms):
+            raise BadInput("each question has a mechanism, and each person answers at least one and at most all.")
+        dearest = sorted((one.epsilon for one in self.chosen.mechanisms), reverse=True)[: self.chosen.asked]
+        if sum(dearest, start=Fraction(0)) > read_loss(self.loss, "several questions"):
+            raise BadInput(f"the answers of one person would cost more than {self.loss}. Use Attributes.for_loss().")
+
+    @classmethod
+    def for_loss(
+        cls, attributes: Mapping[str, Attribute], loss: Loss, n: int, strategy: Strategy | int = "best"
+    ) -> "Attributes":
+        """Choose how to ask.
+
+        Args:
+            attributes: for each name a number of values, public bounds of a number, or a `ChooseUpTo`.
+            loss: what one person may lose by all answers together, replace-one.
+            n: how many people will answer.
+            strategy: `"split"` asks everybody everything, `"sample"` one question each, a whole number so many;
+                `"best"` takes the number of least error.
+
+        Privacy: looks at public facts alone.
+
+        >>> from cloister import local
+        >>> asked = Attributes.for_loss({"job": 14, "sex": 2, "smoker": 2}, local.epsilon(1), 10_000)
+        >>> asked.chosen.asked, print(asked.loss)
+        epsilon 1 (replace-one)
+        (1, None)
+        """
+        read_loss(loss, "several questions")
+        count(n, "n")
+        if not attributes:
+            raise BadInput("name at least one question.")
+        size = len(attributes)
+        table = sorted((_choice(attributes, loss, n, asked) for asked in range(1, size + 1)), key=lambda c: c.error)
+        fixed = {"best": table[0].asked, "split": size, "sample": 1}
+        asked = fixed.get(strategy) if isinstance(strategy, str) else strategy
+        if isinstance(asked, bool) or asked not in range(1, size + 1):
+            raise BadInput(f"strategy is 'best', 'split', 'sample' or a number from 1 to {size}, got {strategy!r:.40}.")
+        chosen = next(line for line in table if line.asked == asked)
+        return cls(tuple(attributes), chosen, loss, tuple(table))
+
+    @property
+    def mechanisms(self) -> dict[str, Oracle]:
+        """How each question is asked."""
+        return dict(zip(self.names, self.chosen.mechanisms, strict=True))
+
+    def log_ratio(self) -> Fraction:
+        """At most this is the log of the largest ratio of likelihoods over all pairs of whole records: for `verify`."""
+        found = []
+        for mechanism in self.chosen.mechanisms:
+            certificate = verify(mechanism)
+            amount = certificate.epsilon
+            if amount is None:
+                raise BadInput(f"{mechanism.name} has no finite loss: {certificate.reason}")
+            # A log is rounded up; a ratio that was found within the claim costs the claim at most.
+            found.append(min(amount, mechanism.epsilon) if certificate.holds else amount)
+        return sum(sorted(found, reverse=True)[: self.chosen.asked], start=Fraction(0))
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.loss} for each person, all answers together",
+            f"{'asked':>7} {'epsilon each':>13} {'error':>9}",
+        ]
+        for line in sorted(self.table, key=lambda choice: choice.asked):
+            mark = "→" if line.asked == self.chosen.asked else " "
+            names = ", ".join(mechanism.name for mechanism in line.mechanisms)
+            lines.append(f"{mark} {line.asked:>5} {show(line.loss.amount):>13} {line.error:>9.3g}  {names}")
+        return "\n".join(lines)
+
+    # The device's verb.
+
+    def draw(self, people: int, source: "Source | None" = None) -> NDArray[np.bool_]:
+        """Which questions each person answers: `asked` of them, all sets alike, one row a person."""
+        from cloister.local.client.attributes import drawn
+        from cloister.privacy.noise.source import SYSTEM
+
+        return drawn(people, len(self.names), self.chosen.asked, source or SYSTEM)
+
+    def perturb(self, answers: Mapping[str, Any], source: "Source | None" = None) -> AttributeReports:
+        """Reports of many people.
+
+        Args:
+            answers: for each question, what each person would answer (as its mechanism takes it), one column each.
+            source: where random bits come from; the operating system's unless given.
+
+        Privacy: costs each person `loss`, once, for all their answers together.
+        """
+        from cloister.local.client.attributes import column, some
+        from cloister.local.client.perturb import checked, register
+
+        register()
+        if set(answers) != set(self.names):
+            raise BadCandidates(f"give a column for each of these questions: {', '.join(self.names)}.")
+        # All columns are checked before anything is drawn: an answer that is refused was never asked.
+        columns = {name: column(answers[name]) for name in self.names}
+        sizes = {len(checked(mechanism, columns[name])) for name, mechanism in self.mechanisms.items()}
+        if len(sizes) != 1:
+            raise BadCandidates("all columns have one answer for each person; these differ in length.")
+        told = self.draw(sizes.pop(), source)
+        parts = {
+            name: self.mechanisms[name].perturb(some(columns[name], told[:, place]), source)
+            for place, name in enumerate(self.names)
+        }
+        return AttributeReports(parts, told)
+
+    # The collector's verbs.
+
+    def aggregate(self, reports: AttributeReports | Mapping[str, Any]) -> dict[str, "Counts"]:
+        """Counts for each question, of reports or of bytes that arrived."""
+        parts: Mapping[str, Any] = reports.parts if isinstance(reports, AttributeReports) else reports
+        return {name: mechanism.aggregate(parts.get(name, [])) for name, mechanism in self.mechanisms.items()}
+
+    def estimate(self, counts: Mapping[str, "Counts"], confidence: Number = "0.95") -> dict[str, Any]:
+        """For each question the estimate of its mechanism, for all people and not only for those it was asked.
+
+        Standard errors and intervals include the chance of who was asked what.
+
+        Args:
+            counts: what `aggregate` returned, for each question.
+            confidence: of each interval alone.
+        """
+        from cloister.local.collector.attributes import widened
+
+        people = sum(part.n for part in counts.values()) / self.chosen.asked
+        return {
+            name: widened(mechanism.estimate(counts[name], confidence), counts[name].n / people, confidence)
+            for name, mechanism in self.mechanisms.items()
+        }
+
+
+def _choice(attributes: Mapping[str, Attribute], loss: Loss, n: int, asked: int) -> Choice:
+    """What so many questions for each person would give."""
+    share, each = asked / len(attributes), loss.split(asked)
+    people = max(1, round(n * share))
+    made = [(_best(one, each, people), _spread(one)) for one in attributes.values()]
+    mse = tuple(mechanism.mse(people) + spread * (1 - share) / people for mechanism, spread in made)
+    error = math.exp(sum(math.log(one) for one in mse) / (2 * len(mse)))
+    return Choice(asked, each, tuple(mechanism for mechanism, _ in made), mse, error)
+
+
+def _best(attribute: Attribute, loss: Loss, people: int) -> Oracle:
+    if isinstance(attribute, ChooseUpTo):
+        return attribute.best(loss, people)
+    if isinstance(attribute, tuple):
+        return advise_number(attribute, loss, people).best
+    return advise(attribute, loss, people).best
+
+
+def _spread(attribute: Attribute) -> float:
+    """The variance of what one person adds to an estimate, before any noise, if answers are spread evenly."""
+    if isinstance(attribute, tuple):
+        return (float(attribute[1]) - float(attribute[0])) ** 2 / 12
+    share = attribute.most / attribute.options if isinstance(attribute, ChooseUpTo) else 1 / attribute
+    return share * (1 - share)

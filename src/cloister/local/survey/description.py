@@ -1,0 +1,90 @@
+"""From public facts back to a mechanism: read what `describe()` wrote, and certify it again."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from cloister.local import mechanisms
+from cloister.local.base.oracle import Oracle, epsilon
+from cloister.local.survey.envelope import canonical
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import rational
+
+__all__ = ["from_description"]
+
+# No whole number of a description is larger: a domain has at most 2^32 values.
+_LARGEST = 1 << 32
+
+
+def from_description(facts: Mapping[str, Any]) -> Oracle:
+    """The mechanism that a description belongs to.
+
+    The description must be complete and exact: whatever the rebuilt mechanism would say differently is refused, and so
+    is a mechanism whose reports cost more than the loss it states. A collector, a command line and a client in another
+    language can therefore read the same JSON and mean the same thing.
+
+    Args:
+        facts: what `mechanism.describe()` returned, or its JSON read back.
+
+    Privacy: draws nothing. The rebuilt mechanism is certified again before it is returned.
+
+    >>> from cloister import local
+    >>> told = local.DirectEncoding.for_loss(14, local.epsilon(1)).describe()
+    >>> local.from_description(told) == local.DirectEncoding.for_loss(14, local.epsilon(1))
+    True
+    """
+    if not isinstance(facts, Mapping):
+        raise BadInput("a description is a JSON object, as mechanism.describe() returns it.")
+    kind = _known().get(str(facts.get("mechanism")))
+    if kind is None:
+        raise BadInput(f"no mechanism has this name. Known are: {', '.join(sorted(_known()))}.")
+    made: Oracle = kind(**{field.name: _field(facts, field.name, field.type, kind.name) for field in fields(kind)})
+    if not _same(made.describe(), facts):
+        raise BadInput(f"this is not what {kind.name} says of itself. Use mechanism.describe() unchanged.")
+    return made
+
+
+def _same(told: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether the two have one spelling; True is not 1 there."""
+    try:
+        return canonical(dict(told)) == canonical(dict(facts))
+    except (TypeError, ValueError):
+        return False
+
+
+@cache
+def _known() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for file in iter_modules(mechanisms.__path__):
+        for kind in vars(import_module(f"cloister.local.mechanisms.{file.name}")).values():
+            if isinstance(kind, type) and issubclass(kind, Oracle) and "name" in vars(kind):
+                found[kind.name] = kind
+    return found
+
+
+def _field(facts: Mapping[str, Any], name: str, kind: Any, of: str) -> Any:
+    """A field of the mechanism; one that is a mechanism itself has its facts under `name.`."""
+    if name in facts:
+        return _value(facts[name], name, kind)
+    inside = {key.removeprefix(f"{name}."): fact for key, fact in facts.items() if str(key).startswith(f"{name}.")}
+    if not inside:
+        raise BadInput(f"the description of {of} lacks {name}.")
+    return from_description(inside)
+
+
+def _value(told: Any, name: str, kind: Any) -> Any:
+    """A field as its type, from what JSON can hold: whole numbers, and text for all other numbers."""
+    if kind is int:
+        if isinstance(told, bool) or not isinstance(told, int) or abs(told) > _LARGEST:
+            raise BadInput(f"{name} of a description is a whole number of at most 2^32.")
+        return told
+    if not isinstance(told, str):
+        raise BadInput(f"{name} of a description is text, such as '3/4'.")
+    if kind is Loss:
+        return epsilon(told)
+    return rational(told, name) if kind is Fraction else told

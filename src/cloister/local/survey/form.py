@@ -1,0 +1,190 @@
+"""What is asked of whom: each person answers one question of several, drawn by chance, with the whole epsilon.
+
+A row has a class and columns, and all of them depend on each other: to answer about each costs their sum. So a device
+draws one question, independently of the row, and answers that one alone (spec LDP-21, strategy A3 of LDP-16).
+
+    class      which class
+    joint      which value of one column together with the class: code = value · classes + class
+    numbers    a number (or all of them) at the place of the hidden class
+    squares    2·number² - 1 likewise: its mean gives the variance, and centred its noise is half that of number²
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.columns import Choices, Column, Span, numbers, table_of
+from cloister.local.base.oracle import Oracle, Reports, read_loss
+from cloister.local.mechanisms.labelled import LabelledNumber
+from cloister.local.privacy.advice import advise
+from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.loss import Loss
+
+if TYPE_CHECKING:
+    from cloister.local.privacy.certificate import Certificate
+
+__all__ = ["FormAnswer", "Form", "Maker", "FormQuestion", "form_of"]
+
+About = Literal["class", "joint", "numbers", "squares"]
+Maker = Callable[[int, Loss], Oracle]
+
+
+@dataclass(frozen=True, slots=True)
+class FormQuestion:
+    """One question.
+
+    Attributes:
+        about: what is asked.
+        columns: of which columns; none for the class.
+        oracle: how a device answers it.
+    """
+
+    about: About
+    columns: tuple[int, ...]
+    oracle: Oracle
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FormAnswer:
+    """What leaves devices: the number of a question, which no row has any part in, and reports on it.
+
+    Attributes:
+        question: its place in the form.
+        reports: Reports, or the bytes that arrived.
+    """
+
+    question: int
+    reports: Reports | Any
+
+    @property
+    def private(self) -> bool:
+        """False if the randomness was seeded."""
+        return not isinstance(self.reports, Reports) or self.reports.private
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The public facts that devices and the collector share.
+
+    Attributes:
+        classes: the public labels.
+        columns: what is public about each column, after the projection if there is one.
+        questions: all that may be asked; a device draws each with the same probability.
+        loss: what one person pays, in all.
+        projection: a public matrix, columns by directions, that a device multiplies its row with first; () for none.
+
+    Privacy: pure, replace-one: any row and class against any other, against whoever sees what a device sends. The
+        question is drawn without looking, so a report costs no more than the dearest question: `certificates`.
+    """
+
+    classes: Choices
+    columns: tuple[Column, ...]
+    questions: tuple[FormQuestion, ...]
+    loss: Loss
+    projection: tuple[tuple[float, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(question.oracle.epsilon > read_loss(self.loss, "a form") for question in self.questions):
+            raise BadLoss(f"a question of this form costs more than {self.loss}. Make its oracle for the form's loss.")
+
+    @property
+    def domain(self) -> int:
+        """How many rows there are; of a form whose columns are all lists or bins."""
+        return self.classes.size * prod(self._sizes())
+
+    @property
+    def outputs(self) -> int:
+        """How many different reports there are: those of the first question, then those of the second, and so on."""
+        return sum(question.oracle.outputs for question in self.questions)
+
+    def law(self, value: int) -> tuple[Fraction, ...]:
+        """The probability of every report of a row: class + classes · (first column + size · (second column + …))."""
+        rest, own = divmod(value, self.classes.size)
+        codes = []
+        for size in self._sizes():
+            rest, code = divmod(rest, size)
+            codes.append(code)
+        chances: list[Fraction] = []
+        for question in self.questions:
+            asked = codes[question.columns[0]] * self.classes.size + own if question.columns else own
+            chances += (chance / len(self.questions) for chance in question.oracle.law(asked))
+        return tuple(chances)
+
+    def read(self, rows: Any) -> list[NDArray[Any]]:
+        """Each column of one row or several: as codes of its choices or bins, or as numbers in [-1, 1]."""
+        table = table_of(rows)
+        if self.projection:
+            if table.shape[1] != len(self.projection):
+                raise BadInput(f"a row has {len(self.projection)} numbers: the projection has as many rows.")
+            table = numbers(table).reshape(table.shape) @ np.array(self.projection)
+        if table.shape[1] != len(self.columns):
+            raise BadInput(f"X has {table.shape[1]} features, but the form is expecting {len(self.columns)} features.")
+        return [
+            column.scaled(table[:, place]) if isinstance(column, Span) else column.codes(table[:, place])
+            for place, column in enumerate(self.columns)
+        ]
+
+    def certificates(self) -> tuple["Certificate", ...]:
+        """That each question's report costs no more than the loss."""
+        from cloister.local.privacy.certificate import verify
+
+        return tuple(verify(question.oracle) for question in self.questions)
+
+    def _sizes(self) -> list[int]:
+        if any(isinstance(column, Span) for column in self.columns):
+            raise NotImplementedError("reports on numbers cannot be listed. Ask certificates().")
+        return [column.size for column in self.columns if not isinstance(column, Span)]
+
+
+def form_of(
+    classes: Choices,
+    columns: Sequence[Column],
+    loss: Loss,
+    oracle: str | Maker = "advised",
+    split: bool = False,
+    projection: tuple[tuple[float, ...], ...] = (),
+) -> Form:
+    """The form for such classes and columns.
+
+    Args:
+        classes: the public labels.
+        columns: what is public about each column.
+        loss: what one person pays.
+        oracle: "advised" (the least error for each question's domain), the usual abbreviation of a frequency oracle,
+            or a function of a domain and a loss.
+        split: ask all numbers at once, at a share of the epsilon each (strategy A1), instead of one with all of it.
+        projection: a public matrix that rows are multiplied with first.
+
+    Privacy: looks at public facts alone.
+    """
+    read_loss(loss, "a form")
+    k = classes.size
+    questions = [FormQuestion("class", (), oracle_of(oracle, k, loss))]
+    spans = [place for place, column in enumerate(columns) if isinstance(column, Span)]
+    for place, column in enumerate(columns):
+        if not isinstance(column, Span):
+            questions.append(FormQuestion("joint", (place,), oracle_of(oracle, k * column.size, loss)))
+    for group in [tuple(spans)] if split and spans else [(place,) for place in spans]:
+        hidden = LabelledNumber(k, len(group), loss)
+        questions += FormQuestion("numbers", group, hidden), FormQuestion("squares", group, hidden)
+    return Form(classes, tuple(columns), tuple(questions), loss, projection)
+
+
+@lru_cache(maxsize=512)
+def oracle_of(oracle: str | Maker, domain: int, loss: Loss) -> Oracle:
+    """A frequency oracle by name."""
+    if callable(oracle):
+        return oracle(domain, loss)
+    advice = advise(domain, loss, 1)
+    if oracle == "advised":
+        return advice.best
+    known = {line.label: line.mechanism for line in advice.table}
+    if oracle not in known:
+        raise BadInput(f"oracle is 'advised', a function, or one of {', '.join(known)}, got {oracle!r:.40}.")
+    return known[oracle]

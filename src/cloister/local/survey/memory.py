@@ -1,0 +1,240 @@
+"""A respondent's memory: what was answered before, what it cost, and a cap for a lifetime.
+
+    answer ──► asked before? ──yes──► the kept report again, or a fresh one of it: nothing is charged
+                    │ no
+                    └──► within the cap? charge, on disk ──► make the permanent report, keep it ──► send
+
+Everything is on the respondent's own device, in one JSON file that only they can read. The file holds their answers: it
+must know whether an answer changed. Whoever has the file needs no report.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.oracle import Oracle, Reports, epsilon, read_loss
+from cloister.local.mechanisms.memoised import Memoised
+from cloister.local.survey.envelope import check_question
+from cloister.privacy.errors import (
+    AccountMismatch,
+    BadInput,
+    CloisterError,
+    LedgerBroken,
+    NotPrivate,
+    OverBudget,
+    StoreFailed,
+)
+from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import SYSTEM, Source
+from cloister.privacy.number import rational, show
+
+__all__ = ["Wallet"]
+
+_VERSION = 1
+# One process at a time is held off by a lock on a file beside the wallet; threads of one process by this.
+_THREADS = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    """What a person is ready to lose in a lifetime, to all collectors together, and the reports they gave.
+
+    Made with `Wallet.open`. A question is known by its id: the same id means the same fact about the person.
+
+    Privacy: for answers that do not change, all reports ever made through this wallet are together
+        `cap`-locally private, whoever sees all of them: the losses of first answers add up as exact rationals, are
+        written to disk before a report is made, and repeating an answer is post-processing. A crash between
+        charge and report leaves the charge standing. Tested in tests/unit/test_local_memory.py.
+    """
+
+    path: Path
+    cap: Loss
+
+    @classmethod
+    def open(cls, path: Path | str, cap: Loss | None = None) -> Self:
+        """Open a wallet, or make one.
+
+        Args:
+            path: the JSON file.
+            cap: needed for a new wallet; for an old one left out, or the cap it has.
+        """
+        place = Path(path).resolve()  # one wallet has one name, or its lock and its replacement would miss it
+        if not place.exists():
+            if cap is None:
+                raise BadInput("a new wallet needs a cap. Write Wallet.open(path, epsilon(4)).")
+            read_loss(cap, "a wallet")
+            with _locked(place):
+                if not place.exists():
+                    _write(place, {"version": _VERSION, "cap": str(cap.amount), "charges": [], "memos": {}})
+        held = epsilon(_read(place)["cap"])
+        if cap is not None and cap != held:
+            raise AccountMismatch(f"this wallet's cap is {held}, not {cap}. A cap is for life: open it without one.")
+        return cls(place, held)
+
+    @property
+    def spent(self) -> Fraction:
+        """The epsilon charged so far."""
+        return _spent(_read(self.path))
+
+    @property
+    def left(self) -> Fraction:
+        """The epsilon that is left."""
+        return self.cap.amount - self.spent
+
+    def answer(self, question: str, mechanism: Oracle, value: Any, source: Source | None = None) -> Reports:
+        """One report, made or repeated.
+
+        Args:
+            question: its id, the same every time it is asked; as in an envelope.
+            mechanism: how it is asked; a `Memoised` one repeats its permanent report freshly, any other word for word.
+            value: the answer.
+            source: where random bits come from; the operating system's unless given.
+
+        Privacy: the first time it charges the mechanism's loss (of a `Memoised` one the lifetime loss), the same answer
+            again charges nothing. Another answer or mechanism is refused: see `answer_anew`. Refused beyond the cap.
+        """
+        return self._answer(question, mechanism, value, source, anew=False)
+
+    def answer_anew(self, question: str, mechanism: Oracle, value: Any, source: Source | None = None) -> Reports:
+        """One report on an answer that may have changed, or by another mechanism.
+
+        Privacy: an answer not given before charges its loss again. That an answer changed is not hidden by this: a
+            collector who sees different permanent reports knows it (Erlingsson et al. 2014, section 3). The losses
+            that add up bound what is learnt about each answer, for people who changed theirs at the same times.
+        """
+        return self._answer(question, mechanism, value, source, anew=True)
+
+    def _answer(self, question: str, mechanism: Oracle, value: Any, source: Source | None, *, anew: bool) -> Reports:
+        check_question(question)  # before anything is charged: an envelope with another id is refused
+        facts, told = mechanism.describe(), _told(mechanism, value)
+        drawn_from = source or SYSTEM
+        with _locked(self.path):
+            state = _read(self.path)
+            memos: list[dict[str, Any]] = state["memos"].setdefault(question, [])
+            memo = next((one for one in memos if one["mechanism"] == facts and one["value"] == told), None)
+            if memo is None:
+                if memos and not anew:
+                    raise NotPrivate(
+                        f"{question!r:.60} was answered before with another answer or in another way. A second answer "
+                        "costs again and shows that something changed. If you want that, call answer_anew()."
+                    )
+                permanent = mechanism.permanent if isinstance(mechanism, Memoised) else mechanism
+                self._charge(state, question, permanent.loss)
+                made = permanent.perturb(value, drawn_from)
+                kept = permanent.encode(made)[0].tobytes().hex()
+                memo = {"mechanism": facts, "value": told, "report": kept, "private": made.private}
+                memos.append(memo)
+                _write(self.path, state)
+        return _sent(mechanism, memo, drawn_from)
+
+    def _charge(self, state: dict[str, Any], question: str, loss: Loss) -> None:
+        """Write the charge down before anything is drawn."""
+        cap = rational(state["cap"])
+        price, left = read_loss(loss, "a wallet"), cap - _spent(state)
+        if price > left:
+            raise OverBudget(
+                f"{question!r:.60} needs epsilon {show(price)}, {show(left)} is left of {show(cap)}. "
+                "Answer at a smaller epsilon, or not at all."
+            )
+        state["charges"].append({"question": question, "epsilon": str(price)})
+        _write(self.path, state)
+
+
+def _told(mechanism: Oracle, value: Any) -> Any:
+    """The answer as JSON has it: checked, and one person's only."""
+    from cloister.local.client.perturb import checked, register
+
+    register()
+    rows = checked(mechanism, value)
+    if len(rows) != 1:
+        raise BadInput("a wallet is one person's: give one answer.")
+    return rows[0].tolist()
+
+
+def _sent(mechanism: Oracle, memo: dict[str, Any], source: Source) -> Reports:
+    """What is sent: the kept report, or a fresh one of it."""
+    data = _row(mechanism, bytes.fromhex(memo["report"]))
+    if not isinstance(mechanism, Memoised):
+        return Reports(mechanism, data, memo["private"])
+    from cloister.local.client.memoised import again
+
+    return Reports(mechanism, again(mechanism, data, source), memo["private"] and source.private)
+
+
+def _row(mechanism: Oracle, wire: bytes) -> NDArray[Any]:
+    """The data of one report from its bytes; our own, so nothing is refused."""
+    if mechanism.kind == "number":
+        return np.frombuffer(wire.ljust(8, b"\0"), dtype="<u8").astype(np.uint64)
+    return np.frombuffer(wire, dtype="<i4" if mechanism.kind == "vector" else np.uint8).reshape(1, -1)
+
+
+# The file.
+
+
+def _spent(state: dict[str, Any]) -> Fraction:
+    return sum((rational(charge["epsilon"]) for charge in state["charges"]), start=Fraction(0))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        if state["version"] != _VERSION or not isinstance(state["memos"], dict):
+            raise ValueError
+        if not isinstance(state["charges"], list) or not all(isinstance(one, list) for one in state["memos"].values()):
+            raise ValueError
+        if any(rational(charge["epsilon"]) <= 0 for charge in state["charges"]):
+            raise ValueError
+        if _spent(state) > rational(state["cap"]):
+            raise ValueError
+    except FileNotFoundError:
+        raise StoreFailed(f"{path} is gone. A wallet that is lost is spent: what was told stays told.") from None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, CloisterError):
+        # Beginning again at zero would promise what was given away already.
+        raise LedgerBroken(f"{path} is no wallet of version {_VERSION}, or was changed. Restore it.") from None
+    return dict(state)
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    """All or nothing, and on disk before it returns."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with suppress(FileNotFoundError):
+            fresh.unlink()
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as problem:
+        raise StoreFailed(f"the wallet could not be written ({problem.strerror}). No report was made.") from None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One change at a time, on one device."""
+    import fcntl
+
+    with _THREADS:
+        try:
+            lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as problem:
+            raise StoreFailed(f"the wallet could not be locked ({problem.strerror}). No report was made.") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)

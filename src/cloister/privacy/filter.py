@@ -1,0 +1,135 @@
+"""Several steps under one charge, each chosen after seeing the noisy results of those before it.
+
+    request ──► reserve the whole spend (durable) ──► step ─► step ─► … ──► commit ──► one receipt
+                                                        every step pays from what was reserved, or is refused
+
+Training, selection and synthesis look at rows many times. The whole spend is on the disk before the first look; a
+meter then counts it down exactly, so however the steps are chosen they never cost more together than was reserved.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import BadInput, LookFailed, OverBudget
+from cloister.privacy.ledger import Account
+from cloister.privacy.loss import Loss
+from cloister.privacy.measure import released_text, standing
+from cloister.privacy.mechanisms import Mechanism
+from cloister.privacy.noise import SYSTEM, Source
+from cloister.privacy.number import show
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.unit import ROW, Unit
+from cloister.version import __version__
+
+__all__ = ["PrivacyFilter", "release_steps"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class PrivacyFilter:
+    """Counts a reserved loss down.
+
+    Attributes:
+        account: whose measure prices are in.
+        total: what was reserved.
+        source: where random bits come from.
+        spent: what the steps so far have cost.
+    """
+
+    account: Account
+    total: Loss
+    source: Source
+    spent: Loss
+    _steps: Counter[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=Counter)
+    _answers: list[str] = field(default_factory=list)
+
+    @property
+    def left(self) -> Loss:
+        """What steps can still cost."""
+        return self.total - self.spent
+
+    def release(self, look: Callable[[], Any], mechanism: Mechanism) -> Any:
+        """One step: pay, look, add noise.
+
+        Privacy: the mechanism's loss, which is part of the total; provided neighbouring tables move what `look`
+            returns by at most the mechanism's sensitivity, whatever earlier steps released.
+
+        Raises:
+            OverBudget: if the step costs more than is left; then nothing is read.
+        """
+        # Exact: parts that were each rounded up would not fit into their sum. Only totals are kept in a ledger.
+        price = self.account.rules.exact_price(mechanism)
+        after = self.spent + price
+        if after.amount > self.total.amount or after.delta > self.total.delta:
+            raise OverBudget(
+                f"this step needs {price.measure} {show(price.amount)}, {show(self.left.amount)} is left of what was "
+                "reserved. Plan fewer or cheaper steps."
+            )
+        self.spent = after
+        value = mechanism.release(look(), self.source)
+        self._steps[mechanism.name, tuple(sorted(mechanism.parameters().items()))] += 1
+        self._answers.append(released_text(value))
+        return value
+
+    def facts(self) -> tuple[list[dict[str, str]], str]:
+        """The steps for a receipt, equal ones together, and the hash of all they released."""
+        steps = [{"mechanism": name, **dict(told), "times": str(n)} for (name, told), n in self._steps.items()]
+        return steps, fingerprint("\n".join(self._answers))
+
+
+def release_steps(
+    steps: Callable[[PrivacyFilter], T],
+    *,
+    accounts: Sequence[Account],
+    spend: Loss,
+    request: str,
+    unit: Unit = ROW,
+    data_version: str = "",
+    source: Source | None = None,
+    private: bool = True,
+) -> tuple[T, Receipt]:
+    """Carry adaptive steps out under one charge.
+
+    Args:
+        steps: looks at rows only inside `meter.release`; what it returns must follow from released values alone.
+        accounts: each pays the whole spend, all or none.
+        spend: what all steps together may cost; all of it is charged, used up or not.
+        request, unit, data_version, source: as in `measure`.
+        private: whether everything else that the steps use was released privately; the receipt says so.
+
+    Privacy: the spend, in the first account's measure, by adaptive composition: the meter refuses what goes beyond. If
+        a step fails the charge stands, and the error says no more than that. Tested in tests/unit/test_meter.py.
+    """
+    if not accounts or len({account.cap.measure for account in accounts}) > 1:
+        raise BadInput("steps need an account that pays, and several must count alike: all epsilon or all rho.")
+    source = source or SYSTEM
+    prices = [account.price(spend) for account in accounts]
+    charge = accounts[0].book.reserve(list(zip(accounts, prices, strict=True)), request)
+    charge.look()
+    nothing = Loss.nothing(prices[0].measure, prices[0].relation)
+    meter = PrivacyFilter(accounts[0], prices[0], source, nothing)
+    try:
+        result = steps(meter)
+    except Exception as error:
+        raise LookFailed(
+            "a step could not be carried out. The charge stands; ask the owner to look into it.",
+            owner_detail=getattr(error, "owner_detail", "") or f"{type(error).__name__}: {error}",
+        ) from None
+    entry = charge.commit()
+    told, answer = meter.facts()
+    facts = {
+        "software": f"cloister {__version__}",
+        "request": fingerprint(request),
+        "data_version": data_version,
+        "unit": str(unit),
+        "mechanism": ", ".join(dict.fromkeys(one["mechanism"] for one in told)) or "none",
+        "parameters": told,
+        "loss": prices[0].to_json(),
+        "answer": answer,
+        "private": source.private and private,
+    }
+    return result, Receipt.issue({**facts, **standing(charge, entry)}, accounts[0].book.key)

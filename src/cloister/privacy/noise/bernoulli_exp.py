@@ -1,0 +1,84 @@
+"""Coins that show True with probability e^(-x), by the million.
+
+One uniform number of 31 bits is compared with a two-sided integer bound on e^(-x). About one toss in ten million
+falls between the bounds; it goes on as a `Toss`, exactly, from the bits it already has.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.noise import scalar
+from cloister.privacy.noise.dispatch import Bools, Integers, Whole, draw, pick, read
+from cloister.privacy.noise.lazy_uniform import Toss, exp_bounds
+from cloister.privacy.noise.source import SYSTEM, Size, Source, words
+
+__all__ = ["BITS", "bernoulli_exp", "below_exp", "coins", "split_ratio"]
+
+BITS = 31
+_ONE = 1 << BITS
+
+
+def _table(step_bits: int, entries: int) -> Integers:
+    """The lower bounds of 2^31 e^(-i / 2^step_bits), each less than 2 below the truth."""
+    return np.array([exp_bounds(i, 1 << step_bits, 64)[0] >> (64 - BITS) for i in range(entries)], dtype=np.int64)
+
+
+# e^(-23) < 2^(-31): from the 23rd on there is nothing left to bound but zero.
+_WHOLE = np.append(_table(0, 23), 0)
+_EIGHTHS = _table(8, 256)
+_SIXTEENTHS = _table(16, 256)
+# Three table entries (< 2 each), three products and the last linear step (< 1 each) make less than this many units.
+_SHORT = 10
+
+
+def bernoulli_exp(x: object, size: Size | None = None, source: Source | None = None) -> Any:
+    """Coins that are True with probability exactly e^(-x), for a rational x >= 0."""
+    asked = read(x, size, "x", 0, 2**4000)
+    return draw(asked, source or SYSTEM, scalar.bernoulli_exp, _bernoulli_exp_array, 2**62)
+
+
+def coins(p: NDArray[Any], q: int, source: Source) -> Bools:
+    """One coin of probability e^(-p/q) for each integer p, whatever their size."""
+    if p.dtype == np.int64 and q < 2**62:
+        return _bernoulli_exp_array(p, q, len(p), source)
+    return np.array([scalar.bernoulli_exp(int(one), q, source) for one in p], dtype=bool)
+
+
+def _bernoulli_exp_array(p: Whole, q: Whole, count: int, source: Source) -> Bools:
+    whole, part = split_ratio(p, q)
+    whole, part = np.broadcast_to(whole, count), np.broadcast_to(part, count)
+    return below_exp(whole, part, 8, lambda i: (int(pick(p, i)), int(pick(q, i))), source)  # type: ignore[arg-type]
+
+
+def split_ratio(p: Whole, q: Whole) -> tuple[Integers, Integers]:
+    """p/q as whole part and 31 further bits, rounded down by less than 8 units. Integers below 2^62."""
+    whole, rest = np.divmod(np.asarray(p, dtype=np.int64), q)
+    # Shift both so that the divisor keeps about 31 bits: numerator down, divisor up, so the quotient is never above.
+    shift = np.maximum(np.frexp(np.asarray(q, dtype=np.float64))[1] - (62 - BITS), 0).astype(np.int64)
+    return whole, np.asarray(((rest >> shift) << BITS) // ((q >> shift) + (shift > 0)))
+
+
+def below_exp(
+    whole: Integers, part: Integers, slack: int, exact: Callable[[int], tuple[int, int]], source: Source
+) -> Bools:
+    """For each x, whether a fresh uniform number is below e^(-x).
+
+    Args:
+        whole, part: x lies in [whole + part/2^31, whole + (part + slack)/2^31).
+        slack: how far x may be above what whole and part say, in units of 2^-31.
+        exact: the true x of a place, as a ratio, for the few tosses that need it.
+        source: where bits come from.
+    """
+    low = _WHOLE[np.minimum(whole, len(_WHOLE) - 1)]
+    low = low * _EIGHTHS[part >> 23] >> BITS
+    low = low * _SIXTEENTHS[(part >> 15) & 255] >> BITS
+    low = low * (_ONE - (part & 0x7FFF)) >> BITS
+    tossed = (words(len(low), np.uint32, source) >> np.uint32(1)).astype(np.int64)
+    answer = tossed < low - slack
+    unsure = np.flatnonzero((tossed < low + _SHORT) & ~answer)
+    for i in unsure.tolist():
+        answer[i] = Toss(source, int(tossed[i]), BITS).below_exp(*exact(i))
+    return np.asarray(answer)

@@ -1,0 +1,255 @@
+"""What is not public and must be paid for: the groups that occur, and the range of a column."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from sqlglot import exp
+
+from cloister.data.dialect import as_double, canonical, literal
+from cloister.data.schema import internal
+from cloister.data.statistics import DistinctPairs, Engine, GroupKey, Sums, integers
+from cloister.privacy import conversion
+from cloister.privacy.errors import BadLoss, RelationMismatch
+from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
+from cloister.privacy.noise import Source
+from cloister.privacy.unit import Unit
+from cloister.query.expression import Expression
+from cloister.query.from_clause import SourceRows
+
+__all__ = [
+    "Bounds",
+    "Find",
+    "Found",
+    "Thresholded",
+    "key_finder",
+    "keys_in",
+    "keys_sql",
+    "range_counts",
+    "range_finder",
+    "to_find",
+]
+
+Found = list[tuple[Any, int]]
+
+# The range of a column is found as powers of two between these, on both sides of zero.
+_POWERS = range(-20, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholded:
+    """Noisy counts of values that are not public, of which only the large ones are shown.
+
+    Korolova et al. 2009; Wilkins et al. 2024 for the Gaussian law.
+
+    Args:
+        noise: added to the number of units of each value.
+        most: how many values one unit can have.
+        delta: with at most this probability a value is shown that one unit alone has.
+        weight: how much one unit adds to one value at most; more than 1 where a row can occur several times.
+
+    Privacy: the noise's loss, plus delta: a value of one unit alone has at most the count `weight`, and passes with
+        probability at most delta/most; it has at most `most` such values. Audited in tests/statistical/test_find.py.
+    """
+
+    name: ClassVar[str] = "thresholded"
+    textbook: ClassVar[bool] = False
+
+    noise: DiscreteLaplace | DiscreteGaussian
+    most: int
+    delta: Fraction
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.noise.relation is not Relation.ADD_REMOVE:  # replaced, a unit takes values away and brings others
+            raise RelationMismatch("values are found for add/remove neighbours. Give an add/remove loss.")
+
+    @property
+    def threshold(self) -> int:
+        """The smallest t with Pr[weight + noise >= t] <= delta/most."""
+        return self.noise.beyond(self.delta / self.most) + 1 + self.weight
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbours the loss speaks of."""
+        return self.noise.relation
+
+    @property
+    def loss(self) -> Loss:
+        """The noise's loss, and delta."""
+        inner = self.noise.zcdp
+        return Loss("rho", inner.amount, inner.delta + self.delta, inner.relation)
+
+    @property
+    def zcdp(self) -> Loss:
+        """The loss as an approximate rho."""
+        return self.loss
+
+    @property
+    def pure(self) -> None:
+        """Showing what is not public has no pure guarantee."""
+        return None
+
+    def rdp(self, alpha: float) -> float:
+        """There is no Rényi curve for an event of probability delta."""
+        return math.inf
+
+    def parameters(self) -> dict[str, str]:
+        """Public and exact, for a receipt."""
+        told = {"threshold": str(self.threshold), "values of one unit": str(self.most), "delta": str(self.delta)}
+        return {**self.noise.parameters(), **told}
+
+    def release(self, statistic: Found, source: Source | None = None) -> Found:
+        """The values whose noisy count reaches the threshold, in their own order, with that count."""
+        counts = np.array([count for _, count in statistic], dtype=np.int64)
+        noisy = self.noise.release(counts, source) if len(counts) else counts
+        kept = [(value, int(n)) for (value, _), n in zip(statistic, noisy, strict=True) if n >= self.threshold]
+        return sorted(kept, key=lambda one: (str(type(one[0])), one[0]))
+
+
+def key_finder(spend: Loss, unit: Unit, by_row: bool, copies: int = 1) -> Thresholded:
+    """The mechanism that finds keys at a loss with a delta: half of it for the threshold, half for the noise."""
+    if not spend.delta:
+        raise BadLoss("finding groups needs a delta: write spend=epsilon('0.5', delta='1e-8').")
+    most = copies if by_row else unit.max_rows
+    # A unit counts once for each of its values. A row that occurs several times counts as often, maybe all for one.
+    weight, reach = (copies, Fraction(copies)) if by_row else (1, root_above(most))
+    delta = spend.delta if spend.measure == "rho" else spend.delta / 2
+    rho = Loss("rho", spend.amount, relation=spend.relation)
+    if spend.measure == "epsilon":
+        rho = Loss("rho", conversion.rho_within(spend.amount, delta), relation=spend.relation)
+    return Thresholded(DiscreteGaussian.for_loss(reach, rho), most, delta, weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """That a question's groups are not public and will be found first.
+
+    Attributes:
+        group: which of the question's groups.
+        name: as the question calls it.
+        mechanism: how they are found; its threshold is public.
+    """
+
+    group: int
+    name: str
+    mechanism: Thresholded
+
+    def __str__(self) -> str:
+        least = self.mechanism.threshold
+        return (
+            f"groups of {self.name}: those with a noisy number of people of at least {least}, costs "
+            f"{self.mechanism.loss}"
+        )
+
+
+# Groups are found with a quarter of the loss: a group that is missed is missed whole, but those near the threshold are
+# the ones whose numbers would drown in noise anyway.
+_SHARE = Fraction(1, 4)
+
+
+def to_find(
+    groups: Sequence[tuple[int, str]], spend: Loss, rows: SourceRows, unit: Unit
+) -> tuple[tuple[Find, ...], Loss]:
+    """How some groups of a question are found, and what is left of the spend for their numbers.
+
+    Args:
+        groups: which of the question's groups, and what they are called.
+        spend: with a delta, all of which goes into the thresholds.
+    """
+    total, delta = spend.amount, spend.delta
+    if spend.measure == "epsilon":
+        delta = spend.delta / 2
+        total = conversion.rho_within(spend.amount, delta)
+    each = Loss("rho", total * _SHARE / len(groups), delta / len(groups), spend.relation)
+    finds = tuple(Find(i, name, key_finder(each, unit, rows.by_row, rows.copies)) for i, name in groups)
+    return finds, Loss("rho", total * (1 - _SHARE), relation=spend.relation)
+
+
+def keys_in(rows: SourceRows, term: Expression, unit: Unit, secret: str, engine: Engine) -> Found:
+    """Every value of a column with the number of units that have it. Reads rows; must be followed by `Thresholded`."""
+    table = engine.run(keys_sql(rows, term, unit, secret, engine.dialect))
+    return list(
+        zip(table.column(internal("x")).to_pylist(), integers(table.column(internal("n"))).tolist(), strict=True)
+    )
+
+
+def keys_sql(rows: SourceRows, term: Expression, unit: Unit, secret: str, dialect: str) -> str:
+    """The statement behind `keys_in`."""
+    most = None if rows.by_row else unit.max_rows
+    pairs = DistinctPairs(rows.sql, (), canonical(term.sql, term.type), most, secret, rows.copies)  # type: ignore[arg-type]
+    return pairs.units_sql(dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A range that was found."""
+
+    low: float
+    high: float
+
+
+def range_finder(spend: Loss, sums: Sums) -> DiscreteLaplace | DiscreteGaussian:
+    """The noise on counts of powers of two."""
+    kind: Any = DiscreteLaplace if spend.is_pure else DiscreteGaussian
+    if spend.measure == "epsilon" and spend.delta:
+        spend = Loss("rho", conversion.rho_within(spend.amount, spend.delta), relation=spend.relation)
+    return kind.for_loss(sums.sensitivity(), spend)  # type: ignore[no-any-return]
+
+
+def range_counts(rows: SourceRows, term: Expression, unit: Unit) -> Sums:
+    """Counts of a number by sign and power of two: bins that are public."""
+    x = as_double(term.sql)
+    size = exp.Ln(this=exp.Greatest(this=exp.Abs(this=x.copy()), expressions=[literal(1e-9)]))
+    power = exp.Floor(this=exp.Div(this=size, expression=literal(math.log(2)), typed=False, safe=False))
+    inside = exp.Least(
+        this=exp.Greatest(this=power, expressions=[literal(float(_POWERS[0]))]),
+        expressions=[literal(float(_POWERS[-1]))],
+    )
+    place = exp.Cast(
+        this=exp.Add(this=exp.Paren(this=inside), expression=literal(float(1 - _POWERS[0]))),
+        to=exp.DataType.build("BIGINT"),
+    )
+    small = exp.LT(this=exp.Abs(this=x.copy()), expression=literal(2.0 ** _POWERS[0]))
+    bin_ = exp.Case(
+        ifs=[
+            exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null()),
+            exp.If(this=small, true=exp.Literal.number(0)),
+            exp.If(
+                this=exp.LT(this=x.copy(), expression=literal(0.0)), true=exp.Neg(this=exp.Paren(this=place.copy()))
+            ),
+        ],
+        default=place,
+    )
+    key = GroupKey(
+        "power",
+        exp.Cast(this=bin_, to=exp.DataType.build("BIGINT")),
+        tuple(range(-len(_POWERS), len(_POWERS) + 1)),
+        "integer",
+    )
+    return Sums(rows.sql, (key,), (), None if rows.by_row else unit.max_rows, rows.copies)  # type: ignore[arg-type]
+
+
+def found_range(noisy: Any, mechanism: DiscreteLaplace | DiscreteGaussian) -> Bounds:
+    """The smallest range of bins that holds every count the noise cannot explain. Post-processing."""
+    bins = len(_POWERS)
+    # All bins together stay below this but with probability 1e-3.
+    threshold = mechanism.beyond(Fraction(1, 1000 * (2 * bins + 1)))
+    large = np.flatnonzero(np.asarray(noisy, dtype=np.float64) > threshold)
+    if not large.size:
+        return Bounds(0.0, 1.0)
+    return Bounds(_edge(int(large[0]) - bins, lower=True), _edge(int(large[-1]) - bins, lower=False))
+
+
+def _edge(place: int, *, lower: bool) -> float:
+    """The outer edge of a bin."""
+    if place == 0:
+        return 0.0
+    power = _POWERS[0] + abs(place) - 1
+    if place > 0:
+        return 0.0 if lower and power == _POWERS[0] else 2.0 ** (power if lower else power + 1)
+    return -(2.0 ** (power + 1 if lower else power))

@@ -1,0 +1,225 @@
+"""Arranging the answer: groups beside numbers, arithmetic over them, HAVING, ORDER BY, LIMIT.
+
+All of this works on released numbers, in an engine of its own that has never seen a row.
+"""
+
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from cloister.data.schema import internal
+from cloister.privacy.errors import QueryRefused
+from cloister.query.estimate import Estimate
+from cloister.query.expression import Expression, compile_term
+from cloister.query.plan import Plan
+from cloister.query.question import Question
+
+__all__ = ["arrange", "check_arrangement"]
+
+_TYPES = {
+    "integer": pa.int64(),
+    "real": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+}
+# Beyond this many aggregates in one expression the corners of their intervals are too many to try.
+_MOST_CORNERS = 4
+
+
+def check_arrangement(question: Question) -> None:
+    """Refuse what could not be arranged before anything is charged for it."""
+    scope = _post_scope(question)
+    for node in (*(output.node for output in question.outputs), *(one.this for one in question.order)):
+        compile_term(node, scope)
+    if question.having is not None and compile_term(question.having, scope).type != "boolean":
+        raise QueryRefused("HAVING needs a condition, such as COUNT(*) > 100.")
+
+
+def arrange(plan: Plan, estimates: Callable[[Fraction], list[list[Estimate]]]) -> tuple[pa.Table, list[str]]:
+    """The table of the answer, and notes.
+
+    Args:
+        plan: what was asked.
+        estimates: for a confidence, an estimate of each aggregate for each grouping set.
+    """
+    question = plan.question
+    found = estimates(Fraction(plan.confidence))
+    base = _base(question, found, "value")
+    limited = found if plan.interval_confidence == Fraction(plan.confidence) else estimates(plan.interval_confidence)
+    engine = _Arithmetic()
+    kept = _kept_rows(engine, base, question)
+    columns: dict[str, Any] = {}
+    for output in question.outputs:
+        columns[output.name] = _pick(_evaluate(engine, base, question, output.node), kept)
+        limits = _limits(engine, plan, limited, estimates, output.node, output.aggregate)
+        if limits is not None:
+            low, high = (_pick(_column(end), kept) for end in limits)
+            columns[f"{output.name}_low"], columns[f"{output.name}_high"] = low, high
+    notes = list(dict.fromkeys(one.note for group in found for one in group if one.note))
+    return pa.table(columns), notes
+
+
+class _Arithmetic:
+    """An engine for released numbers only: in memory, without access to anything outside. One for each thread."""
+
+    _own = threading.local()
+
+    def run(self, base: pa.Table, sql: str) -> pa.Table:
+        """Run a statement over the table `base`."""
+        if getattr(self._own, "process", None) != os.getpid():
+            import duckdb
+
+            self._own.engine = duckdb.connect(":memory:", config={"enable_external_access": "false"})
+            self._own.process = os.getpid()
+        self._own.engine.register("base", base)
+        try:
+            return self._own.engine.sql(sql).to_arrow_table()
+        finally:
+            self._own.engine.unregister("base")
+
+
+def _column(values: Any) -> pa.Array:
+    """Numbers of an answer; where there is none, NULL."""
+    return pa.array(values, from_pandas=True)
+
+
+def _pick(column: Any, kept: pa.Array | None) -> Any:
+    return column if kept is None else column.take(kept)
+
+
+def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -> pa.Table:
+    """One row for each group of each grouping set: keys k0 …, aggregates a0 …, and a row number."""
+    keys: list[list[Any]] = [[] for _ in question.groups]
+    aggregates: list[list[Any]] = [[] for _ in question.aggregates]
+    for members, estimates in zip(question.sets, found, strict=True):
+        sizes = [len(question.groups[i].values or ()) for i in members]
+        cells = math.prod(sizes)
+        places = np.unravel_index(np.arange(cells), sizes) if members else ()
+        for i, group in enumerate(question.groups):
+            values = group.values or ()
+            whole = _numbers(values) if isinstance(values, range) else list(values)
+            listed = pa.array([None] if i not in members else whole, _TYPES[group.term.type])
+            at = places[members.index(i)] if i in members else np.zeros(cells, dtype=np.int64)
+            keys[i].append(listed.take(pa.array(at)))
+        for j, one in enumerate(estimates):
+            known = getattr(one, which)  # an aggregate without limits is not part of what its limits are asked for
+            aggregates[j].append(_column(one.value if known is None else known))
+    columns = {f"k{i}": pa.chunked_array(parts) for i, parts in enumerate(keys)}
+    columns |= {f"a{j}": pa.chunked_array(parts) for j, parts in enumerate(aggregates)}
+    rows = len(columns["a0"])
+    return pa.table({internal("row"): pa.array(np.arange(rows)), **columns})
+
+
+def _numbers(values: range) -> Any:
+    """Whole numbers, also those at the end of 64 bits: the number after the last one is none of them."""
+    return np.arange(len(values), dtype=np.int64) * values.step + values.start
+
+
+def _post_scope(question: Question) -> Callable[[exp.Column], Expression]:
+    def look_up(node: exp.Column) -> Expression:
+        index = int(node.name[1:])
+        sql = exp.column(node.name, quoted=True)
+        if node.name.startswith("k"):
+            return Expression(sql, question.groups[index].term.type)
+        vote = question.aggregates[index].needs[0].kind == "vote"
+        return Expression(sql, question.aggregates[index].needs[0].extra.type if vote else "real")  # type: ignore[union-attr]
+
+    return look_up
+
+
+def _evaluate(engine: _Arithmetic, base: pa.Table, question: Question, node: exp.Expression) -> Any:
+    if isinstance(node, exp.Column):
+        return base.column(node.name)
+    term = compile_term(node, _post_scope(question))
+    query = (
+        exp.select(exp.alias_(term.sql, "x", quoted=True))
+        .from_("base")
+        .order_by(exp.column(internal("row"), quoted=True))
+    )
+    return engine.run(base, query.sql(dialect="duckdb")).column("x")
+
+
+def _kept_rows(engine: _Arithmetic, base: pa.Table, question: Question) -> pa.Array | None:
+    """The rows that HAVING keeps, in the order of ORDER BY, up to LIMIT; None for all as they are."""
+    if question.having is None and not question.order and question.limit is None:
+        return None
+    scope = _post_scope(question)
+    query = exp.select(exp.column(internal("row"), quoted=True)).from_("base")
+    if question.having is not None:
+        condition = compile_term(question.having, scope)
+        if condition.type != "boolean":
+            raise QueryRefused("HAVING needs a condition, such as COUNT(*) > 100.")
+        query = query.where(condition.sql)
+    for one in question.order:
+        term = compile_term(one.this, scope)
+        query = query.order_by(exp.Ordered(this=term.sql, **{key: one.args[key] for key in ("desc", "nulls_first")}))
+    query = query.order_by(exp.column(internal("row"), quoted=True))
+    if question.limit is not None:
+        query = query.limit(question.limit)
+    return engine.run(base, query.sql(dialect="duckdb")).column(internal("row")).combine_chunks()
+
+
+def _limits(
+    engine: _Arithmetic,
+    plan: Plan,
+    found: list[list[Estimate]],
+    estimates: Callable[[Fraction], list[list[Estimate]]],
+    node: exp.Expression,
+    aggregate: int | None,
+) -> tuple[Any, Any] | None:
+    """Limits of one column: the aggregate's own, or the extremes of an expression over its aggregates' limits."""
+    if aggregate is not None:
+        if any(group[aggregate].low is None for group in found):
+            return None
+        return tuple(np.concatenate([getattr(group[aggregate], end) for group in found]) for end in ("low", "high"))  # type: ignore[return-value]
+    named = [int(one.name[1:]) for one in node.find_all(exp.Column) if one.name.startswith("a")]
+    used = sorted(set(named))
+    # An aggregate that occurs twice, as in COUNT(*) * COUNT(*), may have its extreme between the corners.
+    if (
+        not used
+        or len(named) > len(used)
+        or len(used) > _MOST_CORNERS
+        or any(group[i].low is None for group in found for i in used)
+    ):
+        return None
+    allowed = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Neg | exp.Column | exp.Literal | exp.Paren | exp.Identifier
+    if not all(isinstance(one, allowed) for one in node.walk()):
+        return None
+    # Sums, products and quotients are monotone in each argument, so the extremes lie in corners of the box.
+    wider = estimates(1 - (1 - plan.interval_confidence) / len(used))
+    ends = {which: _base(plan.question, wider, which) for which in ("low", "high")}
+    corners = []
+    for choice in product(("low", "high"), repeat=len(used)):
+        table = ends["low"]
+        for i, which in zip(used, choice, strict=True):
+            table = table.set_column(table.column_names.index(f"a{i}"), f"a{i}", ends[which].column(f"a{i}"))
+        corners.append(_evaluate(engine, table, plan.question, node).to_numpy(zero_copy_only=False).astype(np.float64))
+    safe = _denominators_keep_sign(ends, node)
+    low, high = np.min(corners, axis=0), np.max(corners, axis=0)
+    return np.where(safe, low, np.nan), np.where(safe, high, np.nan)
+
+
+def _denominators_keep_sign(ends: dict[str, pa.Table], node: exp.Expression) -> Any:
+    """Where every divisor is a single aggregate or constant whose limits lie on one side of zero."""
+    safe: Any = np.ones(ends["low"].num_rows, dtype=bool)
+    for one in node.find_all(exp.Div):
+        divisor = one.expression.unnest()
+        if isinstance(divisor, exp.Literal):
+            continue
+        if not isinstance(divisor, exp.Column):
+            return np.zeros_like(safe)
+        low, high = (
+            ends[end].column(divisor.name).to_numpy(zero_copy_only=False).astype(np.float64) for end in ("low", "high")
+        )
+        safe &= (low > 0) | (high < 0)
+    return safe

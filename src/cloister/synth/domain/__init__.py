@@ -1,0 +1,1 @@
+"""Columns as public cells."""

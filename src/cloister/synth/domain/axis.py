@@ -1,0 +1,446 @@
+"""One column as public cells: what a marginal counts by, and how a cell becomes a value again.
+
+    categories, booleans, few integers    a cell for each value
+    numbers, dates, moments               a cell for each of some bins between public cuts
+    text without categories               no cell: every synthetic row gets a fresh pseudonym
+    columns that may be NULL              one more cell, the last
+
+Privacy: everything here follows from the schema and from what the caller names. Nothing is read off the data.
+"""
+
+import math
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from cloister.data.dialect import literal
+from cloister.data.schema import Column, Type
+from cloister.data.statistics import GroupKey
+from cloister.privacy.errors import BadBounds, BadSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MOST_CELLS", "Axis", "Cells", "arrow_types", "read_axis"]
+
+Cells = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MOST_CELLS = 4096
+_EPOCH = datetime(1970, 1, 1)
+_DAY = date(1970, 1, 1).toordinal()
+_STEPS = 2**53  # doubles tell so many whole numbers apart
+_FAR = 2**60
+_INT64 = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The public cells of one column.
+
+    Attributes:
+        name: of the column.
+        type: of its values.
+        values: the value of each cell; None if the column is cut into bins or is a pseudonym.
+        ends: of bins: the ends of all of them in rising order, one more than there are bins. Numbers as they are, dates
+            as days and moments as microseconds since 1970. A bin holds its lower end, the last one its upper end too.
+        nullable: whether the last cell stands for NULL.
+        origin: what ends are counted from, for whole numbers and moments too far from 0 for doubles to tell neighbours
+            apart: the lower bound. 0 otherwise.
+    """
+
+    name: str
+    type: Type
+    values: tuple[Any, ...] | None = None
+    ends: tuple[float, ...] | None = None
+    nullable: bool = False
+    origin: int = 0
+
+    @property
+    def pseudonym(self) -> bool:
+        """Whether its values name somebody, so that synthetic rows get fresh ones."""
+        return self.values is None and self.ends is None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring cells are alike: numbers and dates, in bins or not."""
+        return self.ends is not None or (self.values is not None and self.type == "integer")
+
+    @property
+    def known(self) -> int:
+        """How many cells hold values that are not NULL."""
+        if self.values is not None:
+            return len(self.values)
+        return 1 if self.ends is None else len(self.ends) - 1
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return self.known + (1 if self.nullable and not self.pseudonym else 0)
+
+    @property
+    def widths(self) -> Floats:
+        """How much each cell that is not NULL holds of the line that its values lie on: whole numbers, or lengths."""
+        if self.ends is None:
+            return np.ones(self.known)
+        ends = np.array(self.ends)
+        if self.type == "real":
+            return np.diff(ends)
+        first, last = _whole(ends[:-1], ends[1:], np.arange(self.known) == self.known - 1)
+        return last - first + 1
+
+    def labels(self) -> list[str]:
+        """What each cell holds, in words."""
+        if self.values is not None:
+            told = [str(value) for value in self.values]
+        elif self.ends is not None:
+            named = self.type in ("date", "timestamp") or self.origin
+            shown = [str(self._value(end)) if named else f"{end:g}" for end in self.ends]
+            told = [f"{low} to {high}" for low, high in pairwise(shown)]
+        else:
+            return ["a fresh pseudonym"]
+        return [*told, "missing"] if self.nullable else told
+
+    def key(self) -> GroupKey:
+        """How an engine names the cell of a row."""
+        column = exp.column(self.name, quoted=True)
+        missing = (None,) if self.nullable else ()
+        if self.values is not None:
+            return GroupKey(self.name, column, (*self.values, *missing), self.type)
+        if self.ends is None:
+            raise BadSchema(f"{self.name} is replaced by pseudonyms and cannot be counted by.")
+        # Comparisons alone: every engine puts a value into the same bin, whatever its arithmetic.
+        tree = _between(column, [self._literal(end) for end in self.ends[1:-1]], 0)
+        absent = exp.Is(this=column.copy(), expression=exp.Null())
+        cell = exp.Case(ifs=[exp.If(this=absent, true=exp.Null())], default=tree)
+        cells: Sequence[Any] = range(self.known) if not self.nullable else (*range(self.known), None)
+        return GroupKey(self.name, cell, cells, "integer")
+
+    def place(self, column: "pa.ChunkedArray") -> Cells:
+        """The cell of each value of a column; -1 where there is none.
+
+        Privacy: as secret as the column. For whoever may see it (an owner who scores a table), or for synthetic rows.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        absent = self.known if self.nullable else -1
+        if self.pseudonym:
+            return np.zeros(len(column), dtype=np.int64)
+        if self.values is not None:
+            kind = arrow_types()[self.type]
+            found = pc.index_in(column.cast(kind), value_set=pa.array(list(self.values), type=kind))
+            return np.asarray(pc.fill_null(found, absent).to_numpy(zero_copy_only=False), dtype=np.int64)
+        assert self.ends is not None
+        known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
+        numbers = self.numbers(column)
+        cells = np.searchsorted(np.array(self.ends[1:-1]), numbers, side="right")
+        return np.where(known & ~np.isnan(numbers), cells, absent)
+
+    def draw(self, cells: Cells, generator: np.random.Generator, wanted: Any = None) -> "pa.Array":
+        """A value of each cell: the value it stands for, or one that is spread evenly over its bin.
+
+        Args:
+            cells: of each row.
+            generator: any.
+            wanted: a condition as in `cells_of`, as a list of one: of a bin that it cuts, only what it names is drawn.
+        """
+        import pyarrow as pa
+
+        if self.pseudonym:
+            return pa.array([secrets.token_hex(8) for _ in range(len(cells))], pa.string())
+        absent = cells >= self.known
+        inside = np.where(absent, 0, cells)
+        kind = arrow_types()[self.type]
+        if self.values is not None:
+            return pa.array(self.values, kind).take(pa.array(np.where(absent, 0, inside), mask=absent))
+        ends = np.array(self.ends)
+        low, high, top = ends[inside], ends[inside + 1], inside == self.known - 1
+        condition = None if wanted is None else wanted[0]
+        if isinstance(condition, dict):
+            least, most = self._range(condition)
+            # What ends before its bin does is not held by it any more.
+            low, top, high = np.maximum(low, least), top & (most > high), np.minimum(high, most)
+        if self.type == "real":
+            spots = np.where(top, high, np.nextafter(high, low))
+            numbers = np.minimum(low + (high - low) * generator.random(len(cells)), spots)
+        else:
+            first, last = _whole(low, high, top)
+            numbers = np.minimum(np.floor(first + (last - first + 1) * generator.random(len(cells))), last)
+        if wanted is not None and not isinstance(condition, dict):  # values by name: one of those that are in the bin
+            numbers = _among(self._named(condition), numbers, inside, np.array(self.ends), generator)
+        if self.type == "real":
+            return pa.array(numbers, kind, mask=absent)
+        whole = numbers.astype(np.int64) + self.origin
+        if self.type == "date":
+            return pa.array(whole.astype(np.int32), pa.int32(), mask=absent).cast(kind)
+        return pa.array(whole, pa.int64(), mask=absent).cast(kind)
+
+    def cells_of(self, wanted: Any) -> NDArray[np.bool_]:
+        """Which cells a condition names: a value, a list of values, None for missing, or {"below": 16, "from": 65}.
+
+        A bin counts if any of it is named.
+        """
+        chosen = np.zeros(self.size, dtype=bool)
+        if isinstance(wanted, dict):
+            low, high = self._range(wanted)
+            if self.ends is not None:
+                ends = np.array(self.ends)
+                upper = ends[1:] > low
+                upper[-1] |= ends[-1] == low and self.type != "real"  # the last bin holds its upper end
+                chosen[: self.known] = upper & (ends[:-1] < high)
+            else:
+                chosen[: self.known] = [low <= _exact(self.type, value) < high for value in self.values or ()]
+            return chosen
+        for value in wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]:
+            chosen[self._cell(value)] = True
+        return chosen
+
+    def weights_of(self, wanted: Any) -> Floats:
+        """How much of each cell a condition names, from 0 to 1: of a bin that it cuts, a part by its width.
+
+        A single real number is no part of its bin: it has no width.
+        """
+        whole = self.cells_of(wanted).astype(np.float64)
+        if self.ends is None:
+            return whole
+        ends, top = np.array(self.ends), np.arange(self.known) == self.known - 1
+        part = np.zeros(self.known)
+        if not isinstance(wanted, dict):
+            values = np.unique(self._named(wanted))
+            if self.type != "real":
+                np.add.at(part, np.searchsorted(ends[1:-1], values[values == np.floor(values)], side="right"), 1.0)
+        elif self.type == "real":
+            low, high = self._range(wanted)
+            part = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0.0, None)
+        else:
+            low, high = self._range(wanted)
+            first, last = _whole(ends[:-1], ends[1:], top)
+            part = np.clip(np.minimum(last, np.ceil(high) - 1) - np.maximum(first, np.ceil(low)) + 1, 0.0, None)
+        whole[: self.known] = np.minimum(part / self.widths, 1.0)
+        return whole
+
+    def _range(self, wanted: Any) -> tuple[Any, Any]:
+        """The ends of a range: from the first, below the second."""
+        if self.ends is None and not self.ordered:
+            raise BadBounds(f"{self.name} has no order. Name its values.")
+        if set(wanted) - {"from", "below"} or not wanted:
+            raise BadBounds(f"a range of {self.name} is written {{from: …, below: …}}, one of them or both.")
+        read = partial(_exact, self.type) if self.ends is None else self.number
+        return (
+            read(wanted["from"]) if "from" in wanted else -math.inf,
+            read(wanted["below"]) if "below" in wanted else math.inf,
+        )
+
+    def _named(self, wanted: Any) -> Floats:
+        """The values of a condition that is no range, on the line that bins lie on; without what is missing."""
+        listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+        return np.array(sorted(self.number(value) for value in listed if value is not None))
+
+    def number(self, value: Any) -> float:
+        """A value on the line that bins lie on: a number as it is, days or microseconds since 1970, from the origin."""
+        return _from(self.origin, _exact(self.type, value))
+
+    def numbers(self, column: "pa.ChunkedArray") -> Floats:
+        """The values of a column on that line; 0 where one is missing.
+
+        Privacy: as secret as the column.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.type == "date":
+            column = column.cast(pa.date32()).cast(pa.int32())
+        elif self.type == "timestamp":
+            column = column.cast(pa.timestamp("us")).cast(pa.int64())
+        if not self.origin or not pa.types.is_integer(column.type):
+            filled = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
+            return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.float64) - self.origin
+        whole = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+        # Far beyond the bounds it does not matter how far; the difference must fit into 64 bits.
+        least, most = max(self.origin - _FAR, _INT64.min), min(self.origin + _FAR, _INT64.max)
+        near = np.array([min(max(one, least), most) for one in whole.tolist()], dtype=np.int64)
+        return np.asarray((near - self.origin).astype(np.float64))
+
+    def _cell(self, value: Any) -> int:
+        if value is None:
+            if not self.nullable:
+                raise BadBounds(f"{self.name} is never missing.")
+            return self.known
+        if self.values is not None:
+            if value not in self.values:
+                raise BadBounds(f"{value!r:.40} is no public value of {self.name}. Look at the schema.")
+            return self.values.index(value)
+        if self.ends is None:
+            raise BadBounds(f"{self.name} is replaced by pseudonyms: nothing can be asked of it.")
+        place = self.number(value)
+        if not self.ends[0] <= place <= self.ends[-1]:
+            raise BadBounds(f"{value!r:.40} lies beyond the bounds of {self.name}. Look at the schema.")
+        return int(np.searchsorted(np.array(self.ends[1:-1]), place, side="right"))
+
+    def value(self, end: float) -> Any:
+        """A place on the line that bins lie on as a value of the column; the next whole one for integers and dates."""
+        return self._value(end)
+
+    def _value(self, end: float) -> Any:
+        if self.type == "date":
+            return date.fromordinal(_DAY + math.ceil(end))
+        if self.type == "timestamp":
+            return _EPOCH + timedelta(microseconds=self.origin + math.ceil(end))
+        return self.origin + math.ceil(end) if self.type == "integer" else end
+
+    def _literal(self, end: float) -> exp.Expression:
+        value = self._value(end)
+        if isinstance(value, datetime):  # without a zone: a Spark session has one of its own
+            text = exp.Literal.string(value.isoformat(" "))
+            return exp.Cast(this=text, to=exp.DataType.build("TIMESTAMPNTZ"))
+        return literal(value)
+
+
+def read_axis(column: Column, bins: Any) -> Axis:
+    """The cells of a column, from its public facts.
+
+    Args:
+        column: its schema.
+        bins: into how many equal bins a number or date is cut if it has more values; or the ends of its bins.
+    """
+    listed = column.categories if column.type != "boolean" else (False, True)
+    if listed is not None:
+        return Axis(column.name, column.type, tuple(listed), nullable=column.nullable)
+    if column.type == "text":
+        return Axis(column.name, "text")
+    if isinstance(bins, Sequence) and not isinstance(bins, str):
+        return _of_cuts(column, bins)
+    if column.bounds is None:
+        raise BadSchema(f"{column.name} has neither public bounds nor categories. Give them in the schema.")
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_CELLS:
+        raise BadBounds(
+            f"{column.name} is cut into 1 to {MOST_CELLS} bins, or between the ends of bins in rising order."
+        )
+    first, last = (_exact(column.type, end) for end in column.bounds)
+    origin = _origin(column, first, last)
+    if column.type != "real" and last - first < bins:
+        if column.type == "integer":
+            every = tuple(range(int(first), int(last) + 1))
+            return Axis(column.name, "integer", every, nullable=column.nullable, origin=origin)
+        bins = int(last - first) + 1
+    low, high = _from(origin, first), _from(origin, last)
+    # Whole numbers and days: the upper bound is a value like the others, so the bins reach one step beyond it.
+    edges = np.linspace(low, high if column.type == "real" else high + 1, bins + 1)[:-1]
+    if column.type == "real":  # bounds may be so near that the doubles between them run out
+        edges = np.unique(edges[edges < high])
+    if column.type == "integer" and first <= 0 < last:  # nothing is often unlike little: it is no part of a bin
+        edges = np.unique([*edges, _from(origin, 0), _from(origin, 1)])
+    return _checked(column, [*edges, high], origin)
+
+
+def _of_cuts(column: Column, given: Sequence[Any]) -> Axis:
+    exact = [_exact(column.type, one) for one in given]
+    first, last = column.bounds or (min(exact, default=0), max(exact, default=0))
+    origin = _origin(column, _exact(column.type, first), _exact(column.type, last))
+    ends = [_from(origin, one) for one in exact]
+    if column.bounds is not None:
+        low, high = (_from(origin, _exact(column.type, end)) for end in column.bounds)
+        # The bounds are the outermost ends: what lies beyond them cannot occur.
+        ends = [low, *(end for end in ends if low < end < high or (end == high and column.type != "real")), high]
+    return _checked(column, ends, origin)
+
+
+def _origin(column: Column, first: Any, last: Any) -> int:
+    """What the ends of a column's bins are counted from, so that doubles hold every whole step between its bounds.
+
+    Raises:
+        BadBounds: there are more steps between them than doubles can tell apart.
+    """
+    if column.type == "real" or not (math.isfinite(first) and math.isfinite(last)):
+        return 0
+    if last - first >= _STEPS:
+        step = "moments" if column.type == "timestamp" else "whole numbers"
+        raise BadBounds(
+            f"{column.name} has more {step} between its bounds than can be told apart: 2^53 at most. Narrow them in "
+            "the schema, or leave the column out."
+        )
+    return 0 if max(abs(first), abs(last)) < _STEPS else math.floor(first)
+
+
+def _checked(column: Column, ends: Sequence[float], origin: int) -> Axis:
+    if not 2 <= len(ends) <= MOST_CELLS + 1 or not np.isfinite(ends).all() or not (np.diff(ends[:-1]) > 0).all():
+        raise BadBounds(f"the bins of {column.name} need ends in rising order, at most {MOST_CELLS + 1}.")
+    if ends[-1] < ends[-2] or (column.type == "real" and ends[-1] <= ends[-2]):
+        raise BadBounds(f"the bins of {column.name} need ends in rising order, at most {MOST_CELLS + 1}.")
+    return Axis(
+        column.name, column.type, ends=tuple(float(end) for end in ends), nullable=column.nullable, origin=origin
+    )
+
+
+def _between(column: exp.Expression, cuts: Sequence[exp.Expression], first: int) -> exp.Expression:
+    """The number of cuts that are not above a value, found by halving."""
+    if not cuts:
+        return literal(first)
+    middle = len(cuts) // 2
+    below = exp.LT(this=column.copy(), expression=cuts[middle].copy())
+    lower, upper = _between(column, cuts[:middle], first), _between(column, cuts[middle + 1 :], first + middle + 1)
+    return exp.Case(ifs=[exp.If(this=below, true=lower)], default=upper)
+
+
+def _whole(low: Floats, high: Floats, top: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """The first and the last whole step of bins: without the upper end, which only the topmost one holds."""
+    return np.ceil(low), np.where(top, np.floor(high), np.ceil(high) - 1)
+
+
+def _among(values: Floats, numbers: Floats, cells: Cells, ends: Floats, generator: np.random.Generator) -> Floats:
+    """For each row one of the named values in its bin, all alike; the number it has where none is."""
+    home = np.searchsorted(ends[1:-1], values, side="right")
+    first, last = np.searchsorted(home, cells, side="left"), np.searchsorted(home, cells, side="right")
+    chosen = first + np.floor((last - first) * generator.random(len(cells))).astype(np.int64)
+    there = last > first
+    return np.where(there, values[np.where(there, chosen, 0)], numbers) if len(values) else numbers
+
+
+def _exact(kind: str, value: Any) -> int | float:
+    """A value on the line that its bins lie on: whole numbers, days and microseconds exactly."""
+    try:
+        if kind in ("date", "timestamp") and isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if kind == "timestamp":
+            moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+            return (moment - _EPOCH) // timedelta(microseconds=1)
+        if kind == "date":
+            return int(value.toordinal() - _DAY)
+        if kind == "integer" and isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value):
+            value = int(value)
+        number = float(value)  # a whole number that no double is near is no end of a bin
+        return int(value) if isinstance(value, int | np.integer) and kind == "integer" else number
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        raise BadBounds(f"a {kind} was expected, got {value!r:.40}.") from None
+
+
+def _from(origin: int, exact: float) -> float:
+    """How far from the origin: the nearest double to the exact difference."""
+    if not origin or not math.isfinite(exact):
+        return float(exact)
+    return float(exact - origin if isinstance(exact, int) else Fraction(exact) - origin)
+
+
+def arrow_types() -> dict[str, Any]:
+    """The Arrow type of each type of a schema."""
+    import pyarrow as pa
+
+    return {
+        "integer": pa.int64(),
+        "real": pa.float64(),
+        "text": pa.string(),
+        "boolean": pa.bool_(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
+    }

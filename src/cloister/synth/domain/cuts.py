@@ -1,0 +1,120 @@
+"""Cuts of numbers that are bought: bins that hold about as many rows each, found inside the spend.
+
+    synth.mst(ds, spend=…, bins=synth.PrivateCuts(16))
+
+Equal bins between wide public bounds leave most of them empty. A tenth of the spend buys a histogram of each number and
+date in 256 equal bins; the cuts are its quantiles, and the ends of where rows clearly are. Cuts that coincide are one.
+
+Privacy: histograms over public bins, with noise; cuts are post-processing of them. Cuts at exact quantiles would be
+values of rows.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.errors import BadBounds
+from cloister.synth.domain.axis import MOST_CELLS, Axis
+
+if TYPE_CHECKING:
+    from cloister.synth.domain.domain import Domain
+    from cloister.synth.measure.marginals import Floats, Measurer
+
+__all__ = ["FINE", "PrivateCuts", "quantile_cuts", "with_cuts"]
+
+FINE = 256
+_FEWEST = 3
+_LEAST_SHARE = Fraction(1, 1000)
+_CLEAR = 4  # standard errors
+_FAR = 0.005  # the share of rows beyond the outermost cuts, on either side
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateCuts:
+    """That numbers and dates are cut where rows are.
+
+    Attributes:
+        bins: how many bins each of them has at most.
+        share: of the spend that buys the cuts.
+    """
+
+    bins: int = 32
+    share: Fraction | str = Fraction(1, 10)
+
+    @property
+    def most_bins(self) -> int:
+        """How many bins a column can have in the end, but for those that a rule of the schema cuts."""
+        return max(self.bins, 2 * _FEWEST + 1)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not _FEWEST <= self.bins <= MOST_CELLS:
+            raise BadBounds(f"bought cuts make {_FEWEST} to {MOST_CELLS} bins.")
+        try:
+            share = Fraction(self.share)
+        except (OverflowError, TypeError, ValueError, ZeroDivisionError):
+            share = Fraction(0)
+        if not _LEAST_SHARE <= share <= 1 - _LEAST_SHARE:
+            raise BadBounds(f"the share of the spend that buys cuts is from {float(_LEAST_SHARE)} to 0.999.")
+
+
+def with_cuts(
+    survey: "Measurer", wanted: PrivateCuts, fine: "Domain", read: Callable[[Mapping[str, Any]], "Domain"]
+) -> tuple["Measurer", str]:
+    """Buy cuts; a survey of the new cells with the rest of the spend, and what was bought in words.
+
+    Args:
+        survey: of equal bins, with the whole spend.
+        wanted: how many bins, for what share.
+        fine: the same columns in many equal bins, without rules, which matter for cells and not for single columns.
+        read: the domain for given bins of some columns.
+
+    Privacy: the share, for one histogram of each column that has bins: L2 sensitivity √k·m, L1 k·m.
+    """
+    names = [axis.name for axis in survey.domain.modelled if axis.ends is not None]
+    if not names:
+        return survey, "no column has bins: no cuts were bought"
+    looking = replace(survey, domain=fine, _exact={})
+    share = Fraction(wanted.share)
+    places = [(fine.places[name],) for name in names]
+    found = looking.measure(places, survey.purse.part(share), why="cuts")
+    cuts = {
+        name: quantile_cuts(fine.axis(name), one.counts, float(np.mean(one.sigma)), wanted.bins)
+        for name, one in zip(names, found, strict=True)
+    }
+    rest = BudgetShare(survey.purse.part(1 - share))
+    return replace(survey, domain=read(cuts), purse=rest, _exact={}), f"cuts of {', '.join(names)}"
+
+
+def quantile_cuts(axis: Axis, counts: "Floats", sigma: float, bins: int) -> list[Any]:
+    """Inner ends of bins that hold about as many rows each, as values of the column; the outermost two hold few.
+
+    Args:
+        axis: many equal bins.
+        counts: rows in each, with noise.
+        sigma: its standard deviation. What is not clearly above it counts as nothing.
+        bins: how many there are to be, at most.
+    """
+    known = counts[: axis.known]
+    held = np.where(known > _CLEAR * sigma, known, 0.0)
+    if not held.any():
+        held = np.ones(axis.known)
+    # Few whole numbers have a cell each: it reaches to the next one.
+    steps = axis.ends or [axis.number(value) for value in axis.values or ()]
+    ends = np.array([*steps, *([] if axis.ends else [steps[-1] + 1.0])])
+    below = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
+    ranks = np.arange(1, bins - 2) / (bins - 2)
+    middle = np.interp(ranks, below + 1e-9 * np.arange(len(below)), ends)
+    # Whole bins at both ends: a single one far out that noise made is not worth a wide bin of its own.
+    first = int(np.searchsorted(below, _FAR, side="right")) - 1
+    last = int(np.searchsorted(below, 1 - _FAR, side="left"))
+    inner = [ends[first], *middle, ends[last]]
+    low, high = axis.value(float(ends[0])), axis.value(float(ends[-1]))  # beyond the last one, where all have cells
+    cuts = sorted({axis.value(float(end)) for end in inner} - {low, high})
+    if len(cuts) < _FEWEST - 1:  # all at one place: a few equal bins beside it, so that numbers stay numbers
+        even = np.linspace(ends[0], ends[-1], 2 * _FEWEST)[1:-1]
+        cuts = sorted({*cuts, *(axis.value(float(end)) for end in even)} - {low, high})
+    return [cut for cut in cuts if low < cut < high]

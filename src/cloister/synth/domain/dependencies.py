@@ -1,0 +1,79 @@
+"""Columns that others decide: learnt once from a noisy marginal, then true in every synthetic row.
+
+The schema says `ward -> building`; it does not say which building. A small part of the spend buys the joint counts of
+both, and each value of the left side gets the value that was counted most often beside it. The right side is then no
+part of the model: it follows from the left side, in all rows, now and in later samples.
+"""
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cloister.privacy.budget_split import BudgetShare, noise_for
+from cloister.synth.domain.axis import Axis, Cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cloister.synth.measure.marginals import Measurer
+
+__all__ = ["DependentColumn", "learn_decided"]
+
+# Of the spend, for each dependency; and for all of them together.
+_EACH, _ALL = Fraction(1, 50), Fraction(1, 5)
+
+
+@dataclass(frozen=True)
+class DependentColumn:
+    """A column that others decide.
+
+    Attributes:
+        axis: the column.
+        places: what decides it, among the modelled columns.
+        cells: its cell for each combination of theirs.
+        values: its value for each combination; None until they are drawn.
+    """
+
+    axis: Axis
+    places: tuple[int, ...]
+    cells: Cells
+    values: "pa.Array | None" = field(default=None, compare=False)
+
+    def settled(self, generator: np.random.Generator) -> "DependentColumn":
+        """With one value for each combination, also where it lies somewhere in a bin: all samples have the same."""
+        if self.values is not None:
+            return self
+        return replace(self, values=self.axis.draw(self.cells.ravel(), generator))
+
+    def fill(self, modelled: Cells) -> "pa.Array":
+        """Its value in each row."""
+        import pyarrow as pa
+
+        assert self.values is not None
+        where = np.ravel_multi_index(tuple(modelled[:, place] for place in self.places), self.cells.shape)
+        return self.values.take(pa.array(where))
+
+
+def learn_decided(survey: "Measurer") -> tuple["Measurer", tuple[DependentColumn, ...]]:
+    """Learn what decides what, and return a survey with the rest of the spend.
+
+    Privacy: a fiftieth of the spend for each dependency, a fifth at most, through the survey's meter.
+    """
+    domain = survey.domain
+    if not domain.determines:
+        return survey, ()
+    share = min(_EACH, _ALL / len(domain.determines))
+    found = []
+    for left, right in domain.determines:
+        names = sorted(left, key=lambda name: domain.places[name])
+        axes = [*(domain.axis(name) for name in names), domain.axis(right)]
+        keys, shape = [axis.key() for axis in axes], [axis.size for axis in axes]
+        noise = noise_for(survey.most, survey.most, survey.purse.part(share))
+        relation = survey.relation
+        noisy = survey.meter.release(lambda: relation.sums(keys).run(relation.engine)[0], noise)  # noqa: B023
+        cells = np.asarray(noisy, dtype=np.float64).reshape(shape).argmax(axis=-1)
+        found.append(DependentColumn(axes[-1], tuple(domain.places[name] for name in names), cells))
+    rest = 1 - share * len(found)
+    return replace(survey, purse=BudgetShare(survey.purse.part(rest))), tuple(found)

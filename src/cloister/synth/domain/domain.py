@@ -1,0 +1,315 @@
+"""The columns of a table as public cells, and what no row may break: structural zeros and dependencies.
+
+    domain = read_domain(ds, table="visits", columns=["ward", "age"], bins=32)
+    domain.axes          # every column of the synthetic table
+    domain.modelled      # those that a model describes; the others are pseudonyms, or decided by them
+
+Privacy: read off the schema and the caller's own words. Neighbouring tables have the same domain.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.schema import Column
+from cloister.privacy.errors import BadInput, BadSchema
+from cloister.synth.domain.axis import MOST_CELLS, Axis, Cells, read_axis
+from cloister.synth.domain.cuts import PrivateCuts
+from cloister.synth.model.junction_tree import junction_tree
+from cloister.synth.options import check_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cloister.data.private_table import PrivateTable
+
+__all__ = ["Domain", "Zero", "check_rows", "most_rows", "read_domain"]
+
+Places = tuple[int, ...]
+_MOST_VALUES = 400_000_000  # of a table that is drawn at once
+_MOST_UNASKED = 20_000_000  # of one whose number of rows is an estimate, which noise can make any
+_MOST_DECIDED = 4_000_000  # cells of columns that a rule or a dependency ties together
+
+
+@dataclass(frozen=True)
+class Zero:
+    """Combinations of cells that never occur.
+
+    Attributes:
+        places: of the columns, among those that are modelled, in rising order.
+        allowed: False where a combination never occurs; one side for each column.
+    """
+
+    places: Places
+    allowed: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Public cells of all columns.
+
+    Attributes:
+        table: its name.
+        axes: of every column of the synthetic table, in order.
+        never: combinations that no row has: {column: condition}, as `Axis.cells_of` reads it.
+        determines: (columns, column): what is decided by what.
+    """
+
+    table: str
+    axes: tuple[Axis, ...]
+    never: tuple[Mapping[str, Any], ...] = ()
+    determines: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of all columns."""
+        return tuple(axis.name for axis in self.axes)
+
+    @cached_property
+    def modelled(self) -> tuple[Axis, ...]:
+        """Columns that a model describes: all but pseudonyms and what others decide."""
+        decided = {right for _, right in self.determines}
+        return tuple(axis for axis in self.axes if not axis.pseudonym and axis.name not in decided)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The number of cells of each modelled column."""
+        return tuple(axis.size for axis in self.modelled)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each modelled column stands."""
+        return {axis.name: place for place, axis in enumerate(self.modelled)}
+
+    @cached_property
+    def zeros(self) -> tuple[Zero, ...]:
+        """What never occurs, as cells of modelled columns."""
+        return tuple(self._zero(rule) for rule in self.never)
+
+    def axis(self, name: str) -> Axis:
+        """One column."""
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise BadInput(f"there is no column {name!r:.60} here. There are: {', '.join(self.names)}.")
+
+    def cells(self, places: Sequence[int]) -> int:
+        """How many cells a marginal of these columns has."""
+        return math.prod(self.shape[place] for place in places)
+
+    def words(self, places: Sequence[int]) -> tuple[str, ...]:
+        """The names of modelled columns."""
+        return tuple(self.modelled[place].name for place in places)
+
+    def encode(self, table: "pa.Table") -> Cells:
+        """The cells of rows, one column for each axis; -1 where a value has none.
+
+        Privacy: as secret as the rows.
+        """
+        return np.column_stack([axis.place(table.column(axis.name)) for axis in self.axes])
+
+    def possible(self) -> bool:
+        """Whether a row can be that breaks no rule."""
+        tree = junction_tree(self.shape, [zero.places for zero in self.zeros])
+        tables = [np.ones([self.shape[place] for place in clique], dtype=bool) for clique in tree.cliques]
+        for zero in self.zeros:
+            home = tree.home(zero.places, self.shape)
+            tables[home] &= _over(zero.allowed, zero.places, tree.cliques[home])
+        # From the leaves up: a clique's cell can be if every clique that hangs on it has a cell for it.
+        for i in range(len(tables) - 1, -1, -1):
+            clique, above, shared = tree.cliques[i], tree.parents[i], tree.separators[i]
+            left = np.asarray(tables[i].any(axis=tuple(k for k, place in enumerate(clique) if place not in shared)))
+            if not left.any():
+                return False
+            if above >= 0:
+                tables[above] &= _over(left, shared, tree.cliques[above])
+        return True
+
+    def _zero(self, rule: Mapping[str, Any]) -> Zero:
+        names = sorted(rule, key=lambda name: self.places.get(name, -1))
+        missing = [name for name in names if name not in self.places]
+        if missing:
+            raise BadSchema(
+                f"{missing[0]} is decided by other columns, so never cannot speak of it. Name those instead."
+            )
+        chosen = np.array(True)
+        for name in names:
+            chosen = np.multiply.outer(chosen, self.axis(name).cells_of(rule[name]))
+        return Zero(tuple(self.places[name] for name in names), ~chosen)
+
+
+def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[np.bool_]:
+    """A table over some columns of a clique, shaped like one over all of them."""
+    sizes = dict(zip(places, table.shape, strict=True))
+    return table.reshape([sizes.get(place, 1) for place in clique])
+
+
+def read_domain(
+    data: Any, *, table: str | None = None, columns: Sequence[str] | None = None, bins: Any = 32, rules: bool = True
+) -> tuple[Domain, "PrivateTable"]:
+    """The domain of a dataset's table, and its rows as a relation. No row is looked at.
+
+    Args:
+        data: a Cloister dataset; its views are respected.
+        table: the private table; the only one unless given.
+        columns: of the synthetic table; all that can be used unless named.
+        bins: into how many equal bins numbers and dates with more values are cut; or {column: bins or ends of bins}; or
+            `PrivateCuts`, for which as many equal bins stand here until the cuts are bought.
+        rules: whether the schema's `never` and `determines` are kept. Without them, for counts of single columns.
+
+    Raises:
+        BadInput: `data` is no dataset.
+        BadSchema: a column has no public bounds or categories.
+    """
+    if not (hasattr(data, "relation") and hasattr(data, "columns")):
+        raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    check_names("columns", columns)
+    own = dict(bins) if isinstance(bins, Mapping) else {}
+    check_names("what bins names", own)
+    name = data.relation(table, []).table
+    every = data.columns(name)
+    seen = {one: term for one, term in every.items() if not term.unit}
+    unknown = [one for one in columns or () if one not in seen]
+    if unknown and unknown[0] in every:
+        raise BadSchema(
+            f"{name}.{unknown[0]} says whose a row is and is in no synthetic table: rows of one person are not made "
+            "together, so a name would join strangers. Leave it out; synth.two_tables gives people and their rows."
+        )
+    if unknown:
+        raise BadSchema(f"there is no column {name}.{unknown[0]:.60} to synthesise. Look at the schema.")
+    chosen = tuple(dict.fromkeys(seen if columns is None else columns))
+    if not chosen:
+        raise BadInput("a synthetic table needs at least one column.")
+    if set(own) - set(chosen):
+        raise BadInput(f"bins names {sorted(set(own) - set(chosen))[0]:.60}, which is no column of the table.")
+    usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
+    facts = data.schema.tables[name]
+    never = tuple(rule for rule in facts.never if rules and set(rule) <= set(chosen))
+    determines = tuple((left, right) for left, right in facts.determines if rules and {*left, right} <= set(chosen))
+    terms = {one: _facts(data.relation(name, [one]).columns[one], seen[one]) for one in chosen}
+    axes = tuple(read_axis(terms[one], _with_ends(terms[one], own.get(one, usual), never)) for one in chosen)
+    domain = Domain(name, axes, never, determines)
+    if not domain.modelled:
+        raise BadSchema("no column has public cells. Give bounds or categories in the schema.")
+    for left, right in determines:
+        if any(domain.axis(one).pseudonym for one in (*left, right)):
+            raise BadSchema(f"{right} and what decides it need public bounds or categories.")
+    _check_size(domain, _sizes(domain, bins))
+    if not domain.possible():  # here, not after the charge
+        raise BadSchema(f"what {name} says under never leaves no row that can be. Take a rule back.")
+    needed = [axis.name for axis in domain.axes if not axis.pseudonym]
+    return domain, data.relation(name, needed)
+
+
+def most_rows(domain: Domain, asked: bool = True) -> int:
+    """How many rows are drawn at once, at most: as many as may be asked for, or as a noisy number may come to."""
+    return max(1, (_MOST_VALUES if asked else _MOST_UNASKED) // len(domain.axes))
+
+
+def check_rows(domain: Domain, rows: int | None) -> None:
+    """Refuse a number of rows that is none, or that cannot be drawn at once. From public facts alone.
+
+    Raises:
+        BadInput: with how many can be.
+    """
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
+    if rows is not None and rows > most_rows(domain):
+        raise BadInput(
+            f"{rows:,} rows of {len(domain.axes)} columns are more than memory holds: {most_rows(domain):,} at most. "
+            "Ask for fewer, and draw more with .sample()."
+        )
+
+
+def _sizes(domain: Domain, bins: Any) -> dict[str, int]:
+    """How many cells each column has; with cuts that are still to be bought, how many it can have at most."""
+    if not isinstance(bins, PrivateCuts):
+        return {axis.name: axis.size for axis in domain.axes}
+    sizes = {axis.name: axis.size for axis in domain.axes}
+    for axis in domain.axes:
+        if axis.ends is not None:
+            most = bins.most_bins + len(_lines_of(axis, domain.never)) + axis.nullable
+            sizes[axis.name] = max(axis.size, most)
+    return sizes
+
+
+def _check_size(domain: Domain, sizes: Mapping[str, int]) -> None:
+    """Refuse what would need more memory than there is, before anything is charged: from public facts alone."""
+    for left, right in domain.determines:
+        cells = math.prod(sizes[one] for one in (*left, right))
+        if cells > _MOST_DECIDED:
+            raise BadSchema(
+                f"what {', '.join(left)} decide of {right} is learnt from {cells:,} cells. At most {_MOST_DECIDED:,} "
+                "are allowed: give fewer bins or categories, or take the dependency back."
+            )
+    for axis in {name: domain.axis(name) for rule in domain.never for name in rule}.values():
+        if sizes[axis.name] > MOST_CELLS:  # such a column is never made coarser, so that the rule holds
+            raise BadSchema(
+                f"never speaks of {axis.name}, which has {sizes[axis.name]:,} cells; {MOST_CELLS:,} are the most for "
+                "that. Give fewer categories or bins, or take the rule back."
+            )
+    for rule in domain.never:
+        cells = math.prod(sizes[name] for name in rule)
+        if cells > _MOST_DECIDED:
+            raise BadSchema(
+                f"a rule under never speaks of {cells:,} combinations of {', '.join(rule)}. At most {_MOST_DECIDED:,} "
+                "are allowed: give fewer bins, or split the rule."
+            )
+
+
+def _facts(column: Column, term: Any) -> Column:
+    """A column with the bounds of dates, which a relation leaves out since no model learns from them."""
+    if column.type not in ("date", "timestamp") or term.low is None or term.high is None:
+        return column
+    first, last = date.fromordinal(int(term.low)), date.fromordinal(int(term.high))
+    if column.type == "date":
+        return replace(column, bounds=(first, last))
+    if term.moments is not None:
+        return replace(column, bounds=term.moments)
+    # Of a moment that a view computes only the days are known.
+    start, end = (datetime(day.year, day.month, day.day) for day in (first, last))
+    return replace(column, bounds=(start, end + timedelta(days=1) - timedelta(microseconds=1)))
+
+
+def _with_ends(column: Column, bins: Any, never: Sequence[Mapping[str, Any]]) -> Any:
+    """Bins that end where `never` draws a line, so that a bin is in or out as a whole."""
+    rules = [rule[column.name] for rule in never if column.name in rule]
+    if not rules or column.categories is not None or column.bounds is None:
+        return bins
+    plain = read_axis(column, bins)
+    if plain.ends is None:
+        return bins
+    lines = _lines_of(plain, never)
+    extra = read_axis(column, sorted(lines, key=plain.number)).ends or ()
+    # As values: two ends between the same whole numbers are one.
+    return sorted({plain.value(end) for end in (*plain.ends[1:-1], *extra[1:-1])})
+
+
+def _lines_of(axis: Axis, never: Sequence[Mapping[str, Any]]) -> set[Any]:
+    """Where all rules draw a line in a column in bins, as its values."""
+    if axis.ends is None:
+        return set()
+    lines = (line for rule in never if axis.name in rule for line in _lines(axis, rule[axis.name]))
+    return {axis.value(line) for line in lines if axis.ends[0] < line <= axis.ends[-1]}
+
+
+def _lines(axis: Axis, wanted: Any) -> list[float]:
+    """Where the cells that a rule of a column in bins names begin and end."""
+    if isinstance(wanted, Mapping):
+        return [axis.number(end) for end in wanted.values()]
+    singles = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+    known = [axis.number(value) for value in singles if value is not None]
+    if known and axis.type == "real":
+        raise BadSchema(
+            f"never names single values of {axis.name}, a real number in bins: one of them cannot be left out of its "
+            "bin alone. Name a range: {from: …, below: …}."
+        )
+    if any(not value.is_integer() for value in known):
+        raise BadSchema(f"never names a value of {axis.name} that is not whole. Name one that is, or a range.")
+    return [line for value in known for line in (value, value + 1)]

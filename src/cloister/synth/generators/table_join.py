@@ -1,0 +1,168 @@
+"""Two tables of the same people as relations: parents with numbers of children, and children beside their parents.
+
+    (domain, relation), (joined_domain, joined) = read_two(ds, "patients", "visits", {}, bins=16)
+
+Rows are joined by the unit, in the engine. A unit's rows are capped after the join as they are before it, so a join
+multiplies nobody beyond `max_rows` of the table that it begins with.
+
+Privacy: public facts alone; nothing is read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from sqlglot import exp
+
+from cloister.data.dialect import literal
+from cloister.data.private_table import PrivateTable
+from cloister.data.schema import UNIT, Column, internal
+from cloister.privacy.errors import BadInput, BadSchema
+from cloister.synth.domain.domain import Domain, read_domain
+from cloister.synth.options import check_names
+
+__all__ = ["NUMBER", "read_two"]
+
+NUMBER = internal("number_of_children")
+
+
+def read_two(
+    ds: Any, parent: str, child: str, columns: Mapping[str, Sequence[str]], bins: Any
+) -> tuple[tuple[Domain, PrivateTable], tuple[Domain, PrivateTable]]:
+    """Domain and rows of the parents with numbers of children, and of the children with their parents.
+
+    Args:
+        ds, parent, child, columns: as in `synth.two_tables`.
+        bins: equal bins; or {column: bins or ends of bins}, each for the tables that have the column.
+    """
+    if not (hasattr(ds, "relation") and hasattr(ds, "schema")):
+        raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    check_names("parent and child", (parent, child))
+    if not isinstance(columns, Mapping) or not set(columns) <= {parent, child}:
+        raise BadInput("columns is {table: its columns}, for the parent, the child, or both.")
+    for listed in columns.values():
+        check_names("columns of a table", listed)
+    check_names("what bins names", bins if isinstance(bins, Mapping) else None)
+    tables = ds.schema.tables
+    for name in (parent, child):
+        if name not in tables or tables[name].public or tables[name].unit is None:
+            raise BadSchema(f"{name:.60} is no private table with a unit column, by which two tables are joined.")
+    if parent == child or tables[parent].max_rows != 1:
+        raise BadSchema(f"{parent} needs max_rows: 1 in the schema: a unit has one row there, and several in {child}.")
+    seen = {name: {one: term for one, term in ds.columns(name).items() if not term.unit} for name in (parent, child)}
+    chosen = {name: tuple(columns.get(name, seen[name])) for name in (parent, child)}
+    if any(NUMBER in chosen[name] or any("." in one for one in chosen[name]) for name in (parent, child)):
+        raise BadSchema(f"columns here have no dot in their names, and none is called {NUMBER}.")
+    facts = tables[parent]
+    decided = {right for left, right in facts.determines if {*left, right} <= set(chosen[parent])}
+    terms = seen[parent]
+    # What joins and conditions is what has public cells and follows from nothing else.
+    unknown = sorted(set(bins) - {*chosen[parent], *chosen[child]}) if isinstance(bins, Mapping) else []
+    if unknown:
+        raise BadInput(f"bins names {unknown[0]:.60}, which is no column of {parent} or {child}.")
+    above, beside = (_bins(bins, {one: one for one in chosen[name]}) for name in (parent, child))
+    plain, _ = read_domain(ds, table=parent, columns=chosen[parent], bins=above)
+    shared = [axis.name for axis in plain.axes if not axis.pseudonym and axis.name not in decided]
+    counted = _parents(ds, parent, child, plain)
+    number = Column(NUMBER, "integer", (0, counted[1]), nullable=False)
+    first = _Seen(
+        parent,
+        replace(counted[0], columns={**_every(ds, parent, chosen[parent]), NUMBER: number}),
+        {**{one: terms[one] for one in chosen[parent]}, NUMBER: SimpleNamespace(unit=False, low=0, high=counted[1])},
+        facts.never,
+        facts.determines,
+    )
+    own = read_domain(ds, table=child, columns=chosen[child], bins=beside)[0]
+    renamed = {f"{parent}.{one}": replace(_every(ds, parent, [one])[one], name=f"{parent}.{one}") for one in shared}
+    rules = [{f"{parent}.{one}": wanted for one, wanted in rule.items()} for rule in facts.never]
+    second = _Seen(
+        child,
+        replace(_joined(ds, parent, child, own, shared), columns={**_every(ds, child, chosen[child]), **renamed}),
+        {**{one: seen[child][one] for one in chosen[child]}, **{f"{parent}.{one}": terms[one] for one in shared}},
+        (*tables[child].never, *rules),
+        tables[child].determines,
+    )
+    joined = _bins(bins, {**{one: one for one in chosen[child]}, **{f"{parent}.{one}": one for one in shared}})
+    return read_domain(first, table=parent, bins=above), read_domain(second, table=child, bins=joined)
+
+
+def _bins(bins: Any, columns: Mapping[str, str]) -> Any:
+    """The bins of some columns, each under the name that it has in a table."""
+    return {here: bins[one] for here, one in columns.items() if one in bins} if isinstance(bins, Mapping) else bins
+
+
+class _Seen:
+    """A relation that is read like a dataset's table."""
+
+    def __init__(
+        self, name: str, relation: PrivateTable, terms: Mapping[str, Any], never: Any, determines: Any
+    ) -> None:
+        self._relation, self._terms = relation, terms
+        self.schema = SimpleNamespace(tables={name: SimpleNamespace(never=never, determines=determines)})
+
+    def columns(self, table: str) -> Mapping[str, Any]:
+        """What is public of them."""
+        return self._terms
+
+    def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
+        """The same rows, with some columns."""
+        return replace(self._relation, columns={one: self._relation.columns[one] for one in columns})
+
+
+def _every(ds: Any, table: str, columns: Sequence[str]) -> dict[str, Column]:
+    return dict(ds.relation(table, columns).columns)
+
+
+def _known(domain: Domain) -> list[str]:
+    return [axis.name for axis in domain.axes if not axis.pseudonym]
+
+
+def _parents(ds: Any, parent: str, child: str, plain: Domain) -> tuple[PrivateTable, int]:
+    """Parents with the number of their children, and how large that can be."""
+    relation: PrivateTable = ds.relation(parent, _known(plain))
+    kids: PrivateTable = ds.relation(child, [])
+    most = kids.rows_each
+    unit = exp.column(UNIT, quoted=True)
+    counts = exp.select(unit, exp.alias_(exp.Count(this=exp.Star()), internal("n"), quoted=True))
+    counts = counts.from_(_named(kids.rows, internal("kids"))).group_by(unit.copy())
+    found = exp.Coalesce(
+        this=exp.column(internal("n"), table=internal("counted"), quoted=True), expressions=[literal(0)]
+    )
+    above = exp.GT(this=found, expression=literal(most))
+    capped = exp.Case(ifs=[exp.If(this=above, true=literal(most))], default=found.copy())
+    return _beside(relation, _known(plain), counts, internal("counted"), {NUMBER: capped}, "LEFT"), most
+
+
+def _joined(ds: Any, parent: str, child: str, own: Domain, shared: Sequence[str]) -> PrivateTable:
+    """Children beside the columns of their parents."""
+    kids: PrivateTable = ds.relation(child, _known(own))
+    above: PrivateTable = ds.relation(parent, list(shared))
+    parents = above.rows.select(*(exp.column(one, quoted=True) for one in shared))
+    taken: dict[str, exp.Expression] = {
+        f"{parent}.{one}": exp.column(one, table=internal("above"), quoted=True) for one in shared
+    }
+    return _beside(kids, _known(own), parents, internal("above"), taken, "INNER")
+
+
+def _beside(
+    relation: PrivateTable,
+    columns: Sequence[str],
+    other: exp.Query,
+    name: str,
+    taken: Mapping[str, exp.Expression],
+    how: str,
+) -> PrivateTable:
+    """A relation joined by the unit with another query. The cap on a unit's rows is the relation's own."""
+    here = relation.rows.select(*(exp.column(one, quoted=True) for one in columns))
+    unit = exp.column(UNIT, table=internal("here"), quoted=True)
+    shown = [exp.alias_(unit.copy(), UNIT, quoted=True)]
+    shown += [exp.alias_(exp.column(one, table=internal("here"), quoted=True), one, quoted=True) for one in columns]
+    shown += [exp.alias_(sql, one, quoted=True) for one, sql in taken.items()]
+    on = exp.EQ(this=unit, expression=exp.column(UNIT, table=name, quoted=True))
+    both = exp.select(*shown).from_(_named(here, internal("here"))).join(_named(other, name), on=on, join_type=how)
+    return replace(relation, rows=exp.select(exp.column(UNIT, quoted=True)).from_(_named(both, internal("both"))))
+
+
+def _named(query: exp.Query, name: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))

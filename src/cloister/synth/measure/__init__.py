@@ -1,0 +1,1 @@
+"""Noisy measurements: marginals, moments, groups of rows."""

@@ -1,0 +1,110 @@
+"""Columns in sets that have something to do with each other, from a noisy correlation matrix.
+
+Agglomerative clustering: every column is a set of its own; the two nearest sets are joined, again and again, until the
+nearest are farther apart than the cut. Columns are 1 - |correlation| apart.
+
+Privacy: the correlations were released, so the sets are post-processing. (Sets found on the rows themselves would tell
+about them: which columns go together is a fact of the data.)
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+
+from cloister.synth.domain.domain import Places
+from cloister.synth.domain.features import Features
+from cloister.synth.measure.marginals import Floats
+from cloister.synth.measure.moments import GroupMoments
+
+__all__ = ["Linkage", "attribute_sets", "cleared", "correlations", "pooled"]
+
+Linkage = Literal["average", "single", "complete"]
+_DOUBT = 1.5
+_LINKS: dict[str, Any] = {"average": np.mean, "single": np.min, "complete": np.max}
+
+
+def pooled(moments: GroupMoments) -> tuple[Floats, Floats]:
+    """The mean of every group, and the covariance within groups; as far as numbers between -1 and 1 can have them."""
+    weights = np.maximum(moments.count, 0.0)
+    weights = weights / weights.sum() if weights.sum() > 0 else np.full(len(weights), 1 / len(weights))
+    found = [moments.means(group) for group in range(len(weights))]
+    means = np.array([np.clip(mean, -1.0, 1.0) for mean, _, _ in found])
+    covariance = sum(
+        weight * (second - np.outer(mean, mean))
+        for weight, mean, (_, second, _) in zip(weights, means, found, strict=True)
+    )
+    covariance = np.asarray(covariance)
+    spread = np.clip(np.diag(covariance), 1e-3, 1.0)
+    limit = 0.99 * np.sqrt(np.outer(spread, spread))
+    covariance = np.clip(covariance, -limit, limit)
+    np.fill_diagonal(covariance, spread)
+    return means, covariance
+
+
+def cleared(features: Features, places: Sequence[int], covariance: Floats, noise: float) -> Floats:
+    """A covariance in which every two columns keep what noise does not explain (positive-part James & Stein 1961).
+
+    Args:
+        features: of the domain.
+        places: the columns.
+        covariance: of their features, with noise.
+        noise: its standard deviation.
+    """
+    found = covariance.copy()
+    own = _own(features, places)
+    for a, b in combinations(range(len(places)), 2):
+        block = found[np.ix_(own[a], own[b])]
+        kept = max(0.0, 1 - _DOUBT * block.size * noise**2 / max(float((block**2).sum()), 1e-12))
+        found[np.ix_(own[a], own[b])] = kept * block
+        found[np.ix_(own[b], own[a])] = kept * block.T
+    return found
+
+
+def correlations(features: Features, places: Sequence[int], covariance: Floats) -> Floats:
+    """How strongly columns go together, between 0 and 1: the strongest of their features."""
+    spread = np.sqrt(np.diag(covariance))
+    found = np.abs(covariance / np.outer(spread, spread))
+    own = _own(features, places)
+    strength = np.eye(len(places))
+    for a, b in combinations(range(len(places)), 2):
+        strength[a, b] = strength[b, a] = min(1.0, float(found[np.ix_(own[a], own[b])].max(initial=0.0)))
+    return strength
+
+
+def _own(features: Features, places: Sequence[int]) -> list[list[int]]:
+    ours = features.of(places)
+    return [[ours.index(number) for number in features.of([place])] for place in places]
+
+
+def attribute_sets(strength: Floats, linkage: Linkage, cut: float, largest: int) -> list[Places]:
+    """Sets of columns, none larger than `largest`.
+
+    Args:
+        strength: of every two columns, between 0 and 1.
+        linkage: how far apart two sets are: as their columns on average, as the nearest two, or as the farthest two.
+        cut: sets that are farther apart are not joined.
+        largest: how many columns a set has at most.
+    """
+    far = 1.0 - strength
+    sets: list[list[int]] = [[place] for place in range(len(far))]
+    while True:
+        best = _nearest(far, sets, linkage, largest)
+        if best is None or best[0] > cut:
+            return [tuple(sorted(one)) for one in sets]
+        _, a, b = best
+        sets[a] += sets.pop(b)
+
+
+def _nearest(
+    far: Floats, sets: Sequence[Sequence[int]], linkage: Linkage, largest: int
+) -> tuple[float, int, int] | None:
+    best: tuple[float, int, int] | None = None
+    for a in range(len(sets)):
+        for b in range(a + 1, len(sets)):
+            if len(sets[a]) + len(sets[b]) <= largest:
+                apart = float(_LINKS[linkage](far[np.ix_(sets[a], sets[b])]))
+                if best is None or apart < best[0]:
+                    best = (apart, a, b)
+    return best

@@ -1,0 +1,120 @@
+"""How far a model is from the table, bought for a small part of the spend.
+
+Mean L1 distances over many marginals move by no more than one of them when a row is added, so they can be told almost
+exactly: three numbers for all marginals of one, two and three columns, and one for each column. They are what the error
+bars of a synthetic table come from.
+
+Distances are in the domain's cells. Where there are more of them than can be listed, they are computed from the cells
+that have rows: all others are as far off as the model expects rows there.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.budget_split import noise_for
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
+from cloister.synth.domain.domain import Places
+from cloister.synth.measure.marginals import MOST_PLACES
+from cloister.synth.model.marginal_oracle import LARGEST
+
+if TYPE_CHECKING:
+    from cloister.synth.domain.domain import Domain
+    from cloister.synth.measure.marginals import MarginalCounts, Measurer
+    from cloister.synth.model.inference import AnyModel, Asks
+
+__all__ = ["ErrorEstimate", "estimate_error", "rising"]
+
+_GRID = 64  # distances are told in parts of a row
+_MOST_SETS = 600  # marginals that are looked at, for each number of columns
+_LISTED = 100_000  # cells of a marginal that are all looked at; of more, those with rows
+
+
+@dataclass(frozen=True)
+class ErrorEstimate:
+    """Half the mean L1 distance between model and table, as a share of the rows.
+
+    Attributes:
+        ways: for marginals of one, two and three columns; fewer where there are fewer, or all have too many cells.
+        columns: for each column, over the pairs that it is in (itself alone, if there is one column).
+        margin: of `ways`: how far the noise may have moved each, with 95 % confidence.
+        column_margin: of `columns`.
+    """
+
+    ways: tuple[float, ...]
+    columns: tuple[float, ...]
+    margin: float
+    column_margin: float
+
+
+def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEstimate:
+    """Buy the mean errors of a model.
+
+    Privacy: the loss. Each mean of L1 distances moves by at most m rows with a unit of m rows, all of them together by
+        m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each.
+    """
+    columns, asked = len(model.grains), model.asked()
+    sets = [one for one in _looked_at(columns) if _answerable(one, asked, survey.domain)]
+    ways = max(map(len, sets))
+    numbers = ways + columns
+    step = -(-survey.most * _GRID // survey.whole) + 1
+    noise = noise_for(root_above(numbers * step**2), numbers * step, loss)
+
+    def look() -> NDArray[np.int64]:
+        far = {one: _distance(asked, model.total, one, counts, survey.whole) for one, counts in survey.counted(sets)}
+        means = [np.mean([far[one] for one in sets if len(one) == k]) for k in range(1, ways + 1)]
+        for i in range(columns):  # a column of which no pair can be looked at stands for itself
+            means.append(np.mean([far[one] for one in sets if len(one) == 2 and i in one] or [far[i,]]))
+        return np.asarray(np.floor(np.array(means) * _GRID), dtype=np.int64)
+
+    told = np.asarray(survey.meter.release(look, noise), dtype=np.float64) / _GRID
+    half = 0.5 / max(model.total, 1.0)
+    told[:ways] = rising(told[:ways])
+    shares = np.clip(told * half, 0.0, 1.0)
+    margin = float(noise.margin("0.95")) / _GRID * half
+    return ErrorEstimate(tuple(map(float, shares[:ways])), tuple(map(float, shares[ways:])), margin, margin)
+
+
+def rising(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The closest numbers that do not fall: more columns tell tables apart no worse, so what says so is noise.
+
+    No number gets further from the truth than the worst of the given ones (isotonic regression).
+    """
+    count = range(len(values))
+    return np.array([max(min(values[a : b + 1].mean() for b in count[i:]) for a in count[: i + 1]) for i in count])
+
+
+def _looked_at(columns: int) -> list[Places]:
+    """Marginals of one, two and three columns, as many as time allows, spread evenly: a public choice."""
+    found: list[Places] = [(place,) for place in range(columns)]
+    if comb(columns, 2) <= _MOST_SETS:
+        found += combinations(range(columns), 2)
+    else:  # every column beside as many others
+        steps = max(1, _MOST_SETS // columns)
+        apart = [1 + k * (columns // 2 - 1) // steps for k in range(steps)]
+        found += dict.fromkeys(tuple(sorted((i, (i + step) % columns))) for step in apart for i in range(columns))
+    if comb(columns, 3) <= _MOST_SETS:
+        return [*found, *combinations(range(columns), 3)]
+    drawn, triples = np.random.default_rng(0), dict[Places, None]()
+    while len(triples) < _MOST_SETS:
+        triples[tuple(sorted(drawn.choice(columns, 3, replace=False).tolist()))] = None
+    return [*found, *triples]
+
+
+def _answerable(places: Places, asked: "Asks", domain: "Domain") -> bool:
+    """Whether a marginal needs no huge table. The model is released: what is left out depends on nobody's row."""
+    return len(places) == 1 or (asked.part_cells(places) <= LARGEST and domain.cells(places) < MOST_PLACES)
+
+
+def _distance(asked: "Asks", total: float, places: Places, counts: "MarginalCounts", whole: int) -> float:
+    """The L1 distance between model and table, in rows. Inside a step only."""
+    if prod(counts.shape) <= _LISTED and asked.cells(places) <= LARGEST:
+        return float(np.abs(asked.marginal(places) - counts.table() / whole).sum())
+    expected = asked.at(places, counts.places)
+    beside = max(total - float(expected.sum()), 0.0)  # rows that are expected where there are none
+    return float(np.abs(counts.numbers / whole - expected).sum()) + beside

@@ -1,0 +1,278 @@
+"""Noisy marginals: charged before the look, counted in the engine, with exact noise.
+
+    survey = Survey(domain, relation, meter, purse)
+    ages = survey.measure([(0,), (1,)], loss)               # two marginals under one loss
+    best = survey.choose(scores, loss, sensitivity)         # a private choice by scores over exact marginals
+
+A survey is all that a generator sees of the rows. Marginals are counts by public cells, computed by statements in the
+engine (DuckDB, PostgreSQL, Spark) and kept as integers inside this process until noise was added.
+
+Privacy: a unit's rows count at most m (a person with more has each of them counted less, data/statistics.py), so it
+moves one marginal by at most m in L1 and in L2, and k marginals together by k·m in L1 and √k·m in L2. Scores that are
+L1 distances to one marginal move by at most m.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.statistics import GroupKey
+from cloister.privacy.budget_split import BudgetShare, noise_for
+from cloister.privacy.errors import BadLoss
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, root_above
+from cloister.synth.domain.axis import Cells
+from cloister.synth.domain.domain import Domain, Places
+
+if TYPE_CHECKING:
+    from cloister.data.private_table import PrivateTable
+
+__all__ = [
+    "MOST_PLACES",
+    "MarginalCounts",
+    "Floats",
+    "Merges",
+    "NoisyMarginal",
+    "Measurer",
+    "check_noise",
+    "deviation",
+    "merged_counts",
+]
+
+Floats = NDArray[np.float64]
+# For each column which coarser cell holds each of its cells; None where cells stay as they are.
+Merges = tuple[Cells | None, ...]
+
+MOST_PLACES = 2**62  # cells of a marginal whose places are whole numbers of 64 bits
+_AT_ONCE = 24  # marginals in one statement: more make it long to plan
+_KEPT = 2**25  # cells with rows, of all marginals together, that are kept in memory
+_LEAST_NOISE, _MOST_NOISE = 1e-12, 1e8  # rows
+_GRID = 64  # scores are counted in parts of a row, so that weights need not be whole
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMarginal:
+    """A released marginal.
+
+    Attributes:
+        places: its columns, by their place among the modelled ones, in rising order.
+        counts: rows in each cell, with noise; one side for each column.
+        sigma: the standard deviation of the noise on a cell, in rows: one for all, or one for each.
+        merges: how cells of a column are taken together; None for each column whose cells stay as they are.
+        why: it was measured, in words.
+    """
+
+    places: Places
+    counts: Floats
+    sigma: float | Floats
+    merges: Merges = ()
+    why: str = ""
+
+    def merge(self, place: int) -> Cells | None:
+        """How the cells of one of its columns are taken together."""
+        return self.merges[self.places.index(place)] if self.merges else None
+
+
+@dataclass(frozen=True, slots=True)
+class MarginalCounts:
+    """True counts of a marginal, listed only where there are rows. As secret as the rows.
+
+    Attributes:
+        shape: cells of each column.
+        cells: the cells with rows, by their places in a table of that shape.
+        numbers: what rows count in each, in the survey's integers.
+    """
+
+    shape: tuple[int, ...]
+    cells: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    @property
+    def places(self) -> tuple[Cells, ...]:
+        """For each column the cell of each of the listed ones."""
+        return tuple(np.asarray(one) for one in np.unravel_index(self.cells, self.shape))
+
+    def table(self, merges: Merges = ()) -> NDArray[np.int64]:
+        """All cells, or what they are when some are taken together; summed exactly."""
+        shape, where = self.shape, self.cells
+        if any(merge is not None for merge in merges):
+            shape = merged_shape(self.shape, merges)
+            taken = [one if how is None else how[one] for one, how in zip(self.places, merges, strict=True)]
+            where = np.ravel_multi_index(tuple(taken), shape)
+        counts = np.zeros(math.prod(shape), dtype=self.numbers.dtype)
+        np.add.at(counts, where, self.numbers)
+        return counts.reshape(shape)
+
+
+@dataclass(slots=True)
+class Measurer:
+    """What a generator may do with private rows, inside one charge.
+
+    Attributes:
+        domain: the public cells.
+        relation: the rows.
+        meter: counts what was reserved down.
+        purse: the whole spend, to be split.
+    """
+
+    domain: Domain
+    relation: "PrivateTable"
+    meter: PrivacyFilter
+    purse: BudgetShare
+    _exact: dict[Places, MarginalCounts] = field(default_factory=dict, repr=False)
+
+    @property
+    def whole(self) -> int:
+        """What one row counts in the exact integers."""
+        return self.relation.whole
+
+    @property
+    def most(self) -> int:
+        """What all rows of one unit count together, at most, in the same integers."""
+        return self.relation.most
+
+    @property
+    def rows_each(self) -> float:
+        """The same in rows: how far one unit moves a marginal, in L1 and in L2."""
+        return self.most / self.whole
+
+    def measure(
+        self,
+        marginals: Sequence[Places],
+        loss: Loss,
+        merges: Sequence[Merges] | None = None,
+        why: str = "",
+    ) -> list[NoisyMarginal]:
+        """Some marginals in one step, with equal noise.
+
+        Args:
+            marginals: their columns, each in rising order.
+            loss: of all of them together.
+            merges: for each marginal how cells are taken together.
+            why: they are measured, for the side file.
+
+        Privacy: the loss. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon; with k marginals a unit
+            moves the whole by √k·m in L2 and k·m in L1.
+        """
+        taken = list(merges) if merges is not None else [()] * len(marginals)
+        k = len(marginals)
+        noise = noise_for(root_above(k * self.most**2), k * self.most, loss)
+
+        def look() -> NDArray[np.int64]:
+            found = zip(self.counted(marginals), taken, strict=True)
+            return np.concatenate([counts.table(how).ravel() for (_, counts), how in found])
+
+        noisy = np.asarray(self.meter.release(look, noise), dtype=np.float64) / self.whole
+        sigma = deviation(noise, self.whole)
+        released, start = [], 0
+        for places, how in zip(marginals, taken, strict=True):
+            shape = merged_shape([self.domain.shape[place] for place in places], how)
+            size = math.prod(shape)
+            counts = noisy[start : start + size].reshape(shape)
+            released.append(NoisyMarginal(tuple(places), counts, sigma, how, why))
+            start += size
+        return released
+
+    def choose(self, scores: Callable[["Measurer"], Sequence[float] | Floats], loss: Loss, weight: float = 1.0) -> int:
+        """The index of a candidate, likelier the higher its score (exponential mechanism).
+
+        Args:
+            scores: gives a score in rows for each candidate of a public list; may call `exact`.
+            loss: of the choice.
+            weight: by how much a score moves at most, for each row that a marginal moves in L1.
+
+        Privacy: the loss, if one unit moves no score by more than `weight` times `rows_each`. Scores are put on a grid
+            of 1/64 row first, which can move each by one step: that is part of the sensitivity.
+        """
+        size = Fraction(weight).limit_denominator(10**6) * self.most / self.whole
+        mechanism = Exponential.for_loss(math.ceil(size * _GRID) + 1, loss)
+
+        def look() -> NDArray[np.int64]:
+            return np.floor(np.asarray(scores(self), dtype=np.float64) * _GRID).astype(np.int64)
+
+        return int(self.meter.release(look, mechanism))
+
+    def noise(self, loss: Loss) -> float:
+        """The standard deviation of the noise on a cell of one marginal, in rows."""
+        return deviation(noise_for(self.most, self.most, loss), self.whole)
+
+    # Private: called inside a step, after the charge.
+
+    def exact(self, places: Places, merges: Merges = ()) -> Floats:
+        """The true counts, in rows. As secret as the rows: only inside `measure` and `choose`."""
+        [(_, counts)] = self.counted([places])
+        return counts.table(merges) / self.whole
+
+    def count(self, marginals: Iterable[Places]) -> None:
+        """Have the engine count marginals that are still missing."""
+        for _ in self.counted(marginals):
+            pass
+
+    def counted(self, marginals: Iterable[Places]) -> Iterator[tuple[Places, MarginalCounts]]:
+        """True counts of marginals, one after the other; as many as memory allows are kept for the next time."""
+        wanted = list(marginals)
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            missing = [places for places in dict.fromkeys(some) if places not in self._exact]
+            fresh = dict(zip(missing, self._counted(missing), strict=True)) if missing else {}
+            kept = sum(len(one.cells) for one in self._exact.values())
+            for places, counts in fresh.items():
+                kept += len(counts.cells)
+                if kept <= _KEPT:
+                    self._exact[places] = counts
+            yield from ((places, fresh[places] if places in fresh else self._exact[places]) for places in some)
+
+    def _counted(self, marginals: Sequence[Places]) -> list[MarginalCounts]:
+        places = sorted({place for one in marginals for place in one})
+        keys: list[GroupKey] = [self.domain.modelled[place].key() for place in places]
+        sets = [[places.index(place) for place in one] for one in marginals]
+        found = self.relation.sums(keys).run_occupied(self.relation.engine, sets)
+        return [
+            MarginalCounts(tuple(self.domain.shape[place] for place in one), cells, np.asarray(numbers, dtype=np.int64))
+            for one, (cells, numbers) in zip(marginals, found, strict=True)
+        ]
+
+
+def deviation(noise: DiscreteGaussian | DiscreteLaplace, worth: int) -> float:
+    """The standard deviation of noise on integers, of which so many are one.
+
+    Above 0 even where a large loss leaves no noise that a float can tell from none: others divide by it.
+    """
+    return max(noise.standard_error / worth, _LEAST_NOISE)
+
+
+def check_noise(relation: "PrivateTable", loss: Loss) -> None:
+    """Refuse a spend whose noise hides every table. From public facts alone; nothing is charged or read.
+
+    Distances to counts are floats before they are put on a grid. As long as the noise on a count, and with it what a
+    model expects, is far below 2^53, their rounding is far below a step of the grid.
+    """
+    noise = deviation(noise_for(relation.most, relation.most, loss), relation.whole)
+    if noise > _MOST_NOISE:
+        raise BadLoss(
+            f"this spend buys noise of about {noise:.0e} rows on a single count, in which any table is lost. "
+            f"Spend more: {_MOST_NOISE:.0e} rows are the most."
+        )
+
+
+def merged_shape(shape: Sequence[int], merges: Merges) -> tuple[int, ...]:
+    """The sides of a marginal whose cells are taken together."""
+    how = merges or (None,) * len(shape)
+    return tuple(size if merge is None else int(merge.max()) + 1 for size, merge in zip(shape, how, strict=True))
+
+
+def merged_counts(counts: NDArray[Any], merges: Merges) -> NDArray[Any]:
+    """A marginal whose cells are taken together, summed exactly."""
+    for side, merge in enumerate(merges):
+        if merge is not None:
+            moved = np.moveaxis(counts, side, 0)
+            summed = np.zeros((int(merge.max()) + 1, *moved.shape[1:]), dtype=counts.dtype)
+            np.add.at(summed, merge, moved)
+            counts = np.moveaxis(summed, 0, side)
+    return counts

@@ -1,0 +1,163 @@
+"""Means and covariances of groups of rows, with noise: summed in the engine, one release for all groups.
+
+    found = measure_moments(survey, features, places, groups, loss)
+    found.count, found.mean, found.second      # one for each group, and the noise that is in them
+
+Privacy: a row is in one group. It adds to it a one, one number within ±1 for each of c columns, and their products:
+squares that sum to at most α² + c·β² + c(c+1)/2 and absolute values that sum to α + c·β + c(c+1)/2, where α and β weigh
+the count and the sums so that they have less noise. Of squares alone there are c instead of c(c+1)/2. A unit adds m
+times as much, however many groups there are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from math import isqrt, prod, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.private_table import PrivateTable
+from cloister.data.statistics import GroupKey
+from cloister.privacy.budget_split import noise_for
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
+from cloister.synth.domain.domain import Places
+from cloister.synth.domain.features import ONE, Features
+from cloister.synth.measure.marginals import Floats, Measurer, deviation
+
+__all__ = ["GroupMoments", "law_of_moments", "measure_moments", "scaled"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMoments:
+    """Noisy moments of groups, in rows.
+
+    Attributes:
+        count: rows of each group.
+        sums: of each group and feature.
+        gaps: rows of each group in which a number is missing, for each number that may be.
+        products: of each group: sums of products of every two features, symmetric.
+        noise: standard deviations of the noise on a count, a sum and a product.
+        gap_of: the feature that each of the gaps is of.
+    """
+
+    count: Floats
+    sums: Floats
+    gaps: Floats
+    products: Floats
+    noise: tuple[float, float, float]
+    gap_of: tuple[int, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """All rows, at least one."""
+        return max(1.0, float(self.count.sum()))
+
+    @property
+    def together(self) -> "GroupMoments":
+        """All groups as one."""
+        count, sums, gaps, products = (
+            part.sum(axis=0, keepdims=True) for part in (self.count, self.sums, self.gaps, self.products)
+        )
+        grown = sqrt(len(self.count))
+        noise = (grown * self.noise[0], grown * self.noise[1], grown * self.noise[2])
+        return GroupMoments(count, sums, gaps, products, noise, self.gap_of)
+
+    def means(self, group: int) -> tuple[Floats, Floats, Floats]:
+        """Of a group: means, means of products, and the share in which each gap's number is missing.
+
+        A missing number stands at zero, so means are divided by the share that is known, and products by the share in
+        which both are, as if it were left to chance which.
+        """
+        rows = max(1.0, float(self.count[group]))
+        absent = np.clip(self.gaps[group] / rows, 0.0, 0.95)
+        known = np.ones(self.sums.shape[1])
+        known[list(self.gap_of)] -= absent
+        both = np.outer(known, known) + np.diag(known - known**2)
+        return self.sums[group] / rows / known, self.products[group] / rows / both, absent
+
+
+def measure_moments(
+    survey: Measurer,
+    features: Features,
+    places: Places,
+    loss: Loss,
+    rows: PrivateTable,
+    keys: Sequence[GroupKey] = (),
+    crossed: bool = True,
+    weighed: bool = True,
+) -> GroupMoments:
+    """The moments of some columns in each group.
+
+    Args:
+        survey: pays.
+        features: of the domain.
+        places: the columns.
+        loss: of all groups together.
+        rows: those of `features.rows`.
+        keys: what groups rows: public lists, or what was released; one group of all rows unless given.
+        crossed: whether products of different columns are bought; if not, they are what independent columns would have.
+        weighed: whether counts and sums have less noise than products, which then have more.
+
+    Privacy: the loss; see above. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon.
+    """
+    chosen = features.of(places)
+    gaps = [place for place in features.gaps if place in places]
+    pairs = [(i, j) for i, j in combinations_with_replacement(range(len(chosen)), 2) if crossed or i == j]
+    noise, (alpha, beta) = law_of_moments(survey, len(places), loss, crossed, weighed)
+    unit = ONE**2
+    values = [features.value(i) for i in chosen]
+    values += [features.gap(place) for place in gaps]
+    values += [features.product(chosen[i], chosen[j]) for i, j in pairs]
+    size = prod(len(key.values) for key in keys)
+    scales = [alpha * unit, *([beta * ONE] * (len(chosen) + len(gaps))), *([1] * len(pairs))]
+
+    def look() -> NDArray[Any]:
+        found = rows.sums(keys, values).run(rows.engine)
+        return scaled(found, scales)
+
+    noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64).reshape(-1, size).T
+    noisy /= unit * survey.whole
+    first, last = 1 + len(chosen), 1 + len(chosen) + len(gaps)
+    sums = noisy[:, 1:first] / beta
+    products = sums[:, :, None] * sums[:, None, :] / np.maximum(noisy[:, 0] / alpha, 1.0)[:, None, None]
+    for number, (i, j) in enumerate(pairs):
+        products[:, i, j] = products[:, j, i] = noisy[:, last + number]
+    sigma = deviation(noise, unit * survey.whole)
+    return GroupMoments(
+        noisy[:, 0] / alpha,
+        sums,
+        noisy[:, first:last] / beta,
+        products,
+        (sigma / alpha, sigma / beta, sigma),
+        tuple(chosen.index(features.of([place])[0]) for place in gaps),
+    )
+
+
+def law_of_moments(
+    survey: Measurer, c: int, loss: Loss, crossed: bool = True, weighed: bool = True
+) -> tuple[DiscreteGaussian | DiscreteLaplace, tuple[int, int]]:
+    """The noise on moments of c columns, in parts of ONE² of a row, and the weights of a count and of a sum.
+
+    Privacy: what one unit adds, as above. It depends on public numbers alone.
+    """
+    cells = c * (c + 1) // 2 if crossed else c
+    # Means matter most where there are many groups or few rows: a class or a group is told by them.
+    alpha, beta = (max(1, isqrt(cells)), max(1, isqrt(c + 1))) if weighed else (1, 1)
+    squares, sizes = alpha**2 + c * beta**2 + cells, alpha + c * beta + cells
+    unit = ONE**2 * survey.most
+    return noise_for(root_above(squares) * unit, sizes * unit, loss), (alpha, beta)
+
+
+def scaled(sums: Sequence[NDArray[Any]], scales: Sequence[int]) -> NDArray[Any]:
+    """All sums in one array, each times a whole number, as Python's integers where 64 bits might not hold them.
+
+    A sum that wraps would jump by 2^64 for one row more, which no noise covers.
+    """
+    largest = max(
+        scale * max(abs(int(one.max())), abs(int(one.min()))) for one, scale in zip(sums, scales, strict=True)
+    )
+    kind: Any = np.int64 if largest < 2**62 else object
+    return np.concatenate([one.astype(kind) * scale for one, scale in zip(sums, scales, strict=True)])

@@ -1,0 +1,92 @@
+"""Noisy means and covariances of a group, drawn towards what is known without them.
+
+A group lies between known cuts, and how all rows lie is known well. A Gaussian of all rows that is selected by some of
+its numbers has a mean and a covariance (Lawley 1943): that is expected. Of what the group's own moments say beyond
+this, every column and every two of them keep as much as noise does not explain (James & Stein 1961).
+
+Privacy: post-processing.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations_with_replacement
+
+import numpy as np
+from scipy.stats import truncnorm
+
+from cloister.synth.measure.marginals import Floats
+
+__all__ = ["kept", "selected", "shrunk"]
+
+_LEAST = 1e-4
+
+
+def kept(far: Floats, noise: float, doubt: float = 1.0) -> Floats:
+    """A distance less what noise explains of it: the positive part of James and Stein's estimate."""
+    return np.asarray(far * max(0.0, 1 - doubt * far.size * noise**2 / max(float((far**2).sum()), 1e-12)))
+
+
+def shrunk(
+    mean: Floats,
+    second: Floats,
+    noise: tuple[float, float],
+    usual: tuple[Floats, Floats],
+    bounds: Sequence[tuple[float, float]],
+    columns: Sequence[Sequence[int]],
+) -> tuple[Floats, Floats]:
+    """The mean and covariance of a group.
+
+    Args:
+        mean: of the group, with noise.
+        second: means of products, with noise.
+        noise: standard deviations of the noise on a mean and on a mean product.
+        usual: mean and covariance of all rows.
+        bounds: between which numbers each feature lies in the group.
+        columns: the features of each column.
+    """
+    expected, covariance = selected(usual, bounds)
+    own = expected.copy()
+    for one in columns:
+        own[one] += kept(mean[one] - expected[one], noise[0])
+    low = np.array([max(one, -1.0) for one, _ in bounds])
+    high = np.array([min(one, 1.0) for _, one in bounds])
+    own = np.clip(own, low, high)
+    seen = second - np.outer(own, own)
+    # The noise of a mean enters a covariance twice, times the mean.
+    error = float(np.sqrt(noise[1] ** 2 + 2 * noise[0] ** 2 * np.mean(own**2)))
+    for one, other in combinations_with_replacement(columns, 2):
+        block = np.ix_(one, other)
+        found = covariance[block] + kept(seen[block] - covariance[block], error)
+        covariance[block] = found
+        covariance[np.ix_(other, one)] = found.T
+    diagonal = np.clip(np.diag(covariance), _LEAST, np.maximum((high - low) ** 2 / 4, _LEAST))
+    limit = np.sqrt(np.outer(diagonal, diagonal))
+    covariance = np.clip(covariance, -limit, limit)
+    np.fill_diagonal(covariance, diagonal)
+    return own, covariance
+
+
+def selected(usual: tuple[Floats, Floats], bounds: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
+    """The mean and covariance of a Gaussian of all rows where some numbers lie between bounds."""
+    mean, covariance = usual
+    cut = [i for i, (low, high) in enumerate(bounds) if low > -1 or high <= 1]
+    if not cut:
+        return mean.copy(), covariance.copy()
+    inside, spread = _truncated(mean[cut], np.sqrt(np.diag(covariance)[cut]), [bounds[i] for i in cut])
+    before = covariance[np.ix_(cut, cut)]
+    slope = np.linalg.solve(before + _LEAST * np.eye(len(cut)), covariance[cut]).T
+    scale = np.sqrt(spread / np.diag(before))
+    after = before * np.outer(scale, scale)
+    return mean + slope @ (inside - mean[cut]), covariance - slope @ (before - after) @ slope.T
+
+
+def _truncated(middle: Floats, spread: Floats, bounds: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
+    """The mean and variance of Gaussian numbers between bounds."""
+    low, high = (np.array(ends) for ends in zip(*bounds, strict=True))
+    with np.errstate(all="ignore"):
+        mean, variance = truncnorm.stats(
+            (low - middle) / spread, (high - middle) / spread, middle, spread, moments="mv"
+        )
+    odd = ~np.isfinite(mean) | ~np.isfinite(variance) | (variance <= 0) | (mean < low) | (mean > high)
+    mean = np.where(odd, (np.maximum(low, -1) + np.minimum(high, 1)) / 2, mean)
+    variance = np.where(odd, np.maximum((high - low) ** 2 / 12, _LEAST), variance)
+    return np.asarray(mean), np.asarray(np.maximum(variance, _LEAST))

@@ -1,0 +1,1 @@
+"""Models of a table: fit noisy marginals, answer questions, draw rows."""

@@ -1,0 +1,84 @@
+"""All columns in one table of cells: a model that is the joint distribution itself, where the domain is small enough.
+
+check_cells(ds, table, columns, bins, most)      # in words, before anything is charged
+model = whole_model(domain, counts, total)       # from noisy counts of every cell
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cloister.privacy.errors import BadInput
+from cloister.synth.domain.coarsening import nonnegative
+from cloister.synth.domain.domain import Domain, Zero, read_domain
+from cloister.synth.measure.marginals import Floats
+from cloister.synth.model.inference import Grain, Model
+from cloister.synth.model.junction_tree import junction_tree
+from cloister.synth.options import MOST_ALLOWED, check_whole
+
+__all__ = ["MOST_CELLS", "allowed_cells", "check_cells", "full_joint"]
+
+MOST_CELLS = 1_000_000
+_MOST_COLUMNS = 50
+
+
+def check_cells(
+    data: Any, table: str | None, columns: Sequence[str] | None, bins: Any, most: int, method: str
+) -> Domain:
+    """Refuse a domain whose cross product is too large. From public facts alone; nothing is charged or read."""
+    check_whole("most_cells", most, most=MOST_ALLOWED)
+    domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
+    cells = math.prod(domain.shape)
+    if len(domain.shape) > _MOST_COLUMNS:  # of one value each, or there would be too many cells
+        raise BadInput(f"{method} takes at most {_MOST_COLUMNS} columns. Name fewer, or use synth.mst or synth.aim.")
+    if cells > most:
+        sides = " × ".join(f"{size} {axis.name}" for size, axis in zip(domain.shape, domain.modelled, strict=True))
+        raise BadInput(
+            f"{method} keeps every combination of values, also those that nobody has: {sides:.300} are {cells:,} "
+            f"cells, and {most:,} are the most. Name fewer columns or give fewer bins; or use synth.mst or synth.aim, "
+            "which keep marginals instead."
+        )
+    return domain
+
+
+def allowed_cells(domain: Domain) -> Floats:
+    """One for each combination that can occur, zero for what never does."""
+    allowed = np.ones(domain.shape)
+    for zero in domain.zeros:
+        sides = [size if place in zero.places else 1 for place, size in enumerate(domain.shape)]
+        allowed *= zero.allowed.reshape(sides)
+    if not allowed.any():
+        raise BadInput("never leaves no combination that could occur. Look at the schema.")
+    return allowed
+
+
+def full_joint(domain: Domain, counts: Floats, total: float | None = None) -> Model:
+    """The joint distribution that is nearest to noisy counts: none negative, none where nothing can be.
+
+    The projection keeps the total. Setting negative counts to zero instead would add rows that nobody counted, and
+    dividing by the sum afterwards would take them from the cells that hold most.
+
+    Args:
+        domain: the cells.
+        counts: of every one.
+        total: how many rows there are; what the counts add up to unless given.
+    """
+    allowed = allowed_cells(domain).ravel() > 0
+    noisy = counts.ravel()[allowed]
+    rows = max(1.0, float(noisy.sum()) if total is None else total)
+    shares = np.zeros(counts.size)
+    shares[allowed] = nonnegative(noisy, rows) / rows
+    joint = (shares / shares.sum()).reshape(domain.shape)
+    places = tuple(range(len(domain.shape)))
+    model = Model(
+        domain.shape,
+        junction_tree(domain.shape, [places]),
+        {places: np.log(np.where(joint > 0, joint, 1.0))},
+        (Zero(places, joint > 0),),
+        rows,
+        tuple(Grain.whole(size) for size in domain.shape),
+    )
+    model.beliefs = [joint]
+    return model

@@ -1,0 +1,332 @@
+"""Rows from multivariate Gaussians: a mixture for each set of columns, and sets that do not depend on each other.
+
+Numbers of a set come from the Gaussian of a group. Categories follow, one column after the other: the expectation of
+each indicator given all that is drawn already is a probability once it is cut to be none below zero. So shares and
+linear dependence are as measured, and what comes out is a category.
+
+Where it is known how often each cell should come (`wanted`), rows are matched to it (gaussian.py): numbers keep their
+ranks and take the cells that have these (a Gaussian copula), probabilities of categories are scaled.
+
+Privacy: post-processing of released means and covariances. Randomness comes from numpy; nobody is protected by it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadInput
+from cloister.synth.domain.axis import Cells
+from cloister.synth.domain.domain import Domain, Places
+from cloister.synth.domain.features import Features
+from cloister.synth.measure.marginals import Floats
+from cloister.synth.model.inference import Grain
+from cloister.synth.model.sampling import systematic
+
+__all__ = ["GaussianModel", "GaussianPart", "nearest_covariance"]
+
+
+# Drawn rows matched to the shares that cells of a column should have, with as little change as can be.
+#
+#     cell = ranked(values, absent, kind, wanted, known, generator)    # numbers keep their ranks
+#     chances = raked(chances, kind, wanted)                           # chances of categories are scaled
+#
+# Privacy: post-processing of released shares.
+
+
+_ROUNDS = 6
+
+
+def ranked(
+    values: Floats, absent: Floats, kind: Cells, wanted: Floats, known: int, generator: np.random.Generator
+) -> Cells:
+    """The cell of each number: in each class the lowest values get the first cells, as many as these should have.
+
+    Args:
+        values: of each row.
+        absent: how likely each row's number is missing, up to a factor.
+        kind: the class of each row.
+        wanted: for each class the share of each cell; a last one more than `known` stands for missing numbers.
+        known: how many cells hold numbers.
+        generator: of chance.
+    """
+    cell = np.zeros(len(values), dtype=np.int64)
+    for one in np.unique(kind):
+        rows = np.flatnonzero(kind == one)
+        shares = wanted[one]
+        missing = float(shares[known:].sum())
+        likely = absent[rows] + 1e-9
+        gone = generator.random(len(rows)) < likely * (missing / likely.mean())
+        cell[rows[gone]] = known
+        left = rows[~gone]
+        bounds = np.cumsum(shares[:known])
+        order = np.argsort(values[left], kind="stable")
+        spot = (np.arange(len(left)) + generator.random()) / max(1, len(left)) * bounds[-1]
+        cell[left[order]] = np.minimum(np.searchsorted(bounds, spot, side="right"), known - 1)
+    return cell
+
+
+def raked(chances: Floats, kind: Cells, wanted: Floats) -> Floats:
+    """Chances of categories whose mean in each class is as wanted: scaled by category and by row in turns."""
+    found = chances.copy()
+    for one in np.unique(kind):
+        rows = kind == one
+        own, shares = found[rows], wanted[one]
+        for _ in range(_ROUNDS):
+            own = own * (shares / np.maximum(own.mean(axis=0), 1e-12))
+            own = own / np.maximum(own.sum(axis=1, keepdims=True), 1e-12)
+        found[rows] = own
+    return found
+
+
+_ASKED = 100_000  # rows that stand for the model when a marginal is asked
+_TRIES, _REDRAWS = 60, 8
+_RIDGE = 1e-6
+_DOUBT = 1.0
+
+
+@dataclass(frozen=True)
+class GaussianPart:
+    """A mixture of Gaussians for a set of columns.
+
+    Attributes:
+        places: the columns.
+        weights: for each class (a line) the share of each group.
+        means: of each group, for every feature of the columns.
+        covariances: likewise.
+        gaps: for each group the chance that a number is missing, by its column.
+        noise: of each group: the standard deviation of the noise that is in its covariances; none unless given.
+    """
+
+    places: Places
+    weights: Floats
+    means: Floats
+    covariances: Floats
+    gaps: Mapping[int, Floats]
+    noise: Floats | None = None
+
+
+@dataclass
+class GaussianModel:
+    """A released distribution of all columns.
+
+    Attributes:
+        domain: the cells.
+        parts: one for each set of columns; independent of each other, given the class.
+        total: how many rows it stands for.
+        label: the column that tells classes; None where there is one class.
+        classes: the share of each.
+        features: the numbers that means are of; those of equal distances unless given.
+        wanted: for some columns the share of each cell (a line for each class) that rows are matched to.
+    """
+
+    domain: Domain
+    parts: Sequence[GaussianPart]
+    total: float
+    label: int | None = None
+    classes: Floats = field(default_factory=lambda: np.ones(1))
+    features: Features | None = None
+    wanted: Mapping[int, Floats] = field(default_factory=dict)
+    _sample: Cells | None = field(default=None, repr=False)
+    grains: tuple[Grain, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.grains = tuple(Grain.whole(size) for size in self.domain.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many cells each column has."""
+        return self.domain.shape
+
+    def asked(self) -> "GaussianModel":
+        """It keeps the rows that answer for it."""
+        return self
+
+    def cells(self, places: Places) -> int:
+        """An answer is counted in rows: it needs no table but its own."""
+        return math.prod(self.shape[place] for place in places)
+
+    def part_cells(self, places: Places) -> int:
+        """Rows answer `at` and `weighed`."""
+        return _ASKED
+
+    def marginal(self, places: Places) -> Floats:
+        """The rows that it expects in each cell of some columns: shares of many rows that were drawn once."""
+        shape = [self.shape[place] for place in places]
+        sample = self._rows()
+        where = np.ravel_multi_index(tuple(sample[:, place] for place in places), shape)
+        counts = np.bincount(where, minlength=math.prod(shape)).reshape(shape)
+        return np.asarray(counts * (self.total / len(sample)))
+
+    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+        """The rows that it expects in some cells only: for each column the cell of each of them."""
+        shape, sample = [self.shape[place] for place in places], self._rows()
+        found, counts = np.unique(
+            np.ravel_multi_index(tuple(sample[:, place] for place in places), shape), return_counts=True
+        )
+        where = np.ravel_multi_index(tuple(cells), shape)
+        near = np.minimum(np.searchsorted(found, where), len(found) - 1)
+        return np.where(found[near] == where, counts[near], 0) * (self.total / len(sample))
+
+    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+        """The rows that it expects, each counted by the product of what its cells weigh."""
+        sample = self._rows()
+        each = np.ones(len(sample))
+        for place, weight in zip(places, weights, strict=True):
+            each *= weight[sample[:, place]]
+        return float(each.mean() * self.total)
+
+    def _rows(self) -> Cells:
+        """Many rows that were drawn once."""
+        if self._sample is None:
+            self._sample = self.draw(_ASKED, np.random.default_rng(20190))
+        return self._sample
+
+    def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
+        """The cells of rows. What can never be, or is not asked for, is drawn again until it is right."""
+        kept: list[Cells] = []
+        found = drawn = 0
+        for _ in range(_TRIES):
+            some = self._drawn(max(2 * (rows - found), 64) if kept else rows, generator)
+            drawn += len(some)
+            some = some[self._fitting(some, given, generator)]
+            kept.append(some)
+            found += len(some)
+            if found >= rows:
+                return np.concatenate(kept)[:rows]
+            if not found and drawn > _ASKED:
+                break
+        if not found:
+            kept.append(self._anywhere(generator, given))
+            if not len(kept[-1]):
+                raise BadInput("no row of the model meets this condition. Ask for a wider one.")
+        every = np.concatenate(kept)
+        return every[generator.integers(0, len(every), rows)]
+
+    def _fitting(
+        self, cells: Cells, given: Mapping[int, Floats] | None, generator: np.random.Generator
+    ) -> NDArray[np.bool_]:
+        fits = np.ones(len(cells), dtype=bool)
+        for zero in self.domain.zeros:
+            fits &= zero.allowed[tuple(cells[:, place] for place in zero.places)]
+        for place, weights in (given or {}).items():
+            fits &= generator.random(len(cells)) < weights[cells[:, place]]
+        return fits
+
+    def _anywhere(self, generator: np.random.Generator, given: Mapping[int, Floats] | None) -> Cells:
+        """Rows that fit, from all there are, where the model has none: so that a released table is never lost."""
+        if given:
+            return np.zeros((0, len(self.shape)), dtype=np.int64)
+        even = np.column_stack([generator.integers(0, size, _ASKED) for size in self.shape])
+        return even[self._fitting(even, None, generator)]
+
+    def _drawn(self, rows: int, generator: np.random.Generator) -> Cells:
+        return self.drawn(rows, generator)[0]
+
+    def drawn(self, rows: int, generator: np.random.Generator) -> tuple[Cells, Cells]:
+        """Rows as the Gaussians give them, whether they can be or not, and the class of each."""
+        cells = np.zeros((rows, len(self.shape)), dtype=np.int64)
+        kind = systematic(self.classes[None, :], np.zeros(rows, dtype=np.int64), generator)
+        if self.label is not None:
+            cells[:, self.label] = kind
+        for part in self.parts:
+            self._fill(cells, kind, part, generator)
+        return cells, kind
+
+    def _fill(self, cells: Cells, kind: Cells, part: GaussianPart, generator: np.random.Generator) -> None:
+        features = self.features or Features(self.domain)
+        group = systematic(part.weights, kind, generator)
+        groups = [(int(one), np.flatnonzero(group == one)) for one in np.unique(group)]
+        ours = features.of(part.places)
+        values = np.zeros((len(cells), len(ours)))
+        numbers = [place for place in part.places if features.numeric(place)]
+        known = [ours.index(features.of([place])[0]) for place in numbers]
+        free = all(place in self.wanted for place in numbers)
+        for one, rows in groups:
+            mean, spread = part.means[one][known], part.covariances[one][np.ix_(known, known)]
+            values[rows[:, None], known] = _gaussian(mean, spread, len(rows), generator, free)
+        for i, place in zip(known, numbers, strict=True):
+            line = features.coordinates(place)
+            absent = part.gaps[place][group] if place in part.gaps else np.zeros(len(cells))
+            wanted = self.wanted.get(place)
+            if wanted is None:
+                cell = np.searchsorted((line[1:] + line[:-1]) / 2, values[:, i])
+                cell = np.where(generator.random(len(cells)) < absent, len(line), cell)
+            else:
+                cell = ranked(values[:, i], absent, kind, wanted, len(line), generator)
+                values[:, i] = np.append(line, 0.0)[np.minimum(cell, len(line))]
+            cells[:, place] = cell
+        for place in (place for place in part.places if not features.numeric(place)):
+            own = [ours.index(number) for number in features.of([place])]
+            expected = np.zeros((len(cells), len(own)))
+            for one, rows in groups:
+                noise = 0.0 if part.noise is None else float(part.noise[one])
+                mean, slope = part.means[one], _slope(part.covariances[one], known, own, noise)
+                expected[rows] = mean[own] + (values[rows[:, None], known] - mean[known]) @ slope
+            cell = _category(expected, features, place, kind, self.wanted.get(place), generator)
+            cells[:, place] = cell
+            values[:, own] = cell[:, None] == np.array(features.cells(place), dtype=np.int64)
+            known = [*known, *own]
+
+
+def _category(
+    expected: Floats,
+    features: Features,
+    place: int,
+    kind: Cells,
+    wanted: Floats | None,
+    generator: np.random.Generator,
+) -> Cells:
+    """A category for each row, from the expectations of its indicators: rare ones as in all rows, the rest is left."""
+    size = features.domain.modelled[place].size
+    chances = np.zeros((len(expected), size))
+    if features.shares is not None:
+        chances += features.shares[place]
+    chances[:, features.cells(place)] = expected
+    chances[:, features.reference(place)] = 0.0
+    chances[:, features.reference(place)] = 1 - chances.sum(axis=1)
+    chances = np.clip(chances, 1e-9, None)
+    chances /= chances.sum(axis=1, keepdims=True)
+    if wanted is not None:
+        chances = raked(chances, kind, wanted)
+    bounds = np.cumsum(chances, axis=1)
+    return np.asarray((generator.random(len(chances))[:, None] > bounds[:, :-1]).sum(axis=1))
+
+
+def _gaussian(mean: Floats, covariance: Floats, rows: int, generator: np.random.Generator, free: bool) -> Floats:
+    """Gaussian numbers; unless free within ±1: drawn again a few times where they are beyond, then clipped."""
+    if not len(mean):
+        return np.zeros((rows, 0))
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = mean + generator.standard_normal((rows, len(mean))) @ root.T
+    if free:
+        return np.asarray(drawn)
+    for _ in range(_REDRAWS):
+        beyond = np.flatnonzero((np.abs(drawn) > 1).any(axis=1))
+        if not len(beyond):
+            break
+        drawn[beyond] = mean + generator.standard_normal((len(beyond), len(mean))) @ root.T
+    return np.asarray(np.clip(drawn, -1.0, 1.0))
+
+
+def _slope(covariance: Floats, given: Sequence[int], wanted: Sequence[int], noise: float) -> Floats:
+    """How expectations of some features move with those that are known.
+
+    Noise of n by n numbers has directions as long as √n of it (Wigner), and in a direction with less spread than that
+    nothing can be known: so much is added to all of them.
+    """
+    if not given:
+        return np.zeros((0, len(wanted)))
+    inside = covariance[np.ix_(given, given)]
+    ridge = _RIDGE + 1e-3 * float(np.mean(np.diag(inside))) + _DOUBT * noise * sqrt(len(given))
+    return np.asarray(np.linalg.solve(inside + ridge * np.eye(len(given)), covariance[np.ix_(given, wanted)]))
+
+
+def nearest_covariance(matrix: Floats, floor: float = 1e-6) -> Floats:
+    """A symmetric matrix with no direction of less variance than a floor."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)

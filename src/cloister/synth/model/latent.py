@@ -1,0 +1,317 @@
+"""Hidden classes of rows: within a class columns have nothing to do with each other, across classes they do.
+
+    classes = fit_classes(blocks, singles, pairs, total, shape, zeros, generator)
+    classes.marginal((0, 3))
+
+A row belongs to one of a few hundred classes that nobody sees; each class has its own shares of every column's values.
+Such a model (Lazarsfeld's latent classes, a mixture of products) holds all pairs of columns at once, which no junction
+tree of a size that fits does, and any marginal of it is a product of small matrices. It is fitted to noisy counts by
+descent on squared distances, from several beginnings whose classes are then put together: where the fits differ they
+follow noise, and that part averages out. (Relaxed or generated rows that answer noisy questions: Aydore et al. 2021,
+Liu, Vietri & Wu 2021.)
+
+Columns between which something never occurs are taken as one, a block, which has only the cells that can occur.
+
+Privacy: all of it is post-processing of counts that were released; randomness may come from numpy.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.errors import BadInput
+from cloister.synth.domain.axis import Cells
+from cloister.synth.domain.domain import Domain, Places, Zero
+from cloister.synth.measure.marginals import Floats, NoisyMarginal
+from cloister.synth.model.inference import Grain
+from cloister.synth.model.sampling import systematic
+from cloister.synth.model.swap_refinement import settle
+
+__all__ = ["Block", "LatentClasses", "blocks_of", "fit_classes"]
+
+_CLASSES, _STEPS, _PACE = 40, 1500, 0.05  # of each fit
+_AT_ONCE = 16_384  # cells that are looked up together
+_SLOPE, _SQUARE = 0.9, 0.999  # how much of what it knew of slopes, and of their squares, descent keeps in a step
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Columns that are held together, as one column of the combinations that can occur.
+
+    Attributes:
+        places: the columns, in rising order.
+        shape: cells of each.
+        cells: the combinations that can occur, by their place in a table of that shape.
+    """
+
+    places: Places
+    shape: tuple[int, ...]
+    cells: Cells
+
+    def table(self, chances: Floats, wanted: frozenset[int]) -> Floats:
+        """For each class the chances of some of the columns: a row for each class."""
+        whole = np.zeros((len(chances), math.prod(self.shape)))
+        whole[:, self.cells] = chances
+        axes = tuple(i for i, place in enumerate(self.places, 1) if place not in wanted)
+        return np.asarray(whole.reshape(len(chances), *self.shape).sum(axis=axes)).reshape(len(chances), -1)
+
+
+def blocks_of(domain: Domain) -> tuple[Block, ...]:
+    """The columns of a domain, those that a rule ties together as one."""
+    part = list(range(len(domain.shape)))
+    for zero in domain.zeros:
+        tied = {part[place] for place in zero.places}
+        part = [min(tied) if one in tied else one for one in part]
+    found = []
+    for first in sorted(set(part)):
+        places = tuple(place for place, one in enumerate(part) if one == first)
+        shape = tuple(domain.shape[place] for place in places)
+        allowed = np.ones(shape, dtype=bool)
+        for zero in domain.zeros:
+            if set(zero.places) <= set(places):
+                sides = [domain.shape[place] if place in zero.places else 1 for place in places]
+                allowed &= zero.allowed.reshape(sides)
+        found.append(Block(places, shape, np.flatnonzero(allowed)))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentClasses:
+    """A distribution over all modelled columns; what a synthetic table needs of one (`inference.AnyModel`).
+
+    Attributes:
+        shares: of the classes.
+        chances: for each block the chances of its cells in each class.
+        blocks: the columns.
+        shape: cells of each column.
+        zeros: what never occurs.
+        total: how many rows it stands for.
+    """
+
+    shares: Floats
+    chances: tuple[Floats, ...]
+    blocks: tuple[Block, ...]
+    shape: tuple[int, ...]
+    zeros: tuple[Zero, ...]
+    total: float
+
+    @property
+    def grains(self) -> tuple[Grain, ...]:
+        """The cells of every column, kept apart."""
+        return tuple(Grain.whole(size) for size in self.shape)
+
+    def asked(self) -> "LatentClasses":
+        """The same: it has nothing to compute first."""
+        return self
+
+    def cells(self, places: Places) -> int:
+        """How large the largest table is that a question about these columns needs."""
+        sides = [self.shape[place] for place in places]
+        return max(math.prod(sides), len(self.shares) * math.prod(sides) // max(sides))
+
+    def part_cells(self, places: Places) -> int:
+        """The same for `at` and `weighed`: for each class the cells of a block."""
+        wanted = frozenset(places)
+        sides = [[self.shape[place] for place in block.places if place in wanted] for block in self.blocks]
+        return len(self.shares) * max(math.prod(one) for one in sides)
+
+    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+        """The rows that it expects in some cells only: for each column the cell of each of them."""
+        where, found = dict(zip(places, cells, strict=True)), np.zeros(len(cells[0]))
+        tables = [(inside, block.table(chances, frozenset(inside))) for inside, block, chances in self._inside(places)]
+        for start in range(0, len(found), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            chance = np.ones((len(self.shares), len(found[some])))
+            for inside, table in tables:
+                sides = tuple(self.shape[place] for place in inside)
+                chance *= table[:, np.ravel_multi_index(tuple(where[place][some] for place in inside), sides)]
+            found[some] = self.total * (self.shares @ chance)
+        return found
+
+    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+        """The rows that it expects, each counted by the product of what its cells weigh."""
+        given, chance = dict(zip(places, weights, strict=True)), self.shares
+        for inside, block, chances in self._inside(places):
+            table = block.table(chances, frozenset(inside)).reshape(len(chance), *(self.shape[one] for one in inside))
+            for place in reversed(inside):
+                table = table @ given[place]
+            chance = chance * table
+        return float(self.total * chance.sum())
+
+    def _inside(self, places: Places) -> list[tuple[Places, Block, Floats]]:
+        """The blocks that hold some of these columns, and which."""
+        found = []
+        for block, chances in zip(self.blocks, self.chances, strict=True):
+            inside = tuple(place for place in block.places if place in places)
+            if inside:
+                found.append((inside, block, chances))
+        return found
+
+    def marginal(self, places: Places) -> Floats:
+        """The rows that it expects in each cell of some columns, in rising order."""
+        order: list[int] = []
+        tables = []
+        for inside, block, chances in self._inside(places):
+            order += inside
+            tables.append(block.table(chances, frozenset(inside)))
+        left = self.shares[:, None] * self.total
+        for table in tables[:-1]:
+            left = (left[:, :, None] * table[:, None, :]).reshape(len(left), -1)
+        joint = (left.T @ tables[-1]).reshape([self.shape[place] for place in order])
+        return np.asarray(joint.transpose(np.argsort(order)))
+
+    def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
+        """The cells of rows: a class for each, then block after block; in the end they settle.
+
+        Args:
+            rows: how many.
+            generator: any: nobody is protected by it.
+            given: for some columns how much of each cell is meant, from 0 to 1.
+        """
+        model = self._given(given) if given else self
+        member = systematic(model.shares[None, :], np.zeros(rows, dtype=np.int64), generator)
+        cells = np.zeros((rows, len(self.shape)), dtype=np.int64)
+        filled: list[int] = []
+        for block, chances in zip(model.blocks, model.chances, strict=True):
+            found = systematic(chances, member, generator, [cells[:, place] for place in filled])
+            for place, column in zip(block.places, np.unravel_index(block.cells[found], block.shape), strict=True):
+                cells[:, place] = column
+            filled += block.places
+        settle(cells, model, generator)
+        return cells
+
+    def _given(self, given: Mapping[int, Floats]) -> "LatentClasses":
+        """The model under the condition that some columns lie in some of their cells."""
+        shares, narrowed = self.shares, []
+        for block, chances in zip(self.blocks, self.chances, strict=True):
+            at = np.unravel_index(block.cells, block.shape)
+            allowed = np.ones(len(block.cells))
+            for place, cells in zip(block.places, at, strict=True):
+                if place in given:
+                    allowed *= given[place][cells]
+            left = chances * allowed
+            sums = left.sum(axis=1)
+            shares = shares * sums
+            narrowed.append(np.divide(left, sums[:, None], out=left, where=sums[:, None] > 0))
+        if not shares.sum() > 0:
+            raise BadInput("no row of the model meets this condition. Ask for a wider one.")
+        never = tuple(Zero((place,), cells > 0) for place, cells in given.items())
+        return replace(self, shares=shares / shares.sum(), chances=tuple(narrowed), zeros=(*self.zeros, *never))
+
+
+def fit_classes(
+    blocks: Sequence[Block],
+    singles: Sequence[NoisyMarginal],
+    pairs: Sequence[NoisyMarginal],
+    total: float,
+    domain: Domain,
+    fits: int,
+    generator: np.random.Generator,
+    tell: Callable[[float], None],
+) -> LatentClasses:
+    """Classes whose blocks, by themselves and in pairs, come as often as was measured.
+
+    Args:
+        blocks: the columns.
+        singles: the noisy counts of each block.
+        pairs: those of all pairs of blocks, in the order of `itertools.combinations`; none if there is one block.
+        total: how many rows there are.
+        domain: the cells.
+        fits: from different beginnings, whose classes are put together.
+        generator: of where they begin.
+        tell: is told what part of the work is done.
+    """
+    goal = _Goal.of(blocks, singles, pairs, total)
+    found = []
+    for number in range(fits):
+        found.append(_descend(goal, generator))
+        tell((number + 1) / fits)
+    shares = np.concatenate([one for one, _ in found]) / fits
+    chances = np.split(np.concatenate([one for _, one in found]), goal.starts[1:], axis=1)
+    return LatentClasses(shares, tuple(chances), tuple(blocks), domain.shape, domain.zeros, total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """What was measured, as shares of the rows, with the cells of all blocks in one line.
+
+    Attributes:
+        starts: where each block begins.
+        block: of each cell.
+        singles: of each cell.
+        worth: of a squared distance to them, beside one for pairs.
+        pairs: of each two cells of different blocks; 0 for others.
+        apart: 1 for cells of different blocks, 0 for others.
+        least: a share that noise cannot be told from.
+    """
+
+    starts: NDArray[np.int64]
+    block: NDArray[np.int64]
+    singles: Floats
+    worth: Floats
+    pairs: Floats
+    apart: Floats
+    least: float
+
+    @classmethod
+    def of(
+        cls, blocks: Sequence[Block], singles: Sequence[NoisyMarginal], pairs: Sequence[NoisyMarginal], total: float
+    ) -> "_Goal":
+        sizes = [len(block.cells) for block in blocks]
+        starts = np.cumsum([0, *sizes[:-1]])
+        spans = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+        block = np.repeat(np.arange(len(blocks)), sizes)
+        table = np.zeros((len(block), len(block)))
+        both = ((i, j) for i in range(len(blocks)) for j in range(i + 1, len(blocks)))
+        for (i, j), one in zip(both, pairs, strict=True):
+            order = [one.places.index(place) for place in (*blocks[i].places, *blocks[j].places)]
+            counts = one.counts.transpose(order).reshape(math.prod(blocks[i].shape), -1)
+            table[spans[i], spans[j]] = counts[np.ix_(blocks[i].cells, blocks[j].cells)] / total
+            table[spans[j], spans[i]] = table[spans[i], spans[j]].T
+        noise = np.array([max(float(np.mean(one.sigma)), 1e-9) for one in singles])
+        usual = max(float(np.mean(pairs[0].sigma)), 1e-9) if pairs else float(noise.mean())
+        alone = [one.counts.ravel()[block.cells] for one, block in zip(singles, blocks, strict=True)]
+        return cls(
+            starts,
+            block,
+            np.concatenate(alone) / total,
+            ((usual / noise) ** 2)[block],
+            table,
+            (block[:, None] != block).astype(np.float64),
+            float(noise.min()) / total,
+        )
+
+
+def _descend(goal: _Goal, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    """Shares of the classes, and the chances of all cells in each, by Adam (Kingma & Ba 2015) on their logarithms."""
+    usual = 0.5 * np.log(np.maximum(goal.singles, goal.least))
+    weights = [np.zeros(_CLASSES), usual + generator.standard_normal((_CLASSES, len(usual)))]
+    slope, square = ([np.zeros_like(one) for one in weights] for _ in range(2))
+    for step in range(1, _STEPS + 1):
+        shares, chances = _likely(weights, goal)
+        gap = (shares[:, None] * chances).T @ chances
+        gap -= goal.pairs
+        gap *= goal.apart
+        alone = goal.worth * (shares @ chances - goal.singles)
+        seen = chances @ gap
+        by_share = 0.5 * (seen * chances).sum(axis=1) + chances @ alone
+        by_chance = chances * shares[:, None] * (seen + alone)
+        sums = np.add.reduceat(by_chance, goal.starts, axis=1)
+        slopes = [shares * (by_share - shares @ by_share), by_chance - chances * sums[:, goal.block]]
+        for weight, one, many, now in zip(weights, slope, square, slopes, strict=True):
+            one += (1 - _SLOPE) * (now - one)
+            many += (1 - _SQUARE) * (now**2 - many)
+            size = np.sqrt(many / (1 - _SQUARE**step)) + 1e-12
+            weight -= _PACE / (1 - _SLOPE**step) * one / size
+    return _likely(weights, goal)
+
+
+def _likely(weights: Sequence[Floats], goal: _Goal) -> tuple[Floats, Floats]:
+    """Shares and chances from their logarithms, which need not be scaled."""
+    shares = np.exp(weights[0] - weights[0].max())
+    chances = np.exp(weights[1] - np.maximum.reduceat(weights[1], goal.starts, axis=1)[:, goal.block])
+    chances /= np.add.reduceat(chances, goal.starts, axis=1)[:, goal.block]
+    return shares / shares.sum(), chances

@@ -1,0 +1,157 @@
+"""Questions to a model: what it expects of columns that need not lie in one clique.
+
+asked = Asked(model)
+asked.marginal((0, 3))            # rows in each cell of the domain; what several questions share is computed once
+asked.at((0, 3), cells)           # in some cells only, of columns that have too many to list
+asked.weighed((0, 3), weights)    # one number: rows, each by what its cells weigh
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cloister.synth.domain.axis import Cells
+from cloister.synth.domain.domain import Places
+from cloister.synth.measure.marginals import Floats
+
+if TYPE_CHECKING:
+    from cloister.synth.model.inference import Model
+
+__all__ = ["LARGEST", "MarginalOracle"]
+
+
+LARGEST = 5_000_000  # cells of a table: generators ask no question that needs a larger one
+_KEPT = 10_000  # larger tables are computed again when they are needed again
+einsum: Any = np.einsum  # numpy's types do not know its form with lists of axes
+
+
+class MarginalOracle:
+    """A model that is asked several times."""
+
+    def __init__(self, model: "Model") -> None:
+        self.model = model
+        tree = model.tree
+        self.children: list[list[int]] = [[] for _ in tree.cliques]
+        for i, parent in enumerate(tree.parents):
+            if parent >= 0:
+                self.children[parent].append(i)
+        self.below: list[frozenset[int]] = [frozenset()] * len(tree.cliques)
+        for i in range(len(tree.cliques) - 1, -1, -1):
+            own = set(tree.cliques[i]) - set(tree.separators[i])
+            self.below[i] = frozenset(own.union(*(self.below[child] for child in self.children[i])))
+        self.conditional = [_conditional(model, i) for i in range(len(tree.cliques))]
+        self.known: dict[tuple[int, frozenset[int]], tuple[Places, Floats]] = {}
+
+    def joint(self, places: Places) -> Floats:
+        """The probability of each cell of some columns, in rising order."""
+        found = self._parts(places)
+        columns, table = found[0]
+        for more, other in found[1:]:  # parts of the tree that share nothing are independent
+            columns, table = (*columns, *more), np.multiply.outer(table, other)
+        return np.transpose(table, np.argsort(columns))
+
+    def cells(self, places: Places) -> int:
+        """How large the largest table is that a question about these columns needs."""
+        return max(self._size(places), self.part_cells(places))
+
+    def part_cells(self, places: Places) -> int:
+        """The same for `at` and `weighed`, which never put parts together that have nothing to do with each other."""
+        wanted = frozenset(places)
+        if self.model.tree.home(places, self.model.shape) >= 0:
+            return self._size(wanted)
+        return max(self._largest(root, wanted & self.below[root]) for root in self._roots(wanted))
+
+    def marginal(self, places: Places) -> Floats:
+        """The rows that the model expects in each cell of some columns of the domain, in rising order."""
+        table = self.joint(places) * self.model.total
+        for side, place in enumerate(places):
+            grain = self.model.grains[place]
+            if grain.size < len(grain.cells):
+                sides = [-1 if k == side else 1 for k in range(len(places))]
+                table = table.take(grain.cells, axis=side) * grain.shares.reshape(sides)
+        return table
+
+    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+        """The rows that the model expects in some cells of the domain only; for each column, the cells."""
+        answer, where = np.full(len(cells[0]), self.model.total), dict(zip(places, cells, strict=True))
+        for columns, table in self._parts(places):
+            answer *= table[tuple(self.model.grains[place].cells[where[place]] for place in columns)]
+        for place, some in where.items():
+            answer *= self.model.grains[place].shares[some]
+        return answer
+
+    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+        """The rows that the model expects, each counted by the product of what its cells weigh."""
+        answer, given = self.model.total, dict(zip(places, weights, strict=True))
+        for columns, table in self._parts(places):
+            for place in reversed(columns):
+                grain = self.model.grains[place]
+                table = table @ np.bincount(grain.cells, grain.shares * given[place], minlength=grain.size)
+            answer *= float(table)
+        return answer
+
+    def _parts(self, places: Places) -> list[tuple[Places, Floats]]:
+        """Probabilities in the model's cells: a table for each part of the tree, and which columns it has."""
+        tree, wanted = self.model.tree, frozenset(places)
+        home = tree.home(places, self.model.shape)
+        if home >= 0:
+            axes = tuple(i for i, place in enumerate(tree.cliques[home]) if place not in wanted)
+            return [(tuple(sorted(wanted)), np.asarray(self.model.beliefs[home].sum(axis=axes)))]
+        return [self._collect(root, wanted & self.below[root]) for root in self._roots(wanted)]
+
+    def _roots(self, wanted: frozenset[int]) -> list[int]:
+        return [i for i, parent in enumerate(self.model.tree.parents) if parent < 0 and wanted & self.below[i]]
+
+    def _size(self, places: Iterable[int]) -> int:
+        return math.prod(self.model.shape[place] for place in places)
+
+    def _largest(self, i: int, wanted: frozenset[int]) -> int:
+        """The largest table of `_collect`."""
+        separators = self.model.tree.separators
+        below = {child: wanted & self.below[child] for child in self.children[i] if wanted & self.below[child]}
+        later = [separators[child] for child in list(below)[1:]]
+        own = self._size(wanted.union(separators[i], *later))
+        return max([own, *(self._largest(child, some) for child, some in below.items())])
+
+    def _collect(self, i: int, wanted: frozenset[int]) -> tuple[Places, Floats]:
+        """P(wanted columns at or below a clique | its separator), over the separator and those columns."""
+        if (i, wanted) in self.known:
+            return self.known[i, wanted]
+        tree = self.model.tree
+        clique, separator = tree.cliques[i], tree.separators[i]
+        parts = []
+        needed = set(separator) | (wanted & set(clique))
+        for child in self.children[i]:
+            some = wanted & self.below[child]
+            if some:
+                parts.append(self._collect(child, some))
+                needed |= set(tree.separators[child])
+        axes = tuple(k for k, place in enumerate(clique) if place not in needed)
+        columns: Places = tuple(place for place in clique if place in needed)
+        table = self.conditional[i].sum(axis=axes) if axes else self.conditional[i]
+        for k, (more, other) in enumerate(parts):
+            later = {place for rest, _ in parts[k + 1 :] for place in rest}
+            kept = tuple(
+                p
+                for p in (*columns, *(q for q in more if q not in columns))
+                if p in wanted or p in separator or p in later
+            )
+            # Axes by their place in this product: numpy knows 52 of them, and a table may have more columns.
+            axis = {place: i for i, place in enumerate(dict.fromkeys((*columns, *more)))}
+            sides = ([axis[place] for place in one] for one in (columns, more, kept))
+            table = einsum(table, next(sides), other, next(sides), next(sides), optimize=True)
+            columns = kept
+        if table.size <= _KEPT:
+            self.known[i, wanted] = columns, table
+        return columns, table
+
+
+def _conditional(model: "Model", i: int) -> Floats:
+    belief, separator = model.beliefs[i], model.tree.separators[i]
+    if not separator:
+        return belief
+    clique = model.tree.cliques[i]
+    shared = belief.sum(axis=tuple(k for k, place in enumerate(clique) if place not in separator), keepdims=True)
+    return np.asarray(np.divide(belief, shared, out=np.zeros_like(belief), where=shared > 0))

@@ -1,0 +1,1 @@
+"""Synthetic tables, their metadata files and their expected errors."""

@@ -1,0 +1,64 @@
+"""What a table cost, also in the words it was asked for in: a spend of epsilon 1 with a delta is paid as a rho.
+
+    asked = epsilon(1, delta="1e-9")
+    cost_text(purse(asked).loss, asked)     # "rho ≈0.0149731 (epsilon 1 with delta 1e-09)"
+
+A side file states the epsilon beside the loss that was charged. Whoever reads one is told no epsilon that this loss
+does not keep.
+"""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from cloister.privacy.budget_split import budget_share
+from cloister.privacy.errors import BadSource, CloisterError
+from cloister.privacy.loss import Loss, epsilon
+from cloister.privacy.number import rational, show
+
+__all__ = ["AS_EPSILON", "cost_text", "stated_epsilon", "written_epsilon"]
+
+AS_EPSILON = "loss as epsilon"
+
+
+def cost_text(loss: Loss, asked: Loss | None) -> str:
+    """A loss in words, with the epsilon that was asked for where it was paid as a rho."""
+    if asked is None or asked.measure != "epsilon" or loss.measure == "epsilon":
+        return str(loss)
+    beside = f" with delta {show(asked.delta)}" if asked.delta else ""
+    return f"{loss} (epsilon {show(asked.amount)}{beside})"
+
+
+def written_epsilon(asked: Loss | None) -> dict[str, Any]:
+    """What a side file says of it: {"loss as epsilon": {"epsilon": 1, "delta": 1e-09}}; nothing of a spend in rho."""
+    if asked is None or asked.measure != "epsilon":
+        return {}
+    return {AS_EPSILON: {"epsilon": _up(asked.amount), "delta": _up(asked.delta)}}
+
+
+def stated_epsilon(side: Mapping[str, Any]) -> Loss | None:
+    """The epsilon that a side file states; None if it states none.
+
+    Raises:
+        BadSource: it states one that its loss does not keep.
+    """
+    if AS_EPSILON not in side:
+        return None
+    try:
+        told, loss = side[AS_EPSILON], Loss.from_json(side["loss"])
+        asked = epsilon(told["epsilon"], delta=told["delta"] or None)
+        kept = budget_share(asked).loss if loss.measure == "rho" else asked
+        if not loss <= kept or set(told) != {"epsilon", "delta"}:
+            raise ValueError
+    except (CloisterError, ValueError, KeyError, TypeError):
+        raise BadSource("the side file states an epsilon that its loss does not keep. Ask for it anew.") from None
+    return asked
+
+
+def _up(exact: Fraction) -> int | float:
+    """The same number, or the next one above it that JSON can hold: a loss is never told as less."""
+    if exact.denominator == 1:
+        return int(exact)
+    near = float(exact)
+    return near if rational(near) >= exact else math.nextafter(near, math.inf)

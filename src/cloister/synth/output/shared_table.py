@@ -1,0 +1,324 @@
+"""A synthetic table as whoever was handed it has it: rows, and the side file that says what they are worth.
+
+    table = read_table("visits-synthetic.parquet")            # and visits-synthetic.parquet.side.json beside it
+    table.verify("ed25519:…")                                 # the owner's key, from a place you trust
+    table.count({"ward": "surgery", "age": {"from": 65}})     # an estimate for the real table, with its error
+    table.error(["ward", "age"])                              # how far off any count over these columns may be
+
+Nothing here needs the model, the ledger or a schema, and nothing costs anything.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cloister.privacy.canonical import canonical
+from cloister.privacy.errors import BadInput, BadSource, ReceiptRejected, SealBroken
+from cloister.privacy.loss import Loss
+from cloister.privacy.receipt import Receipt
+from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.unit import ROW, Unit
+from cloister.synth.domain.axis import Axis, arrow_types
+from cloister.synth.measure.marginals import Floats
+from cloister.synth.output.cost import AS_EPSILON, cost_text, stated_epsilon, written_epsilon
+from cloister.synth.output.expected_errors import ExpectedError, RangeCondition, bounded, least_told, plain_condition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["HandedTable", "meets", "parse_table", "read_table", "side_path", "sign_side"]
+
+KIND = "synthetic table"
+PRICE = ("private", "loss", AS_EPSILON, "unit", "neighbours")  # what a side file says of it, and a receipt vouches for
+_PURPOSE = b"cloister synthetic table\n"  # signatures of different kinds of text must never be exchangeable
+
+
+@dataclass(frozen=True, slots=True)
+class HandedTable:
+    """Rows with their side file.
+
+    Attributes:
+        side: what was measured and why, expected errors, loss, receipt; plain values.
+
+    Privacy: what the side file says was paid; everything here is post-processing of it.
+    """
+
+    side: Mapping[str, Any]
+    _table: "pa.Table" = field(repr=False)
+    _digest: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        stated_epsilon(self.side)  # or refuse: nobody is told an epsilon that was not kept
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def loss(self) -> Loss:
+        """What it cost."""
+        return Loss.from_json(self.side["loss"])
+
+    @property
+    def unit(self) -> Unit:
+        """Whom it protects."""
+        told = re.fullmatch(r"one (.+) \(at most (\d+) rows?\)", str(self.side["unit"]))
+        return ROW if told is None else Unit(told[1], int(told[2]))
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The signed proof, as the side file has it; `verify` it before you rely on it."""
+        told = self.side.get("receipt")
+        return None if told is None else Receipt.parse(canonical(told))
+
+    def verify(self, owner_key: PublicKey | str) -> None:
+        """Raise unless the holder of the owner's key signed this price, and these rows where a hub did.
+
+        The price is the loss with its neighbours, the unit, and whether the noise was private. All of it is compared
+        with the receipt to the byte; an epsilon that is stated beside the loss must be one that the loss keeps.
+
+        Raises:
+            ReceiptRejected: the receipt is not the owner's, or the side file says something else than it.
+            SealBroken: the table is not the one that the side file names; or a hub signed it, and it was changed since.
+        """
+        if self.side.get("sha256", self._digest) != self._digest:
+            raise SealBroken("the table was changed, or the side file is another's. Ask for both as they were written.")
+        if "signature" in self.side:
+            rest = {name: value for name, value in self.side.items() if name != "signature"}
+            key = PublicKey.parse(owner_key) if isinstance(owner_key, str) else owner_key
+            if not key.verify(_PURPOSE + _text(rest), str(self.side["signature"])) or "sha256" not in rest:
+                raise SealBroken("the signature does not fit: the table or its side file was changed, or is another's.")
+        receipt = self.receipt
+        if receipt is None:
+            raise ReceiptRejected("this table has no receipt: nobody vouches for its loss. Ask its owner for one.")
+        receipt.verify(owner_key)
+        if not _same(_claimed(self.side), _vouched(receipt, self.loss, stated_epsilon(self.side))):
+            raise ReceiptRejected("the receipt is genuine, but the side file says something else.")
+
+    def to_arrow(self) -> "pa.Table":
+        """The rows as an Arrow table."""
+        return self._table
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame."""
+        return self._table.to_pandas()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return list(self._table.to_pylist())
+
+    def error(self, columns: Sequence[str]) -> ExpectedError:
+        """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
+        wanted = set(columns)
+        unknown = wanted - {one["name"] for one in self.side["columns"]}
+        if unknown or not wanted:
+            raise BadInput(f"name columns of the table, such as {self.side['columns'][0]['name']}.")
+        told = self.side["expected error"]
+        for one in told["marginals"]:
+            if set(one["columns"]) == wanted and one["error"] is not None:
+                return ExpectedError(one["error"], one["error"], one["known from"])
+        mean = told.get("mean over marginals of so many columns", {}).get(str(min(len(wanted), 3)))
+        if mean is None:
+            return ExpectedError(math.nan, math.nan, "nothing")
+        known = max(float(mean), least_told(float(told.get("margin of these means (95 %)", 0.0))))
+        return ExpectedError(known, known, "review")
+
+    def count(self, where: Mapping[str, Any] | None = None) -> ExpectedError:
+        """About how many rows of the real table meet a condition, with the error to expect, in rows.
+
+        Without a condition the error is the standard error of the noisy number of rows. Rows are counted as the unit
+        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much. Of
+        a bin that the condition cuts a part is counted, by its width, and how far that may be off is in the error.
+
+        Args:
+            where: {column: a value, a list of values, None for missing, or {"from": 65, "below": 80}}.
+        """
+        total = float(self.side["estimated rows of the real table"])
+        if not where:
+            error = self.side.get("standard error of the estimated rows")
+            return (
+                ExpectedError(total, math.nan, "nothing")
+                if error is None
+                else ExpectedError(total, float(error), "noise")
+            )
+        count, cut = bounded(self._weighed, [self._condition(name, wanted) for name, wanted in where.items()])
+        scale = total / max(1, len(self))
+        for one in self.side["expected error"].get("queries", ()):
+            if one["query"] == plain_condition(where) and one["error"] is not None:
+                return ExpectedError(count * scale, float(one["error"]), one["known from"])
+        around = self.error(list(where))
+        return ExpectedError(count * scale, around.error * total + cut * scale, around.known_from)
+
+    def _condition(self, name: str, wanted: Any) -> RangeCondition:
+        """A condition on a column, for each row."""
+        if name not in self._table.column_names:
+            raise BadInput(f"there is no column {name!r:.60} here.")
+        column = self._table.column(name)
+        told: Mapping[str, Any] = next((one for one in self.side["columns"] if one["name"] == name), {})
+        if "bins end at" not in told:
+            met = np.asarray(meets(column.combine_chunks(), wanted).to_numpy(zero_copy_only=False), dtype=np.float64)
+            return RangeCondition(met, met, met)
+        ends, origin = tuple(map(float, told["bins end at"])), int(told.get("bins count from", 0))
+        axis = Axis(name, told["type"], ends=ends, nullable=bool(told["nullable"]), origin=origin)
+        return RangeCondition.of(axis, wanted).take(axis.place(column))
+
+    @staticmethod
+    def _weighed(weights: Sequence[Floats]) -> float:
+        """Rows, each counted by the product of what its cells weigh."""
+        return float(np.prod(weights, axis=0).sum())
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> Path:
+        """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self._table, Path(path))
+        place, told = side_path(path), dict(self.side)
+        if "signature" not in told:  # else it stays what was signed, and vouches for the file as it came alone
+            told["sha256"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        place.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return place
+
+    def __str__(self) -> str:
+        head = [] if self.side["private"] else ["NOT PRIVATE: the noise came from a seeded source"]
+        names, many = ", ".join(self._table.column_names), len(self.side["measured"])
+        return "\n".join(
+            [
+                *head,
+                f"{len(self):,} synthetic rows of {self.side['table']} by {self.side['method']}: {names}",
+                f"  cost      {cost_text(self.loss, stated_epsilon(self.side))}",
+                f"  protects  {self.side['unit']}, {self.loss.relation} neighbours",
+                *([f"  measured  {many} marginal{'' if many == 1 else 's'}"] if many else []),
+            ]
+        )
+
+
+def _claimed(side: Mapping[str, Any]) -> dict[str, Any]:
+    """What a side file says of its price."""
+    return {name: side.get(name) for name in PRICE}
+
+
+def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]:
+    """The same as a receipt has it.
+
+    Args:
+        receipt: whose signature was checked.
+        loss: that the side file states. An account that counts in rho is charged the rho of a pure loss.
+        asked: the epsilon that the side file states, which the loss keeps; a receipt says nothing of it.
+    """
+    paid = Loss.from_json(receipt.body["loss"])
+    if paid.measure == "rho" and loss.is_pure and loss.as_rho() == paid:
+        paid = loss
+    return {
+        "private": receipt.body["private"],
+        "loss": paid.to_json(),
+        AS_EPSILON: written_epsilon(asked).get(AS_EPSILON),
+        "unit": receipt.body["unit"],
+        "neighbours": str(paid.relation),
+    }
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two records are one to the byte: 1 is not true, and 0.50 not 0.5."""
+    return _text({"": one}) == _text({"": other})
+
+
+def read_table(path: str | os.PathLike[str]) -> HandedTable:
+    """Read a table that `to_parquet` or `to_csv` wrote, with the side file beside it."""
+    place = Path(path)
+    try:
+        side, content = side_path(place).read_bytes(), place.read_bytes()
+    except OSError as error:
+        raise BadSource(f"{error.filename or place} cannot be read. A side file lies beside its table.") from None
+    return parse_table(content, side, "csv" if place.suffix.lower() == ".csv" else "parquet")
+
+
+def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTable:
+    """The same from the bytes of both files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    damaged = BadSource("the table or its side file is damaged. Ask for both as they were written.")
+    try:
+        told = json.loads(side)
+    except ValueError:
+        raise damaged from None
+    if not isinstance(told, dict) or told.get("cloister") != KIND:
+        raise BadSource("the side file is none of a synthetic table.")
+    try:
+        rows = _read_csv(content, told["columns"]) if form == "csv" else pq.read_table(pa.BufferReader(content))
+    except (ValueError, TypeError, KeyError, pa.ArrowException, OSError):
+        raise damaged from None
+    return HandedTable(told, rows, hashlib.sha256(content).hexdigest())
+
+
+def _read_csv(content: bytes, columns: Sequence[Mapping[str, Any]]) -> "pa.Table":
+    """Rows as they were written: text stands in quotes, what is missing is left out, types are the side file's."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    kinds = arrow_types()
+    return pyarrow.csv.read_csv(
+        pa.BufferReader(content),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={one["name"]: kinds[one["type"]] for one in columns},
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def sign_side(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:
+    """A side file that vouches for the bytes of its table."""
+    told: dict[str, Any] = json.loads(json.dumps({**side, "sha256": hashlib.sha256(content).hexdigest()}, default=str))
+    return {**told, "signature": key.sign(_PURPOSE + _text(told))}
+
+
+def _text(side: Mapping[str, Any]) -> bytes:
+    return json.dumps(side, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def side_path(path: str | os.PathLike[str]) -> Path:
+    """Where the side file of a table lies."""
+    place = Path(path)
+    return place.with_name(f"{place.name}.side.json")
+
+
+def meets(column: Any, wanted: Any) -> Any:
+    """Which values of an Arrow column meet a condition, as in `HandedTable.count`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def alike(value: Any) -> Any:
+        try:
+            if isinstance(value, str) and pa.types.is_date(column.type):
+                value = date.fromisoformat(value)
+            elif isinstance(value, str) and pa.types.is_timestamp(column.type):
+                value = datetime.fromisoformat(value)
+            return pa.scalar(value, type=column.type)
+        except (ValueError, TypeError, pa.ArrowInvalid, pa.ArrowTypeError):
+            raise BadInput(f"{value!r:.40} is no value of a column of {column.type}.") from None
+
+    if isinstance(wanted, Mapping):
+        if not wanted or set(wanted) - {"from", "below"}:
+            raise BadInput("a range is written {'from': …, 'below': …}, one of them or both.")
+        found = pc.is_valid(column)
+        if "from" in wanted:
+            found = pc.and_(found, pc.fill_null(pc.greater_equal(column, alike(wanted["from"])), False))
+        if "below" in wanted:
+            found = pc.and_(found, pc.fill_null(pc.less(column, alike(wanted["below"])), False))
+        return found
+    found = pa.array([False] * len(column))
+    for value in wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]:
+        one = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, alike(value)), False)
+        found = pc.or_(found, one)
+    return found

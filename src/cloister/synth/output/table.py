@@ -1,0 +1,317 @@
+"""A synthetic table: a Release of rows that nobody lived, with a side file that says how good they are.
+
+table = synth.aim(ds, spend=…)
+table.to_pandas()                                # rows; also to_arrow(), rows(), to_parquet(path), to_csv(path)
+table.sample(500, given={"ward": "surgery"})     # more rows, under a condition, for nothing
+table.count({"ward": "surgery", "age": {"from": 65}})        # a count with an error bar
+table.loss, table.receipt                        # as every release has them
+table.side                                       # what was measured and why, expected errors
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import Loss
+from cloister.privacy.number import Number
+from cloister.privacy.release import Release
+from cloister.synth.domain.axis import Axis, Cells
+from cloister.synth.domain.dependencies import DependentColumn
+from cloister.synth.domain.domain import Domain, most_rows
+from cloister.synth.measure.marginals import Floats
+from cloister.synth.output.cost import cost_text, written_epsilon
+from cloister.synth.output.expected_errors import (
+    ExpectedError,
+    RangeCondition,
+    expected_error,
+    query_error,
+    total_error,
+    workload_errors,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cloister.synth.run import GeneratorResult
+
+__all__ = ["SyntheticTable", "as_many_as_fit", "decoded", "told_by", "unasked_rows"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SyntheticTable(Release):
+    """Rows drawn from a released model: `value` is an Arrow table.
+
+    Attributes:
+        domain: the public cells of its columns.
+        made: the model and what was measured for it.
+        decided: columns that follow from others.
+        generator: that rows are drawn with.
+        asked: the spend as the caller gave it; the loss is what the noise needs of it.
+        left_out: why there are fewer rows than were asked for or estimated; empty if there are not.
+
+    Privacy: the release's loss. Rows, samples and answers are post-processing of the model and cost nothing more; their
+        randomness (numpy's generator, seeded from the operating system) protects nobody and needs not.
+    """
+
+    domain: Domain
+    made: "GeneratorResult"
+    decided: tuple[DependentColumn, ...]
+    generator: np.random.Generator = field(compare=False)
+    asked: Loss | None = None
+    left_out: str = ""
+
+    @classmethod
+    def draw_from(
+        cls,
+        domain: Domain,
+        made: "GeneratorResult",
+        decided: tuple[DependentColumn, ...],
+        release: Release,
+        rows: int | None,
+        generator: np.random.Generator,
+    ) -> "SyntheticTable":
+        """Draw the rows of a new table from a released model: as many as given, or as the noisy total says.
+
+        The release is paid for: if so many cannot be drawn there are fewer, or none, and `left_out` says why.
+        """
+        kept = tuple(one.settled(generator) for one in decided)
+        size, cut = unasked_rows(domain, made.model.total) if rows is None else (rows, "")
+
+        def draw(many: int) -> "pa.Table":
+            cells = made.model.draw(many, generator) if many else np.zeros((0, len(domain.shape)), dtype=np.int64)
+            return decoded(domain, kept, cells, generator)
+
+        value, short = as_many_as_fit(draw, size)
+        told = {**told_by(release), "value": value}
+        return cls(
+            **told,
+            domain=domain,
+            made=made,
+            decided=kept,
+            generator=generator,
+            left_out=" ".join(filter(None, [cut, short])),
+        )
+
+    def __len__(self) -> int:
+        return int(self.value.num_rows)
+
+    def margin(self, confidence: Number = "0.95") -> Any:
+        """Refused: a table has many numbers, each with an error of its own."""
+        raise TypeError("a table has no one margin: ask .count({…}) or .error([…]), or read the side file.")
+
+    def to_arrow(self) -> "pa.Table":
+        """The rows as an Arrow table."""
+        return self.value
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame."""
+        return self.value.to_pandas()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return list(self.value.to_pylist())
+
+    def cells(self) -> Cells:
+        """The cell of each row and column, as `Domain.encode` gives them for any table of this domain."""
+        return self.domain.encode(self.value)
+
+    def sample(self, rows: int, *, given: Mapping[str, Any] | None = None) -> "pa.Table":
+        """More rows, for nothing.
+
+        Args:
+            rows: how many.
+            given: a condition on some modelled columns: a value, a list of values, or {"from": 65, "below": 80}. Rows
+                come from the model under that condition, and every one of them meets it. Of a bin that the condition
+                cuts it takes a part by its width: inside a bin the model knows nothing more.
+        """
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise BadInput("rows is a whole number of at least 1.")
+        weights = {self._place(name): _likely(self.domain.axis(name), wanted) for name, wanted in (given or {}).items()}
+        cells = self.made.model.draw(rows, self.generator, weights)
+        return decoded(self.domain, self.decided, cells, self.generator, given)
+
+    def count(self, where: Mapping[str, Any] | None = None) -> ExpectedError:
+        """How many rows of the real table meet a condition, as the model estimates it, with its error in rows.
+
+        Without a condition the error is the standard error of the noisy number of rows. Rows are counted as the unit
+        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much. Of
+        a bin that the condition cuts a part is counted, by its width, and how far that may be off is in the error.
+
+        Args:
+            where: as `given` in `sample`.
+        """
+        conditions = {self._place(name): (self.domain.axis(name), wanted) for name, wanted in (where or {}).items()}
+        if not conditions:
+            return ExpectedError(self.made.model.total, total_error(self.made))
+        places = tuple(sorted(conditions))
+        return query_error(self.made, places, [RangeCondition.of(*conditions[place]) for place in places], None)
+
+    def error(self, columns: Sequence[str]) -> ExpectedError:
+        """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
+        places = tuple(sorted(self._place(name) for name in columns))
+        return expected_error(self.made, places, len(self))
+
+    @property
+    def side(self) -> dict[str, Any]:
+        """The side file: loss, what was measured and why, expected errors, receipt. Plain values for JSON."""
+        return {
+            "cloister": "synthetic table",
+            "method": self.parameters["method"],
+            "table": self.domain.table,
+            "rows": len(self),
+            **({"rows left out": self.left_out} if self.left_out else {}),
+            "private": self.private,
+            "loss": self.loss.to_json(),
+            **written_epsilon(self.asked),
+            "unit": str(self.unit),
+            "neighbours": str(self.loss.relation),
+            "columns": [
+                {"name": axis.name, "type": axis.type, "cells": axis.size, "pseudonym": axis.pseudonym}
+                | ({} if axis.ends is None else {"bins end at": list(axis.ends), "nullable": axis.nullable})
+                | ({"bins count from": axis.origin} if axis.origin else {})
+                for axis in self.domain.axes
+            ],
+            "never": [{name: _plain(wanted) for name, wanted in rule.items()} for rule in self.domain.never],
+            "determines": [f"{', '.join(left)} -> {right}" for left, right in self.domain.determines],
+            "estimated rows of the real table": round(self.made.model.total, 1),
+            "standard error of the estimated rows": round(total_error(self.made), 3),
+            "measured": [
+                {
+                    "columns": list(self.domain.words(one.places)),
+                    "cells": int(one.counts.size),
+                    "standard error": float(np.mean(one.sigma)),
+                    "why": one.why,
+                }
+                for one in self.made.measured
+            ],
+            "chosen": list(self.made.chosen),
+            "expected error": workload_errors(self.made, self.domain, len(self), self.unit),
+            "receipt": None if self.receipt is None else json.loads(self.receipt.text()),
+        }
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> Path:
+        """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self.value, Path(path))
+        return self._write_side(Path(path))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> Path:
+        """Write the rows as CSV, and beside them the side file (`….side.json`), whose path is returned."""
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(self.value, Path(path))
+        return self._write_side(Path(path))
+
+    def _write_side(self, path: Path) -> Path:
+        place = path.with_name(f"{path.name}.side.json")
+        told = {**self.side, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}  # so that files are not mixed up
+        place.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+        return place
+
+    def _place(self, name: str) -> int:
+        self.domain.axis(name)
+        if name not in self.domain.places:
+            raise BadInput(f"{name} is a pseudonym, or decided by other columns: ask about those that are modelled.")
+        return self.domain.places[name]
+
+    def _value_text(self, confidence: Number = "0.95") -> str:
+        names, method = ", ".join(self.domain.names), self.parameters["method"]
+        return f"{len(self):,} synthetic rows of {self.domain.table} by {method}: {names}"
+
+    def _cost_text(self) -> str:
+        return cost_text(self.loss, self.asked)
+
+    def __repr__(self) -> str:
+        return f"<{self._value_text()}; {self.loss}>"
+
+    def __str__(self) -> str:
+        many = len(self.made.measured)
+        fewer = f"\n  rows      {self.left_out}" if self.left_out else ""
+        return f"{Release.__str__(self)}\n  measured  {many} marginal{'' if many == 1 else 's'}{fewer}"
+
+
+def unasked_rows(domain: Domain, total: float) -> tuple[int, str]:
+    """How many rows to draw if nobody said, from a noisy total; and why they are fewer, if they are."""
+    estimated, most = max(1, round(total)), most_rows(domain, asked=False)
+    if estimated <= most:
+        return estimated, ""
+    return most, f"About {estimated:,} rows were estimated; {most:,} are drawn unless rows is given."
+
+
+def as_many_as_fit(draw: Callable[[int], T], rows: int) -> tuple[T, str]:
+    """Draw so many rows, or as many as can be; and why they are fewer, if they are.
+
+    What is drawn from was paid for, so nothing that goes wrong here may lose it: half as many are tried when memory
+    does not hold them, and none are drawn when it is something else.
+
+    Args:
+        draw: makes so many rows; none must always be possible.
+        rows: how many are wanted.
+    """
+    many = rows
+    while True:
+        try:
+            made = draw(many)
+        except MemoryError:
+            if not many:
+                raise
+            many, why = many // 2, "more than memory holds"
+        except Exception as error:  # of the model, which is released: it tells nothing of rows
+            if not many:
+                raise
+            many, why = 0, f"not possible: {type(error).__name__}: {error}"
+        else:
+            return made, "" if many == rows else f"{many:,} of {rows:,} rows were drawn: {why}. Use .sample() for more."
+
+
+def decoded(
+    domain: Domain,
+    decided: Sequence[DependentColumn],
+    cells: Cells,
+    generator: np.random.Generator,
+    given: Mapping[str, Any] | None = None,
+) -> "pa.Table":
+    """Cells of modelled columns as rows of the table: what they decide is filled in, names are fresh.
+
+    Values lie where `given` names them, also inside a bin.
+    """
+    import pyarrow as pa
+
+    follows = {one.axis.name: one for one in decided}
+    columns = {}
+    for axis in domain.axes:
+        if axis.name in follows:
+            columns[axis.name] = follows[axis.name].fill(cells)
+        elif axis.pseudonym:
+            columns[axis.name] = axis.draw(np.zeros(len(cells), dtype=np.int64), generator)
+        else:
+            wanted = [given[axis.name]] if given and axis.name in given else None
+            columns[axis.name] = axis.draw(cells[:, domain.places[axis.name]], generator, wanted)
+    return pa.table(columns)
+
+
+def _likely(axis: Axis, wanted: Any) -> Floats:
+    """How likely each cell is under a condition, beside the others; single real numbers have no width to go by."""
+    weights = axis.weights_of(wanted)
+    if axis.type == "real" and not weights.any() and not isinstance(wanted, Mapping):
+        weights = axis.cells_of(wanted).astype(np.float64)
+    return weights / max(float(weights.max()), 1e-300)
+
+
+def told_by(release: Release) -> dict[str, Any]:
+    """All that a release says, by name: for another one that says the same and more."""
+    return {one.name: getattr(release, one.name) for one in fields(release)}
+
+
+def _plain(wanted: Any) -> Any:
+    return list(wanted) if isinstance(wanted, tuple | set | frozenset) else wanted

@@ -1,0 +1,174 @@
+"""Tables that look synthetic and protect nobody: copies, bootstrap, SMOTE. To compare with, never to hand out.
+
+Each is labelled not private, states no loss, and has no way into a ledger. `gate` refuses all three.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cloister.data.schema import Schema
+from cloister.privacy.errors import BadInput
+from cloister.synth.scoring.risk.closeness import encoded
+from cloister.synth.scoring.rows import EncodedRows, ScoreRows, only_table, read_rows, sides_of, source_of
+
+__all__ = ["NotPrivateTable", "bootstrap", "copying", "decoded", "smote"]
+
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NotPrivateTable:
+    """Rows that were made without privacy.
+
+    Attributes:
+        table: the rows.
+        method: how they were made.
+        why: they protect nobody.
+    """
+
+    table: pa.Table
+    method: str
+    why: str
+
+    @property
+    def private(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def loss(self) -> None:
+        """None: no epsilon, however large, describes it."""
+        return
+
+    def to_arrow(self) -> pa.Table:
+        """The rows."""
+        return self.table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __str__(self) -> str:
+        return f"NOT PRIVATE: {len(self):,} rows by {self.method}. {self.why}"
+
+
+def copying(real: Any, rows: int | None = None, seed: int = 0) -> NotPrivateTable:
+    """Rows of the real table in another order, or some of them."""
+    given, random = _arrow(real), np.random.default_rng(seed)
+    count = _count(rows, given.num_rows)
+    if count > given.num_rows:
+        raise BadInput(f"there are {given.num_rows:,} rows to copy. Ask for no more, or use bootstrap.")
+    taken = given.take(pa.array(random.permutation(given.num_rows)[:count]))
+    return NotPrivateTable(taken, "copying", "Every row is somebody's.")
+
+
+def bootstrap(real: Any, rows: int | None = None, seed: int = 0) -> NotPrivateTable:
+    """Rows of the real table, drawn with replacement: statistically as good as it gets, and all of them somebody's."""
+    given, random = _arrow(real), np.random.default_rng(seed)
+    taken = given.take(pa.array(random.integers(given.num_rows, size=_count(rows, given.num_rows))))
+    return NotPrivateTable(taken, "bootstrap", "Every row is somebody's; about 63 % of all people are in it.")
+
+
+def smote(
+    real: Any,
+    schema: Schema | Any,
+    rows: int | None = None,
+    *,
+    neighbours: int = 5,
+    table: str | None = None,
+    seed: int = 0,
+) -> NotPrivateTable:
+    """Rows between a real row and one of its nearest ones (Chawla, Bowyer, Hall & Kegelmeyer 2002, SMOTE-NC).
+
+    Numbers lie on the line between the two, categories are the most frequent among the neighbours. No row is a copy,
+    and still each lies beside somebody: `gate` finds that by distance.
+
+    Args:
+        real: the rows.
+        schema: the public facts; columns without public values or bounds are left out.
+        rows: how many; as many as there are unless given.
+        neighbours: among how many nearest ones the other row is chosen.
+    """
+    known = only_table(schema if isinstance(schema, Schema) else Schema.load(schema), table)
+    given = read_rows(real, known, sides_of(known, None, 32))
+    if neighbours < 1 or len(given) <= neighbours:
+        raise BadInput("SMOTE needs at least one neighbour, and more rows than neighbours.")
+    random = np.random.default_rng(seed)
+    start = random.integers(len(given), size=_count(rows, len(given)))
+    near = _nearest(given, start, neighbours)
+    end = near[np.arange(len(start)), random.integers(neighbours, size=len(start))]
+    way = random.random(len(start))
+    points = np.empty((len(start), len(given.sides)))
+    for j, side in enumerate(given.sides):
+        first = given.points[start, j]
+        if side.ordered:
+            second = given.points[end, j]
+            points[:, j] = np.where(np.isnan(second), first, first + way * (second - first))
+        else:
+            votes = given.codes[near, j][:, :, None] == np.arange(side.size)
+            voted = votes.sum(axis=1).argmax(axis=1)
+            points[:, j] = np.where(voted == len(side.labels), np.nan, voted)
+    made = decoded(given.sides, points)
+    return NotPrivateTable(made, "SMOTE", "Every row lies between two people who are alike.")
+
+
+def decoded(sides: Sequence[EncodedRows], points: NDArray[Any]) -> pa.Table:
+    """Points as values again: the reverse of reading rows."""
+    columns = {}
+    for j, side in enumerate(sides):
+        value = _value_of(side)
+        columns[side.name] = pa.array([None if np.isnan(one) else value(float(one)) for one in points[:, j]])
+    return pa.table(columns)
+
+
+def _value_of(side: EncodedRows) -> Callable[[float], Any]:
+    if not side.ordered:
+        return lambda code: side.labels[int(code)]
+    low, high = side.column.bounds or (0, 1)
+    if isinstance(low, datetime) and isinstance(high, datetime):
+        moment, span = low, high - low
+        return lambda place: moment + span * place
+    if isinstance(low, date) and isinstance(high, date):
+        day, days = low, (high - low).days
+        return lambda place: day + timedelta(days=round(days * place))
+    if isinstance(low, int) and isinstance(high, int) and side.column.type == "integer":
+        whole, steps = low, high - low
+        return lambda place: whole + round(steps * place)
+    least, width = float(low), float(high) - float(low)  # type: ignore[arg-type]
+    return lambda place: least + width * place
+
+
+def _nearest(rows: ScoreRows, chosen: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The nearest other rows of some rows."""
+    found = np.empty((len(chosen), count), dtype=np.int64)
+    right = np.ascontiguousarray(encoded(rows, slice(None), mirrored=True).T)
+    for at in range(0, len(chosen), _BLOCK):
+        some = chosen[at : at + _BLOCK]
+        products = encoded(rows.take(some), slice(None)) @ right
+        products[np.arange(len(some)), some] = -np.inf
+        found[at : at + _BLOCK] = np.argpartition(-products, count - 1, axis=1)[:, :count]
+    return found
+
+
+def _arrow(real: Any) -> pa.Table:
+    given = source_of(real)
+    if isinstance(given, pa.Table):
+        table = given
+    elif type(given).__module__.partition(".")[0] == "pandas":
+        table = pa.Table.from_pandas(given, preserve_index=False)
+    else:
+        raise BadInput("give rows as an Arrow table, a pandas or polars frame, or a dict of columns.")
+    if not table.num_rows:
+        raise BadInput("there are no rows to start from.")
+    return table
+
+
+def _count(rows: int | None, otherwise: int) -> int:
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise BadInput("rows is a whole number of at least 1.")
+    return otherwise if rows is None else rows

@@ -1,0 +1,67 @@
+"""A number with its interval."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cloister.attack.intervals import at_least, at_most
+
+__all__ = ["SURE", "Interval", "mean_of", "percent", "share"]
+
+SURE = 0.95
+_NORMAL = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A number with its 95 % interval, if it has one.
+
+    Attributes:
+        value: the number.
+        low, high: what holds it with 95 % confidence; None where nothing was drawn at random.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, value: float, error: float, least: float = -math.inf, most: float = math.inf) -> "Interval":
+        """From a standard error; the interval is cut to where the number can lie."""
+        return cls(value, max(value - _NORMAL * error, least), min(value + _NORMAL * error, most))
+
+    def to_json(self) -> dict[str, float | None]:
+        """For a file."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+    def text(self, places: int = 3, percent: bool = False) -> str:
+        """`0.512 (0.498 to 0.526)`, or in percent."""
+        size, after = (100, "\u00a0%") if percent else (1, "")
+        if self.low is None or self.high is None:
+            return f"{self.value * size:.{places}f}{after}"
+        return f"{self.value * size:.{places}f}{after} ({self.low * size:.{places}f} to {self.high * size:.{places}f})"
+
+
+def percent(value: float, places: int = 1) -> str:
+    """`76.4 %`, which does not break at the end of a line."""
+    return f"{100 * value:.{places}f}\u00a0%"
+
+
+def share(count: int, n: int, sure: float = SURE) -> Interval:
+    """A share of n trials with its Clopper-Pearson interval, which holds for every n."""
+    if n == 0:
+        return Interval(math.nan, 0.0, 1.0)
+    level = (1 - sure) / 2
+    return Interval(count / n, float(at_least(count, n, level)), float(at_most(count, n, level)))
+
+
+def mean_of(values: ArrayLike, drawn: bool, least: float = 0.0, most: float = math.inf) -> Interval:
+    """The mean of some numbers; with an interval if what they are of was drawn at random."""
+    given: Any = np.asarray(values, dtype=np.float64)
+    mean = float(given.mean()) if given.size else math.nan
+    if not drawn or given.size < 2:
+        return Interval(mean)
+    return Interval.of(mean, float(given.std(ddof=1) / math.sqrt(given.size)), least, most)

@@ -1,0 +1,226 @@
+"""A score as one page: a verdict, and a sentence under each chart. Needs no network, prints well, follows dark mode."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from cloister.synth.scoring.report.charts import (
+    MOST_COLUMNS,
+    apart_chart,
+    attacks_chart,
+    chance_chart,
+    columns_charts,
+    distances_chart,
+    learning_chart,
+    maps_charts,
+    marginals_chart,
+    ranges_chart,
+)
+from cloister.synth.scoring.report.interval import percent
+from cloister.synth.scoring.utility.learning import Learning
+from cloister.synth.scoring.utility.numbers import SHARES, worst_first
+from cloister.synth.scoring.utility.utility_checks import kept_words
+from cloister.synth.scoring.verdict import Verdict, judge
+from cloister.version import __version__
+
+if TYPE_CHECKING:
+    from cloister.synth.scoring.score import Score
+
+__all__ = ["page"]
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b2326; --soft: #55616a; --line: #dddad2; --card: #ffffff; --back: #f6f4ef;
+  --real: #8a8f98; --made: #0f6b66; --other: #b45309; --bad: #a3261d; --good: #0f6b66; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaea; --soft: #a3afb3; --line: #303c40; --card: #1a2224;
+  --back: #11181a; --real: #9aa3ab; --made: #6fc9c1; --other: #f5b544; --bad: #ff9d91; --good: #6fc9c1; } }
+@media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #ccc; --card: #fff; --back: #fff;
+  --real: #8a8f98; --made: #0f6b66; --other: #b45309; --bad: #a3261d; --good: #0f6b66; }
+  figure, li, tr, .tile { break-inside: avoid; } h2 { break-after: avoid; } body { padding: 0; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 68rem; padding: 1.2rem; background: var(--back); color: var(--ink);
+  font: 16px/1.5 Arial, "Liberation Sans", Helvetica, sans-serif; }
+.owner { border: 2px solid var(--bad); border-radius: 8px; padding: .6rem .9rem; font-weight: 600; }
+h1 { font-size: 1.5rem; margin: 1.2rem 0 .3rem; } h2 { font-size: 1.2rem; margin: 2rem 0 .4rem; }
+.verdict { font-size: 1.2rem; font-weight: 600; margin: .2rem 0 .8rem; } .good { color: var(--good); }
+.bad { color: var(--bad); } .soft, figcaption { color: var(--soft); }
+.tiles { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); }
+.tile, figure { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: .8rem 1rem;
+  margin: 0; }
+.tile b { display: block; font-size: 1.5rem; } .charts { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
+.small { grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr)); }
+svg { display: block; max-width: 100%; height: auto; } figcaption { margin-top: .5rem; }
+.key { margin: 0 0 .3rem; font-size: .9rem; } .key span { margin-right: 1rem; white-space: nowrap; }
+.key span::before { content: ""; display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem;
+  border-radius: 3px; background: var(--ink); print-color-adjust: exact; }
+.key .made::before { background: var(--made); } .key .real::before { background: var(--real); }
+.key .other::before { background: var(--other); }
+ul.checks { list-style: none; padding: 0; } ul.checks li { padding: .35rem 0; border-bottom: 1px solid var(--line); }
+.word { display: inline-block; min-width: 3.4rem; font-weight: 700; }
+.scroll { overflow-x: auto; } table.numbers { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.numbers th, .numbers td { padding: .15rem .7rem; text-align: right; white-space: nowrap; }
+.numbers tbody { border-top: 1px solid var(--line); } .numbers th:first-child { text-align: left; }
+.numbers .synthetic { color: var(--made); } .numbers .real { color: var(--soft); }
+dl { margin: 0; } dt { float: left; clear: left; width: 9rem; color: var(--soft); } dd { margin: 0 0 .4rem 9rem; }
+@media (max-width: 30rem) { dt { float: none; } dd { margin-left: 0; } }
+"""
+
+
+def page(score: "Score", title: str) -> str:
+    """The page as text."""
+    verdict = judge(score)
+    body = "\n".join(_body(score, verdict, title))
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}: score</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
+    from cloister.synth.scoring.score import OWNERS_VIEW
+
+    yield f'<header><p class="owner" role="note">{escape(OWNERS_VIEW)}</p>'
+    yield f"<h1>{escape(title)}</h1>"
+    yield f'<p class="verdict {"good" if verdict.passed else "bad"}">{escape(verdict.headline)}</p>'
+    counts = ", ".join(f"{count:,} {name}" for name, count in score.rows.items() if count)
+    told = f"{counts} rows, {len(score.columns)} columns. {_claim(score)}"
+    yield f'<p class="soft">{escape(told)}</p>'
+    yield f'<p class="soft">{_when(score)}</p></header><main>'
+    yield f'<div class="tiles">{"".join(_tiles(score))}</div>'
+    yield "<h2>What was checked</h2>"
+    yield f'<ul class="checks">{"".join(_checks(verdict))}</ul>'
+    yield from _quantiles(score)
+    yield '<h2>Is it useful?</h2><div class="charts">'
+    yield from (_figure(*one) for one in _useful(score))
+    yield "</div><h2>Column by column</h2>"
+    if len(score.shapes) > MOST_COLUMNS:
+        yield f'<p class="soft">The {MOST_COLUMNS} of {len(score.shapes)} columns that are farthest off.</p>'
+    yield '<p class="key"><span class="real">real rows</span> <span class="made">synthetic rows</span></p>'
+    yield '<div class="charts small">'
+    yield from (_figure(drawn, text) for drawn, text in columns_charts(score))
+    yield "</div>"
+    for heading, sentence, drawn in maps_charts(score):
+        yield f'<h2>{escape(heading)}</h2><p class="soft">{escape(sentence)}</p><div class="charts small">'
+        yield from (_figure(one, text) for one, text in drawn)
+        yield "</div>"
+    yield "<h2>Is it private?</h2>"
+    yield '<p class="soft">Attacks can show that a table leaks. That it does not is shown by how it was made.</p>'
+    yield '<div class="charts">'
+    yield from (_figure(*one) for one in _private(score))
+    yield "</div>"
+    if score.made:
+        yield "<h2>How it was made</h2><dl>"
+        yield from (f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in score.made.items())
+        yield "</dl>"
+    yield "</main>"
+    yield f'<footer class="soft"><p>{escape(_small_print(score))}</p></footer>'
+
+
+def _quantiles(score: "Score") -> Iterator[str]:
+    """A table of quantiles, real above synthetic."""
+    shown = worst_first(score.numbers, MOST_COLUMNS)
+    if not shown:
+        return
+    yield "<h2>Numbers, real and synthetic</h2>"
+    yield (
+        '<p class="soft">So many of the rows are at most the value below, in the real and in the synthetic table; the '
+        "number that is farthest off first.</p>"
+    )
+    head = "".join(f'<th scope="col">{percent(share, 0)}</th>' for share in SHARES)
+    first = f'<thead><tr><th scope="col">number</th><th></th>{head}</tr></thead>'
+    yield f'<div class="scroll"><table class="numbers">{first}'
+    for one in shown:
+        name = f'<th scope="rowgroup" rowspan="2">{escape(one.name)}</th>'
+        rows = [
+            f'<td class="{kind}">{kind}</td>{"".join(f"<td>{escape(value)}</td>" for value in values)}'
+            for kind, values in one.table
+        ]
+        yield f"<tbody><tr>{name}{rows[0]}</tr><tr>{rows[1]}</tr></tbody>"
+    yield "</table></div>"
+
+
+def _when(score: "Score") -> str:
+    day = f'<time datetime="{score.scored.isoformat()}">{score.scored.day} {score.scored:%B %Y}</time>'
+    return f"Table <b>{escape(score.table)}</b>, scored on {day} with Cloister {escape(__version__)}."
+
+
+def _claim(score: "Score") -> str:
+    if score.claim is None:
+        return "It states no privacy loss."
+    loss = score.claim if score.claim.measure == "epsilon" else score.claim.as_epsilon(delta="1e-9")
+    read = "" if loss is score.claim else f" (an epsilon of {float(loss.amount):.3g} at delta {float(loss.delta):.1g})"
+    return f"It states a privacy loss of {score.claim}{read} for {score.unit}."
+
+
+def _figure(drawn: str, text: str) -> str:
+    told = escape(text, quote=True)
+    return f'<figure aria-label="{told}">{drawn}<figcaption>{told}</figcaption></figure>'
+
+
+def _tiles(score: "Score") -> Iterator[str]:
+    told: list[tuple[str, str]] = []
+    kept = score.usefulness if score.kept is None else score.kept
+    if kept is not None:
+        number, words = kept_words(kept).split(" of ", 1)
+        told.append((number, f"of {words} (100\u00a0%: as much as in fresh rows)"))
+    if score.learning is not None:
+        told.append(_learned(score.learning))
+    if score.membership is not None:
+        right = percent(score.membership.right.value)
+        told.append((right, "of guesses who was in the table are right; chance is 50 %"))
+    more = "" if score.copies.fresh is None else f"; of rows it never saw, {percent(score.copies.fresh.value, 2)}"
+    told.append((percent(score.copies.real.value, 2), f"of the real rows occur in it to the last digit{more}"))
+    yield from (f'<div class="tile"><b>{escape(number)}</b>{escape(words)}</div>' for number, words in told)
+
+
+def _learned(learning: Learning) -> tuple[str, str]:
+    """AUC where there is one: of answers that one value dominates most are right without any model."""
+    made, real = (one["logistic regression"] for one in (learning.synthetic, learning.real))
+    if made.auc is not None and real.auc is not None:
+        words = f"is the AUC of {learning.target} predicted from it in real rows; from real ones {real.auc.value:.2f}"
+        return f"{made.auc.value:.2f}", f"{words}; chance is 0.50"
+    words = (
+        f"of real rows have {learning.target} predicted right from it; from real ones {percent(real.accuracy.value)}"
+    )
+    return percent(made.accuracy.value), f"{words}; always the most frequent answer {percent(learning.floor)}"
+
+
+def _checks(verdict: Verdict) -> Iterator[str]:
+    for one in verdict.checks:
+        kind = {True: "good", False: "bad", None: "soft"}[one.passed]
+        yield f'<li><span class="word {kind}">{one.word}</span> <b>{escape(one.name)}</b>: {escape(one.reason)}</li>'
+
+
+def _useful(score: "Score") -> Sequence[tuple[str, str]]:
+    found = [marginals_chart(score), ranges_chart(score)]
+    found += [learning_chart(score)] if score.learning is not None else []
+    return [*found, apart_chart(score)] if score.propensity else found
+
+
+def _private(score: "Score") -> Sequence[tuple[str, str]]:
+    found = [chance_chart(score)]
+    if score.membership is None or score.closeness is None:
+        return found
+    return [attacks_chart(score), *found, distances_chart(score)]
+
+
+def _small_print(score: "Score") -> str:
+    drawn = [one for one in score.marginals if one.drawn]
+    parts = [f"Of {one.way}-way marginals {len(one.errors)} were chosen at random." for one in drawn]
+    if score.attacked:
+        made = score.rows["synthetic"]
+        parts.append(
+            f"Attacks by distance and for membership used all {made:,} synthetic rows on {score.attacked:,} real rows "
+            "and as many held back; those for copies and for single persons, on all rows."
+        )
+    if score.not_tried:
+        parts.append(f"Too many rows to be tried: {', '.join(score.not_tried)}.")
+    if score.absent:
+        parts.append(f"Not in the synthetic table, hence not scored: {', '.join(score.absent)}.")
+    if score.left_out:
+        parts.append(f"Without public values or bounds, hence not scored: {', '.join(score.left_out)}.")
+    parts.append(f"Intervals hold with 95 % confidence. Random choices: seed {score.seed}.")
+    return " ".join(parts)

@@ -1,0 +1,59 @@
+"""How a synthetic table was made, in words for a report, from what its side file says."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cloister.privacy.loss import Loss
+from cloister.synth.planning import METHODS
+from cloister.synth.scoring.report.interval import percent
+
+__all__ = ["told_making"]
+
+_MOST_NAMED = 12
+
+
+def told_making(synthetic: Any) -> dict[str, str]:
+    """Facts about the making of a table; none if nothing is known of it.
+
+    Privacy: repeats what was released with the table.
+    """
+    side = getattr(synthetic, "side", None)
+    if not isinstance(side, Mapping) or "method" not in side:
+        return {}
+    method, relation = str(side["method"]), Loss.from_json(side["loss"]).relation
+    told = {
+        "Method": f"{method}: {METHODS[method]}" if method in METHODS else method,
+        "Protects": f"{side['unit']}; the promise compares tables with and without them ({relation}).",
+    }
+    if not side["private"]:
+        told["Not private"] = "the noise came from a seed, which protects nobody."
+    told["Measured"] = _measured(side["measured"])
+    means = side["expected error"].get("mean over marginals of so many columns", {})
+    if means:
+        errors = ", ".join(f"{percent(float(error))} for {_columns(int(way))}" for way, error in means.items())
+        margin = percent(float(side["expected error"]["margin of these means (95 %)"]))
+        told["Expected error"] = f"{errors}, each ± {margin}: what the side file tells whoever gets the table."
+    told["Rules"] = _rules(side)
+    receipt = side.get("receipt")
+    told["Receipt"] = "none" if receipt is None else "signed, in the side file: anybody can check what was paid."
+    return {word: text for word, text in told.items() if text}
+
+
+def _measured(marginals: Any) -> str:
+    several = list(dict.fromkeys(" × ".join(one["columns"]) for one in marginals if len(one["columns"]) > 1))
+    singles = len({tuple(one["columns"]) for one in marginals if len(one["columns"]) == 1})
+    parts = [f"{_columns(singles)} alone"] if singles else []
+    if several:
+        more = f" and {len(several) - _MOST_NAMED} more" if len(several) > _MOST_NAMED else ""
+        parts.append(f"together {', '.join(several[:_MOST_NAMED])}{more}")
+    more = "Each count with noise; what was not measured is as if columns had no part in each other."
+    return f"{'; '.join(parts)}. {more}" if parts else ""
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'' if count == 1 else 's'}"
+
+
+def _rules(side: Mapping[str, Any]) -> str:
+    count = len(side.get("never") or ()) + len(side.get("determines") or ())
+    return f"{count} declared in the schema; every row keeps {'it' if count == 1 else 'them'}." if count else ""

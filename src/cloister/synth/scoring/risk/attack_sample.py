@@ -1,0 +1,81 @@
+"""Which rows are attacked: a sample of the real ones and as many held-back ones, with every synthetic row.
+
+Whoever is handed a table has all of it. An attack that looks at a tenth of a copy finds a tenth of it, and calls the
+copy harmless. So synthetic rows are never left out: where there is too much work, fewer people are attacked, which
+widens intervals and moves nothing; where even a hundred are too many, the attack is not tried, and says so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cloister.synth.scoring.risk.closeness import Closeness, closest, compare_closeness, width
+from cloister.synth.scoring.risk.membership import Membership, attack_membership
+from cloister.synth.scoring.risk.singling_out import SinglingOut, attack_singling_out
+from cloister.synth.scoring.rows import ScoreRows
+
+__all__ = ["FEWEST", "Attacks", "attack"]
+
+FEWEST = 100  # people, or rules: fewer settle nothing
+_OVERHEAD = 100  # looking for the largest of the products costs as much as so many more codes
+_MOST_WORK = 50_000**2 * (300 + _OVERHEAD)  # pairs of rows times codes: 20 s on one core, for each of two tables
+_MOST_FITS = 10**10  # rows times rules: as long as that
+_TRIES = 8  # for each rule that fits one synthetic row
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Attacks:
+    """What attackers found.
+
+    Attributes:
+        closeness, membership, singling_out: None if they were not tried, or no rule fits one synthetic row.
+        rows: how many real rows, and as many held-back ones, the first two attacked.
+        not_tried: in words, those that all rows of the synthetic table are too many for.
+    """
+
+    closeness: Closeness | None = None
+    membership: Membership | None = None
+    singling_out: SinglingOut | None = None
+    rows: int = 0
+    not_tried: tuple[str, ...] = ()
+
+
+def attack(
+    real: ScoreRows,
+    holdout: ScoreRows,
+    synthetic: ScoreRows,
+    most: int,
+    rules: int,
+    random: np.random.Generator,
+    say: Progress,
+) -> Attacks:
+    """Attack up to `most` real rows and as many held-back ones, and try so many rules."""
+    # As many of both: else the more numerous would be closer, and better met, by chance.
+    equal = min(len(real), len(holdout))
+    both = real.at_most(equal, random), holdout.at_most(equal, random)
+    wanted = min(equal, most)
+    rows = min(wanted, _affordable_targets(synthetic))
+    near = guessed = None
+    if rows >= min(wanted, FEWEST):
+        targets = both[0].at_most(rows, random), both[1].at_most(rows, random)
+        to_real = closest(synthetic, targets[0], lambda done, text: say(0.15 / 0.4 * done, text))
+        to_held = closest(synthetic, targets[1], lambda done, text: say(0.15 / 0.4 * (1 + done), text))
+        near = compare_closeness(to_real, to_held)
+        say(0.8, "guessing who was in the table")
+        guessed = attack_membership(*targets, synthetic, (to_real[1], to_held[1]), random, both)
+    say(0.9, "singling people out")
+    tried = min(rules, _affordable_rules(real, holdout, synthetic))
+    enough = tried >= min(rules, FEWEST)
+    single = attack_singling_out(real, holdout, synthetic, tried, random) if enough else None
+    not_tried = (() if near else ("closest rows", "membership")) + (() if enough else ("singling out",))
+    return Attacks(near, guessed, single, rows if near else 0, not_tried)
+
+
+def _affordable_targets(synthetic: ScoreRows) -> int:
+    return _MOST_WORK // (len(synthetic) * (width(synthetic.sides) + _OVERHEAD))
+
+
+def _affordable_rules(real: ScoreRows, holdout: ScoreRows, synthetic: ScoreRows) -> int:
+    return _MOST_FITS // (_TRIES * len(synthetic) + len(real) + len(holdout))

@@ -1,0 +1,176 @@
+"""The distance to the closest record: are synthetic rows closer to the rows they were made from than to strangers?"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.synth.scoring.report.interval import Interval
+from cloister.synth.scoring.risk.membership import area
+from cloister.synth.scoring.rows import EncodedRows, Floats, Integers, ScoreRows
+
+__all__ = ["Closeness", "compare_closeness"]
+
+
+# The distance to the closest row, for tables of mixed columns, by matrix products.
+#
+# The distance of two rows is the root of the mean, over columns, of: the squared difference of places between the
+# public bounds, or 1 for two different categories, or about 1 if one of the two is missing. It lies between 0 and 1.
+#
+# The negative squared distance of two rows is one inner product: of places, of one-hot codes, and of their own
+# squares beside a 1. So a block of distances is a matrix product in single precision, and the closest rows, of each
+# row of one table and of each of the other, are its largest entries by row and by column. The distance to the row
+# that was found is then computed exactly; single precision can only have preferred one whose square is about 1e-6 of
+# a column larger. A column of more than 256 categories is compared by two public hashes into 64 each, so that two
+# different values may count as half alike: a row that is equal is always found, another may be up to half a column
+# farther than the closest.
+
+
+_BLOCK = 1024
+_MOST_WORKERS = 4
+_MOST_CODES, _HASHES = 256, 64
+_GONE = 0.75  # what is missing lies in the middle, and this far (squared) away from all that is not
+Progress = Callable[[float, str], None]
+
+
+def closest(one: ScoreRows, other: ScoreRows, progress: Progress | None = None) -> tuple[Floats, Floats]:
+    """For each row of one table the distance to the closest row of the other, and the reverse."""
+    if not len(one) or not len(other):
+        return np.full(len(one), np.inf), np.full(len(other), np.inf)
+    blocks = [slice(i, i + _BLOCK) for i in range(0, len(other), _BLOCK)]
+    right = [np.ascontiguousarray(encoded(other, block, mirrored=True).T) for block in blocks]
+    near, far = _Best(len(one)), _Best(len(other))
+    workers = min(_MOST_WORKERS, os.cpu_count() or 1)
+    own = [_Best(len(other)) for _ in range(workers)]
+    starts = range(0, len(one), _BLOCK)
+
+    def compare(worker: int, start: int) -> None:
+        rows = slice(start, start + _BLOCK)
+        left = encoded(one, rows)
+        for block, turned in zip(blocks, right, strict=True):
+            products = left @ turned
+            near.improve(rows, products, block.start)
+            own[worker].improve(block, products.T, start)
+
+    with _one_thread_each(), ThreadPoolExecutor(workers) as pool:
+        for at in range(0, len(starts), workers):
+            if progress is not None:
+                progress(at / len(starts), "looking for the closest rows")
+            list(pool.map(compare, range(workers), starts[at : at + workers]))
+    for each in own:
+        better = each.value > far.value
+        far.value[better], far.place[better] = each.value[better], each.place[better]
+    everyone, everybody = np.arange(len(one)), np.arange(len(other))
+    return distances(one, everyone, other, near.place), distances(other, everybody, one, far.place)
+
+
+def _one_thread_each() -> AbstractContextManager[Any]:
+    """Products are small: threads of the linear algebra would wait for each other more than they work."""
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    except ImportError:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits
+
+
+class _Best:
+    """The largest product of each row so far, and with whom."""
+
+    def __init__(self, rows: int) -> None:
+        self.value = np.full(rows, -np.inf, dtype=np.float32)
+        self.place = np.zeros(rows, dtype=np.int64)
+
+    def improve(self, rows: slice, products: NDArray[np.float32], start: int) -> None:
+        """Compare with one more block. Few rows improve, so that where they do is looked for in those alone."""
+        found = products.max(axis=1)
+        better = np.flatnonzero(found > self.value[rows])
+        if len(better):
+            self.value[rows][better] = found[better]
+            self.place[rows][better] = start + products[better].argmax(axis=1)
+
+
+def distances(one: ScoreRows, i: Integers, other: ScoreRows, j: Integers) -> Floats:
+    """The distance of row i of one table and row j of the other, for many pairs."""
+    total = np.zeros(len(i))
+    for column, side in enumerate(one.sides):
+        if side.ordered:
+            a, b = one.points[i, column], other.points[j, column]
+            gone = np.isnan(a), np.isnan(b)
+            apart = np.where(gone[0], 0.5, a) - np.where(gone[1], 0.5, b)
+            total += apart**2 + _GONE * (gone[0] != gone[1])
+        else:
+            total += one.codes[i, column] != other.codes[j, column]
+    return np.sqrt(total / len(one.sides))
+
+
+def encoded(rows: ScoreRows, chosen: slice, mirrored: bool = False) -> NDArray[np.float32]:
+    """Rows as vectors whose inner product with mirrored ones is the negative squared distance, times columns."""
+    parts: list[Any] = []
+    for j, side in enumerate(rows.sides):
+        if side.ordered:
+            place = rows.points[chosen, j]
+            gone = np.isnan(place)
+            parts += [np.where(gone, 0.0, place - 0.5) * np.sqrt(2), gone * np.sqrt(2 * _GONE)]
+        elif side.size <= _MOST_CODES:
+            parts += list(rows.codes[chosen, j] == np.arange(side.size)[:, None])
+        else:
+            for hashed in np.random.default_rng(side.size).integers(_HASHES, size=(2, side.size)):
+                alike = hashed[rows.codes[chosen, j]] == np.arange(_HASHES)[:, None]
+                parts += list(alike * np.sqrt(0.5))
+    vectors = np.stack([np.asarray(one, dtype=np.float32) for one in parts], axis=1)
+    half = -(vectors.astype(np.float64) ** 2).sum(axis=1) / 2
+    ends = [np.ones(len(half)), half] if mirrored else [half, np.ones(len(half))]
+    return np.concatenate([vectors, np.stack(ends, axis=1).astype(np.float32)], axis=1)
+
+
+def width(sides: Sequence[EncodedRows]) -> int:
+    """How many numbers encode a row: what a product of two rows costs."""
+    each = (2 if side.ordered else side.size if side.size <= _MOST_CODES else 2 * _HASHES for side in sides)
+    return sum(each) + 2
+
+
+_QUANTILES = (0.001, 0.01, *(i / 20 for i in range(1, 20)), 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """Distances between 0 and 1, of real rows against as many that were held back.
+
+    Attributes:
+        closer: the share of synthetic rows that are closer to a real row than to a held-back one, ties half; 1/2 is
+            chance. Its interval takes synthetic rows as independent, which they nearly are.
+        nearer: how often a real row has a closer synthetic row than a held-back one has (DeLong's interval).
+        real, fresh: quantiles of the distances of synthetic rows to the closest real and held-back row.
+        zero: the shares of synthetic rows at distance 0 of a real, and of a held-back row.
+    """
+
+    closer: Interval
+    nearer: Interval
+    real: dict[float, float]
+    fresh: dict[float, float]
+    zero: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        quantiles = [{"share": q, "real": self.real[q], "fresh": self.fresh[q]} for q in self.real]
+        told = {"closer to real": self.closer.to_json(), "real rows are nearer": self.nearer.to_json()}
+        return {**told, "quantiles": quantiles, "distance 0": {"real": self.zero[0], "fresh": self.zero[1]}}
+
+
+def compare_closeness(to_real: tuple[Floats, Floats], to_fresh: tuple[Floats, Floats]) -> Closeness:
+    """Compare what `closest` found, for each synthetic row and for each real or held-back one."""
+    wins = np.where(to_real[0] == to_fresh[0], 0.5, to_real[0] < to_fresh[0])
+    error = float(wins.std(ddof=1) / np.sqrt(len(wins))) if len(wins) > 1 else 0.5
+    return Closeness(
+        Interval.of(float(wins.mean()), error, 0.0, 1.0),
+        area(-to_real[1], -to_fresh[1]),
+        {q: float(np.quantile(to_real[0], q)) for q in _QUANTILES},
+        {q: float(np.quantile(to_fresh[0], q)) for q in _QUANTILES},
+        (float((to_real[0] == 0).mean()), float((to_fresh[0] == 0).mean())),
+    )

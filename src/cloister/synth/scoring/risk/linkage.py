@@ -1,0 +1,120 @@
+"""Linkage: names joined with a release on what both know of people. What happened to the records of the GIC in 1997.
+
+    found = link(release, voters, on=["zip", "birth", "sex"], name="name", learns="diagnosis")
+    print(found)
+
+A match is unique if one row of the release and one person on the list have the same values. In a table of real rows
+that is a name. In a synthetic table it is a coincidence: nobody is in it, and what it seems to tell is as right as a
+guess. That is why a demonstration needs the truth: `learns` may be on the list too, and is then compared.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from cloister.privacy.errors import BadInput
+from cloister.synth.scoring.report.interval import Interval, share
+from cloister.synth.scoring.rows import source_of
+
+__all__ = ["Linkage", "link"]
+
+
+@dataclass(frozen=True, slots=True)
+class Linkage:
+    """What a join found.
+
+    Attributes:
+        on: the columns that were joined on.
+        people: how many are on the identified list.
+        rows: how many rows the release has.
+        found: how many people have at least one row with their values.
+        unique: how many have exactly one, and share it with nobody on the list.
+        right: how many of those unique matches tell the truth; None if the list does not know it.
+        guessed: how often the most frequent value of the release would be right for the same people.
+        matches: for each unique match the name and what was learned. As secret as the rows.
+    """
+
+    on: tuple[str, ...]
+    people: int
+    rows: int
+    found: int
+    unique: int
+    right: int | None
+    guessed: int | None
+    matches: tuple[tuple[Any, Any], ...]
+
+    @property
+    def share(self) -> Interval:
+        """Of people who are matched uniquely, with Clopper and Pearson's interval."""
+        return share(self.unique, self.people)
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts, without names."""
+        told = {name: getattr(self, name) for name in ("people", "rows", "found", "unique", "right", "guessed")}
+        return {"on": list(self.on), **told, "share": self.share.to_json()}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.unique:,} of {self.people:,} people match one row only: {self.share.text(1, percent=True)}",
+            f"  joined on     {', '.join(self.on)}",
+            f"  found at all  {self.found:,}",
+        ]
+        if self.right is not None:
+            lines.append(f"  of the unique matches {self.right:,} tell the truth; a guess would for {self.guessed:,}")
+        return "\n".join(lines)
+
+
+def link(
+    release: Any, identified: Any, on: Sequence[str], *, name: str | None = None, learns: str | None = None
+) -> Linkage:
+    """Join a release with a list of people.
+
+    Args:
+        release: the table that was published, as Arrow, a frame or a dict of columns.
+        identified: the list of people, with the same columns to join on.
+        on: the quasi-identifiers. Rows in which one is missing match nobody.
+        name: the column of the list that names people; their place on the list unless given.
+        learns: a column of the release that an attacker wants to know; if the list has it too, it is compared.
+
+    Privacy: none. It looks at both tables as they are; what it finds is the owner's.
+    """
+    published, people = _columns(release), _columns(identified)
+    missing = [one for one in on if one not in published or one not in people]
+    if not on or missing or (learns is not None and learns not in published) or (name and name not in people):
+        raise BadInput("name columns that the tables have: `on` in both, `learns` in the release, `name` in the list.")
+    held = defaultdict(list)
+    for i, key in enumerate(zip(*(published[one] for one in on), strict=True)):
+        if None not in key:
+            held[key].append(i)
+    asked = list(zip(*(people[one] for one in on), strict=True))
+    shared = Counter(asked)
+    unique = [i for i, key in enumerate(asked) if len(held.get(key, ())) == 1 and shared[key] == 1]
+    learned = [published[learns][held[asked[i]][0]] if learns else None for i in unique]
+    names = [people[name][i] if name else i for i in unique]
+    right = guessed = None
+    if learns is not None and learns in people:
+        usual = Counter(published[learns]).most_common(1)[0][0] if published[learns] else None
+        right = sum(people[learns][i] == value for i, value in zip(unique, learned, strict=True))
+        guessed = sum(people[learns][i] == usual for i in unique)
+    return Linkage(
+        tuple(on),
+        len(asked),
+        len(next(iter(published.values()))),
+        sum(key in held for key in asked),
+        len(unique),
+        right,
+        guessed,
+        tuple(zip(names, learned, strict=True)),
+    )
+
+
+def _columns(table: Any) -> dict[str, list[Any]]:
+    given = source_of(table)
+    if not isinstance(given, pa.Table):
+        if not hasattr(given, "columns"):
+            raise BadInput("give tables as Arrow, as frames or as dicts of columns.")
+        given = pa.Table.from_pandas(given, preserve_index=False)
+    return {one: given.column(one).to_pylist() for one in given.column_names}

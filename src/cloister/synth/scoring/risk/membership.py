@@ -1,0 +1,163 @@
+"""Who was in the table? Guesses from the synthetic rows alone, on real rows against rows that were held back.
+
+Two attackers. One says `in` if a synthetic row is close. The other knows the population and says `in` if the pairs of
+values that a row has are more frequent in the synthetic table than in that population: small tilts of many marginals
+add up. On one half of the rows the better attacker and its threshold are chosen; what is told is measured on the other
+half, so it is not a chosen best. If the synthetic table knows neither rows, no attacker is right more often than half.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.privacy.loss import Loss
+from cloister.synth.scoring.report.interval import Interval, share
+from cloister.synth.scoring.rows import Floats, ScoreRows
+from cloister.synth.scoring.utility.marginal_error import cells, choose_columns
+
+__all__ = ["Membership", "area", "attack_membership", "beaten"]
+
+_MOST_PAIRS = 150
+_FEW = 0.01  # of those who were not in: how many may be accused, where accusations are to be trusted
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """How often guesses were right.
+
+    Attributes:
+        attacker: "closest row" or "frequent pairs": the better one on the rows on which it was chosen.
+        right: the share of right guesses, on as many rows that were in as not; 1/2 is chance.
+        correct, guesses: the same in numbers.
+        found: the share of those in that are accused, at a threshold that accuses about 1 % of those not in.
+        accused: the share of those not in that are accused at that threshold.
+        areas: under the curve of each attacker, on all rows: how often a row that was in seems more so than one not in.
+    """
+
+    attacker: str
+    right: Interval
+    correct: int
+    guesses: int
+    found: Interval
+    accused: Interval
+    areas: Mapping[str, Interval]
+
+    @property
+    def advantage(self) -> Interval:
+        """2 · right - 1: 0 is chance, 1 is always right."""
+        low, high = self.right.low or 0.0, 1.0 if self.right.high is None else self.right.high
+        return Interval(2 * self.right.value - 1, 2 * low - 1, 2 * high - 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        told = {name: getattr(self, name).to_json() for name in ("right", "advantage", "found", "accused")}
+        areas = {name: figure.to_json() for name, figure in self.areas.items()}
+        return {"attacker": self.attacker, "guesses": self.guesses, **told, "areas": areas}
+
+
+def attack_membership(
+    real: ScoreRows,
+    holdout: ScoreRows,
+    synthetic: ScoreRows,
+    away: tuple[Floats, Floats],
+    random: np.random.Generator,
+    population: tuple[ScoreRows, ScoreRows] | None = None,
+) -> Membership:
+    """Attack as many real rows as held-back ones.
+
+    Args:
+        real, holdout: equally many rows.
+        away: the distance of each of them to the closest synthetic row.
+        population: equally many real and held-back rows, those above among them; just those unless given.
+    """
+    tilts = _tilts(real, holdout, synthetic, population or (real, holdout), random)
+    suspicion = {"closest row": (-away[0], -away[1]), "frequent pairs": tilts}
+    n = len(real)
+    orders = random.permutation(n), random.permutation(n)
+    seen, tried = [one[: n // 2] for one in orders], [one[n // 2 :] for one in orders]
+    trained = {
+        name: _threshold(*(one[at] for one, at in zip(pair, seen, strict=True))) for name, pair in suspicion.items()
+    }
+    best = max(trained, key=lambda name: trained[name][1])
+    member, stranger = (one[at] for one, at in zip(suspicion[best], tried, strict=True))
+    limit = trained[best][0]
+    correct = int((member >= limit).sum() + (stranger < limit).sum())
+    # The least threshold that accuses at most 1 % of the strangers that are seen; ties are accused together.
+    strict = np.quantile(suspicion[best][1][seen[1]], 1 - _FEW, method="higher") if n > 1 else np.inf
+    guesses = len(member) + len(stranger)
+    return Membership(
+        best,
+        share(correct, guesses),
+        correct,
+        guesses,
+        share(int((member > strict).sum()), len(member)),
+        share(int((stranger > strict).sum()), len(stranger)),
+        {name: area(*pair) for name, pair in suspicion.items()},
+    )
+
+
+def beaten(attack: Membership, claim: Loss) -> float:
+    """How likely so many right guesses are, if the claim holds.
+
+    With a pure epsilon, and each row held back or not by a fair coin of its own, right guesses are no more than coins
+    that show heads with chance e^epsilon/(1 + e^epsilon) (Steinke, Nasr & Jagielski 2023, Theorem 3.1); a delta adds to
+    that at most 2 · delta for each guess. A split into two halves is as good as coins but for a shuffle.
+    """
+    from scipy.stats import binom
+
+    bound = claim if claim.measure == "epsilon" else claim.as_epsilon(delta="1e-9")
+    heads = 1 / (1 + np.exp(-float(bound.amount)))
+    return min(
+        1.0, float(binom.sf(attack.correct - 1, attack.guesses, heads)) + 2 * attack.guesses * float(bound.delta)
+    )
+
+
+def area(member: Floats, stranger: Floats) -> Interval:
+    """How often one of the first is larger than one of the second, ties half; the error is DeLong's."""
+    from scipy.stats import rankdata
+
+    m, n = len(member), len(stranger)
+    both = rankdata(np.concatenate([member, stranger]))
+    above, below = (both[:m] - rankdata(member)) / n, 1 - (both[m:] - rankdata(stranger)) / m
+    error = np.sqrt((above.var(ddof=1) / m if m > 1 else 0.25) + (below.var(ddof=1) / n if n > 1 else 0.25))
+    return Interval.of(float(above.mean()), float(error), 0.0, 1.0)
+
+
+def _threshold(member: Floats, stranger: Floats) -> tuple[float, float]:
+    """Where to say `in`, so that most guesses are right, and how many that are."""
+    values = np.unique(np.concatenate([member, stranger]))
+    caught = len(member) - np.searchsorted(np.sort(member), values)
+    spared = np.searchsorted(np.sort(stranger), values)
+    right = caught / max(len(member), 1) + spared / max(len(stranger), 1)
+    place = int(np.argmax(right)) if len(values) else 0
+    return (float(values[place]), float(right[place] / 2)) if len(values) else (0.0, 0.5)
+
+
+def _tilts(
+    real: ScoreRows,
+    holdout: ScoreRows,
+    synthetic: ScoreRows,
+    population: tuple[ScoreRows, ScoreRows],
+    random: np.random.Generator,
+) -> tuple[Floats, Floats]:
+    """For each row the sum over pairs of columns of ln(synthetic share / population's share) of its cell.
+
+    The population is real and held-back rows together: it holds as much of the one as of the other.
+    """
+    chosen = choose_columns(len(real.sides), min(2, len(real.sides)), _MOST_PAIRS, random)
+    found: list[NDArray[Any]] = [np.zeros(len(real)), np.zeros(len(holdout))]
+    scale = len(synthetic) / sum(map(len, population))
+    for columns in chosen:
+        size = int(np.prod([real.sides[j].size for j in columns]))
+        inside = [cells(one, columns) for one in (real, holdout, synthetic, *population)]
+        if size > 2**22:
+            _, joint = np.unique(np.concatenate(inside), return_inverse=True)
+            inside, size = np.split(joint, np.cumsum([len(one) for one in inside])[:-1]), int(joint.max()) + 1
+        made, *known = (np.bincount(one, minlength=size) for one in inside[2:])
+        tilt = np.log((made + 0.5) / ((known[0] + known[1]) * scale + 0.5))
+        found[0] += tilt[inside[0]]
+        found[1] += tilt[inside[1]]
+    return np.asarray(found[0]), np.asarray(found[1])

@@ -1,0 +1,181 @@
+"""Is there a rule that fits exactly one person? Rules read off the synthetic table, tried on the real one.
+
+A rule names values of one column (one that occurs once, the smallest, the largest), or of several columns of one
+synthetic row, such that one synthetic row fits it. It singles out if exactly one real row fits. Many rules do by chance
+alone: only what goes beyond counts. After Giomi, Boenisch, Wehmeyer & Tasnádi 2023 (Anonymeter).
+
+Chance comes from held-back rows, which the synthetic table does not know. If it does not know the real ones either, who
+was held back is a shuffle: of the t people in both that a rule fits, the number among the real ones is hypergeometric.
+So every row of both is used, however many were held back: a rule off a copied row would miss its owner in a sample.
+Many rules fit the same few people, so they hit or miss together: how likely so many hits are is found by shuffling who
+was held back, never by adding rules up as if each were tried on people of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.synth.scoring.report.interval import Interval, share
+from cloister.synth.scoring.rows import Floats, Integers, ScoreRows
+
+__all__ = ["Rule", "SinglingOut", "attack_singling_out", "fits"]
+
+Rule = tuple[tuple[int, str, float], ...]
+"""Conditions on columns: (column, "=", "<=" or ">=", point)."""
+_WAYS = (3, 4, 5)
+_SHUFFLES, _AT_ONCE, _ENOUGH = 9_999, 303, 30
+_NEVER = 1e-9  # rules that fit so many people hit by chance hardly ever
+
+
+@dataclass(frozen=True, slots=True)
+class SinglingOut:
+    """How often rules fit exactly one row.
+
+    Attributes:
+        rules: how many were tried.
+        real: the share of rules that fit exactly one real row (Clopper and Pearson's interval).
+        fresh: the share that would if the synthetic table knew nobody, and between what that lies in 19 of 20 cases.
+        held_back: the share of all people, real and held back, who were held back.
+        chance: how likely so many rules that fit one real row are, if the synthetic table knows nobody: the share of up
+            to 9,999 shuffles that have as many, this one included.
+        example: the first rule that fits one real row, in words.
+    """
+
+    rules: int
+    real: Interval
+    fresh: Interval
+    held_back: float
+    chance: float
+    example: str
+
+    @property
+    def risk(self) -> float:
+        """At most about which share of rules singles out because the table knows somebody.
+
+        A rule off a copied row that fits nobody else fits one real row for sure, where chance gives it the share of
+        people who are real: it goes beyond chance by the share who were held back, and by more if it fits others too.
+        """
+        return max(-1.0, min(1.0, (self.real.value - self.fresh.value) / self.held_back))
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        told = {"real": self.real.to_json(), "fresh": self.fresh.to_json()}
+        return {"rules": self.rules, **told, "risk beyond chance": self.risk, "chance of this": self.chance}
+
+
+def attack_singling_out(
+    real: ScoreRows, holdout: ScoreRows, synthetic: ScoreRows, most: int, random: np.random.Generator
+) -> SinglingOut | None:
+    """Try up to `most` rules on all real and held-back rows; None if no rule fits one synthetic row alone."""
+    half = list(_of_one_column(synthetic, random))[: most // 2]
+    rules = half + list(_of_one_row(synthetic, most - len(half), random))
+    if not rules:
+        return None
+    both = (real, 0), (holdout, len(real))
+    people = [np.concatenate([np.flatnonzero(fits(one, rule)) + start for one, start in both]) for rule in rules]
+    hits = np.array([int((one < len(real)).sum()) == 1 for one in people])
+    likely = _chances(np.array([len(one) for one in people]), len(real), len(holdout))
+    shuffled, chance = _shuffled(people, likely, int(hits.sum()), len(real), len(holdout), random)
+    spread = 1.96 * float(shuffled.std()) / len(rules)
+    expected = float(likely.mean())
+    return SinglingOut(
+        len(rules),
+        share(int(hits.sum()), len(rules)),
+        Interval(expected, max(0.0, expected - spread), min(1.0, expected + spread)),
+        len(holdout) / (len(real) + len(holdout)),
+        chance,
+        _words(real, rules[int(hits.argmax())]) if hits.any() else "",
+    )
+
+
+def _chances(fitting: Integers, real: int, holdout: int) -> Floats:
+    """How likely exactly one real row is among so many people, if who was held back is a shuffle."""
+    from scipy.stats import hypergeom
+
+    return np.asarray(hypergeom.pmf(1, real + holdout, fitting, real))
+
+
+def _shuffled(
+    people: Sequence[Integers], likely: Floats, hits: int, real: int, holdout: int, random: np.random.Generator
+) -> tuple[Integers, float]:
+    """How many rules hit in each shuffle of who was held back, and how likely at least so many hits are.
+
+    Shuffling stops early where many of them have as many hits (Besag & Clifford 1991): then it is no rare event.
+    """
+    from scipy.sparse import csr_array
+
+    possible = [one for one, chance in zip(people, likely, strict=True) if chance > _NEVER]
+    if not possible:
+        return np.zeros(1, dtype=np.int64), 1.0
+    everybody, place = np.unique(np.concatenate(possible), return_inverse=True)
+    starts = np.cumsum([0, *(len(one) for one in possible)])
+    fitting = csr_array((np.ones(len(place), dtype=np.int32), place, starts), shape=(len(possible), len(everybody)))
+    found: list[Any] = []
+    while sum(map(len, found)) < _SHUFFLES and sum(int((one >= hits).sum()) for one in found) < _ENOUGH:
+        # How many of those who are fitted at all are real, and which of them: all that a shuffle of everybody decides.
+        counts = random.hypergeometric(len(everybody), real + holdout - len(everybody), real, size=_AT_ONCE)
+        ranks = random.random((len(everybody), _AT_ONCE)).argsort(axis=0).argsort(axis=0)
+        found.append(((fitting @ (ranks < counts).astype(np.int32)) == 1).sum(axis=0))
+    every = np.concatenate(found)
+    return every, float((1 + (every >= hits).sum()) / (1 + len(every)))
+
+
+def fits(rows: ScoreRows, rule: Rule) -> NDArray[np.bool_]:
+    """Which rows a rule fits; what is missing fits none."""
+    inside = np.ones(len(rows), dtype=bool)
+    for j, sign, point in rule:
+        values = rows.points[:, j]
+        inside &= values == point if sign == "=" else values <= point if sign == "<=" else values >= point
+    return inside
+
+
+def _of_one_column(rows: ScoreRows, random: np.random.Generator) -> Iterator[Rule]:
+    """Values that occur once, the smallest and the largest, in a random order."""
+    found: list[Rule] = []
+    for j, side in enumerate(rows.sides):
+        known = rows.points[~np.isnan(rows.points[:, j]), j]
+        values, counts = np.unique(known, return_counts=True)
+        single = values[counts == 1]
+        found += [((j, "=", float(one)),) for one in random.permutation(single)[:200]]
+        if side.ordered and len(single):
+            found += [((j, "<=", float(values[0])),)] if counts[0] == 1 else []
+            found += [((j, ">=", float(values[-1])),)] if counts[-1] == 1 else []
+    yield from (found[i] for i in random.permutation(len(found)))
+
+
+def _of_one_row(rows: ScoreRows, most: int, random: np.random.Generator) -> Iterator[Rule]:
+    """Some values of one row each: categories as they are, numbers from there on outwards."""
+    if not len(rows):
+        return
+    middle = np.nan_to_num(np.nanmedian(np.where(np.isnan(rows.points).all(axis=0), 0.0, rows.points), axis=0))
+    given = 0
+    for _ in range(8 * most):
+        if given == most:
+            return
+        row = rows.points[random.integers(len(rows))]
+        known = np.flatnonzero(~np.isnan(row))
+        chosen = random.choice(known, min(len(known), int(random.choice(_WAYS))), replace=False)
+        rule = tuple((int(j), _sign(rows, j, row[j], middle[j]), float(row[j])) for j in chosen)
+        if rule and fits(rows, rule).sum() == 1:
+            given += 1
+            yield rule
+
+
+def _sign(rows: ScoreRows, j: int, point: float, middle: float) -> str:
+    if not rows.sides[j].ordered:
+        return "="
+    return ">=" if point > middle else "<="
+
+
+def _words(rows: ScoreRows, rule: Rule) -> str:
+    parts = []
+    for j, sign, point in rule:
+        side = rows.sides[j]
+        if not side.ordered:
+            parts.append(f"{side.name} is {side.labels[int(point)]}")
+            continue
+        parts.append(f"{side.name} {sign} {side.value(point)}")
+    return " and ".join(parts)

@@ -1,0 +1,105 @@
+"""Choosing among synthetic tables by how close they are to the real rows: a private selection, paid for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from cloister.privacy.errors import BadCandidates
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
+from cloister.privacy.release import Release
+from cloister.synth.measure.marginals import Measurer
+from cloister.synth.options import check_whole
+from cloister.synth.scoring.utility.workload import MOST_PAIRS, buy_rows, carry_out, compare_with, pay, some_pairs
+
+__all__ = ["TableChoice", "choose"]
+
+_ROWS = Fraction(3, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class TableChoice:
+    """Which table was chosen.
+
+    Attributes:
+        index: its place among the candidates.
+        table: itself.
+        candidates: how many there were.
+        short_by: with 95 % confidence, how much larger its mean error may be than that of the best candidate.
+        release: loss, unit and receipt.
+
+    Privacy: the release's loss. The scores of the candidates are not told.
+    """
+
+    index: int
+    table: Any
+    candidates: int
+    short_by: float
+    release: Release
+
+    @property
+    def loss(self) -> Loss:
+        """What the choice cost, beside what the tables did."""
+        return self.release.loss
+
+    def __str__(self) -> str:
+        lines = [] if self.release.private else ["NOT PRIVATE: the choice, or a table, came from a seeded source"]
+        lines.append(f"table {self.index + 1} of {self.candidates}")
+        lines.append(f"  its mean error exceeds the best one's by at most {self.short_by:.2g} (95 %)")
+        return "\n".join([*lines, f"  cost      {self.loss}", f"  protects  {self.release.unit}"])
+
+
+def choose(
+    data: Any,
+    tables: Sequence[Any],
+    *,
+    spend: Loss,
+    columns: Sequence[str] | None = None,
+    table: str | None = None,
+    bins: Any = 32,
+    most_pairs: int = 200,
+    released: bool = False,
+    random_state: Any = None,
+) -> TableChoice:
+    """Choose the table whose two-way marginals are about the closest to the real ones.
+
+    Args:
+        data: the Cloister dataset that they were made from; its account pays.
+        tables: synthetic tables that were released (each has its own price), or their rows as Arrow or frames with
+            `released`.
+        spend: what the choice may cost; all of it is charged, before anything is read.
+        columns, table, bins, most_pairs, released, random_state: as for `publishable_score`.
+
+    Privacy: the spend, for the dataset's unit, add/remove neighbours, beside what the tables cost. Three tenths buy the
+        number of rows. The score of a table is minus the sum over p pairs of columns of Σ|N - T|, T its counts scaled
+        to that number. If a unit comes or goes, whose rows count at most m together, N moves by at most m in L1, so
+        each score by at most p·m (triangle inequality), some up and others down: permute-and-flip for an epsilon,
+        the exponential mechanism for a rho, at that sensitivity. Looking at `score` or `gate` and keeping the best
+        table is the same choice without its price. Audited in tests/unit/test_synth_publishable.py.
+    """
+    check_whole("most_pairs", most_pairs, most=MOST_PAIRS)
+    if not isinstance(tables, list | tuple) or len(tables) < 2:
+        raise BadCandidates("a choice is among at least two tables. Give those that were made, in a list.")
+    compared = compare_with(data, tables, columns, table, bins, released)
+    names = [axis.name for axis in compared.domain.modelled]
+    pairs = some_pairs(len(names), most_pairs)
+    asked = f"choose among {len(tables)} synthetic tables of {compared.domain.table} {names!r} {most_pairs} pairs"
+    paid = pay(data, spend, "the choice", asked, random_state)
+
+    def steps(survey: Measurer) -> tuple[int, float]:
+        n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs), "0.975")
+        # Both tables are held against as many rows as that: each error can be off by half of what it is off.
+        off = ((rows.high or 0.0) - rows.value) / n
+        kind: Any = PermuteAndFlip if paid.budget.pure else Exponential
+        mechanism = kind.for_loss(len(pairs) * survey.most, paid.budget.part(1 - _ROWS))
+
+        def scores() -> list[int]:
+            survey.count(pairs)
+            return [-sum(compared.distance(survey, i, pair, n) for pair in pairs) for i in range(len(tables))]
+
+        short = mechanism.margin("0.975", len(tables)) / (2 * n * survey.whole * len(pairs))
+        return int(survey.meter.release(scores, mechanism)), min(1.0, float(short) + off)
+
+    (index, short_by), release = carry_out(paid, compared, steps)
+    return TableChoice(index, tables[index], len(tables), short_by, release)

@@ -1,0 +1,129 @@
+"""What hangs together: correlations of numbers, mutual information of all columns, real and synthetic side by side.
+
+Mutual information of n rows in a marginal of r × c cells is about (r - 1)(c - 1)/(2 n ln 2) bits too large, in both
+tables; where they have as many rows, the difference is not.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cloister.synth.scoring.rows import Floats, Integers, ScoreRows
+from cloister.synth.scoring.utility.marginal_error import cells
+
+__all__ = ["Map", "correlation_map", "information_map"]
+
+_MOST_CELLS = 2**22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """A number for each pair of columns.
+
+    Attributes:
+        names: the columns.
+        real, synthetic: symmetric; NaN on the diagonal, and where a column is constant.
+        fresh: the mean difference of held-back rows from the real ones, if there are some: what chance alone does.
+    """
+
+    names: tuple[str, ...]
+    real: Floats
+    synthetic: Floats
+    fresh: float | None = None
+
+    @property
+    def difference(self) -> Floats:
+        """Synthetic less real."""
+        return self.synthetic - self.real
+
+    @property
+    def mean(self) -> float | None:
+        """The mean size of the difference."""
+        return _mean(self.difference)
+
+    @property
+    def worst(self) -> tuple[str, str, float] | None:
+        """The pair that is farthest off."""
+        off = np.abs(self.difference)
+        if not np.isfinite(off).any():
+            return None
+        i, j = np.unravel_index(int(np.nanargmax(off)), off.shape)
+        return self.names[i], self.names[j], float(self.difference[i, j])
+
+    def strongest(self, count: int) -> list[tuple[str, str, float, float]]:
+        """The pairs that hang together most in the real rows: their names, what is real, what is synthetic."""
+        size = np.abs(np.triu(np.nan_to_num(self.real), 1))
+        pairs = sorted(np.argwhere(size > 0).tolist(), key=lambda pair: -size[pair[0], pair[1]])[:count]
+        return [(self.names[i], self.names[j], float(self.real[i, j]), float(self.synthetic[i, j])) for i, j in pairs]
+
+    def off_by(self, more: float) -> list[tuple[str, str, float, float]]:
+        """The pairs that are off by more than that, the worst first: their names, what is real, what is synthetic."""
+        off = np.abs(np.triu(np.nan_to_num(self.difference), 1))
+        pairs = sorted(np.argwhere(off > more).tolist(), key=lambda pair: -off[pair[0], pair[1]])
+        both = [(float(self.real[i, j]), float(self.synthetic[i, j])) for i, j in pairs]
+        return [(self.names[i], self.names[j], *told) for (i, j), told in zip(pairs, both, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        told = {name: _listed(getattr(self, name)) for name in ("real", "synthetic", "difference")}
+        return {"columns": list(self.names), "mean": self.mean, "fresh": self.fresh, **told}
+
+
+def correlation_map(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Map | None:
+    """Pearson's correlations of the columns whose values are ordered; None if there are fewer than two."""
+    ordered = [j for j, side in enumerate(real.sides) if side.ordered]
+    if len(ordered) < 2:
+        return None
+    found = [_correlations(one.points[:, ordered]) for one in (real, synthetic, *([holdout] if holdout else []))]
+    fresh = _mean(found[2] - found[0]) if holdout else None
+    return Map(tuple(real.names[j] for j in ordered), found[0], found[1], fresh)
+
+
+def information_map(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Map:
+    """Mutual information of every two columns, in bits; numbers in public bins."""
+    found = [_information(one) for one in (real, synthetic, *([holdout] if holdout else []))]
+    fresh = _mean(found[2] - found[0]) if holdout else None
+    return Map(tuple(real.names), found[0], found[1], fresh)
+
+
+def _correlations(points: Floats) -> Floats:
+    """Of the rows in which both columns are known, for all pairs at once."""
+    known = ~np.isnan(points)
+    weight, x = known.astype(np.float64), np.where(known, points - 0.5, 0.0)
+    n, sums, squares = weight.T @ weight, x.T @ weight, (x**2).T @ weight
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = squares / n - (sums / n) ** 2
+        both = (x.T @ x) / n - sums / n * (sums / n).T
+        spread[spread < 1e-15] = np.nan  # constant, but for rounding
+        found = np.clip(both / np.sqrt(spread * spread.T), -1.0, 1.0)
+    np.fill_diagonal(found, np.nan)
+    return np.asarray(found)
+
+
+def _information(rows: ScoreRows) -> Floats:
+    """H(x) + H(y) - H(x, y), for all pairs."""
+    count = len(rows.sides)
+    alone = [_entropy(rows.codes[:, j]) for j in range(count)]
+    found = np.full((count, count), np.nan)
+    for i in range(count):
+        for j in range(i):
+            found[i, j] = found[j, i] = max(0.0, alone[i] + alone[j] - _entropy(cells(rows, (i, j))))
+    return found
+
+
+def _entropy(codes: Integers) -> float:
+    """Of the shares of codes, in bits."""
+    few = len(codes) and int(codes.max()) < _MOST_CELLS
+    counts = np.bincount(codes) if few else np.unique(codes, return_counts=True)[1]
+    shares = counts[counts > 0] / max(len(codes), 1)
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def _mean(difference: Floats) -> float | None:
+    known = np.abs(difference[np.isfinite(difference)])
+    return float(known.mean()) if known.size else None
+
+
+def _listed(values: Floats) -> list[list[float | None]]:
+    return [[float(x) if np.isfinite(x) else None for x in row] for row in values]

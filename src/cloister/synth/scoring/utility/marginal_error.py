@@ -1,0 +1,206 @@
+"""How far the marginals of a synthetic table are from the real ones.
+
+The error of a marginal is half the L1 distance between the two tables of shares: the part of the rows that would have
+to move. Two tables of the same kind frame it: rows drawn anew from the real ones (bootstrap: as good as a table of that
+size can be), and columns shuffled one by one (independent: every column right, nothing between them).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.synth.scoring.report.interval import Interval, mean_of
+from cloister.synth.scoring.rows import EncodedRows, Floats, Integers, ScoreRows
+
+__all__ = ["MarginalErrors", "cells", "choose_columns", "frames", "half_l1", "marginal_errors"]
+
+
+# Range queries: which share of the rows lies in a box of one to three columns, real against synthetic.
+#
+# An interval of a number holds its lower end and not its upper one. Boxes are drawn from the public schema, never
+# from rows.
+
+
+Box = dict[int, NDArray[np.bool_]]
+"""For each column that is asked about, which of its codes are inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeErrors:
+    """Absolute errors of the shares that boxes hold.
+
+    Attributes:
+        errors: of the synthetic table, one for each box.
+        fresh: the mean error of held-back rows, if there are some.
+    """
+
+    errors: tuple[float, ...]
+    fresh: float | None
+
+    @property
+    def mean(self) -> Interval:
+        """Of all boxes; the interval is for the choice of boxes."""
+        return mean_of(self.errors, True, 0.0, 1.0)
+
+    def quantile(self, share: float) -> float:
+        """The error that this share of the boxes does not exceed."""
+        return float(np.quantile(self.errors, share))
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        ends = {"median": self.quantile(0.5), "95 %": self.quantile(0.95), "worst": self.quantile(1.0)}
+        return {"boxes": len(self.errors), "mean": self.mean.to_json(), "fresh": self.fresh, **ends}
+
+
+def range_errors(
+    real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None, boxes: int, random: np.random.Generator
+) -> RangeErrors:
+    """Ask all tables about so many random boxes."""
+    asked = [_box(real.sides, random) for _ in range(boxes)]
+    tables = [real, synthetic, *([holdout] if holdout else [])]
+    shares: Floats = np.array([[box_share(one, box) for one in tables] for box in asked])
+    off = np.abs(shares[:, 1:] - shares[:, :1])
+    return RangeErrors(tuple(off[:, 0].tolist()), float(off[:, 1].mean()) if holdout else None)
+
+
+def box_share(rows: ScoreRows, box: Box) -> float:
+    """The share of rows inside."""
+    inside = np.ones(len(rows), dtype=bool)
+    for j, codes in box.items():
+        inside &= codes[rows.codes[:, j]]
+    return float(inside.mean()) if len(rows) else 0.0
+
+
+def _box(sides: tuple[EncodedRows, ...], random: np.random.Generator) -> Box:
+    way = int(random.integers(1, min(3, len(sides)) + 1))
+    return {int(j): _inside(sides[j], random) for j in random.choice(len(sides), way, replace=False)}
+
+
+def _inside(side: EncodedRows, random: np.random.Generator) -> NDArray[np.bool_]:
+    inside, count = np.zeros(side.size, dtype=bool), len(side.labels)
+    if side.ordered:
+        low, high = sorted(random.choice(count + 1, 2, replace=False).tolist())
+        inside[low:high] = True
+    else:
+        inside[random.choice(count, int(random.integers(1, max(2, count // 2 + 1))), replace=False)] = True
+    return inside
+
+
+_MOST_CELLS = 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class MarginalErrors:
+    """Errors of marginals of some columns each.
+
+    Attributes:
+        way: how many columns each marginal has.
+        columns: of each marginal.
+        errors: of each marginal of the synthetic table.
+        drawn: whether the marginals are a random choice, or all there are.
+        frames: the mean errors of the bootstrap, of independent columns, and of held-back rows if there are some.
+    """
+
+    way: int
+    columns: tuple[tuple[str, ...], ...]
+    errors: tuple[float, ...]
+    drawn: bool
+    frames: Mapping[str, float]
+
+    @property
+    def mean(self) -> Interval:
+        """Of all errors; the interval is for the choice of marginals."""
+        return mean_of(self.errors, self.drawn, 0.0, 1.0)
+
+    @property
+    def worst(self) -> tuple[tuple[str, ...], float]:
+        """The marginal that is farthest off."""
+        place = int(np.argmax(self.errors))
+        return self.columns[place], self.errors[place]
+
+    @property
+    def score(self) -> float | None:
+        """1 - (error - bootstrap)/(independent - bootstrap): 1 is as good as fresh rows, 0 as independent columns."""
+        low, high = self.frames["bootstrap"], self.frames["independent"]
+        return None if high <= low else 1 - (self.mean.value - low) / (high - low)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        each = [
+            {"columns": list(names), "error": error} for names, error in zip(self.columns, self.errors, strict=True)
+        ]
+        return {
+            "way": self.way,
+            "mean": self.mean.to_json(),
+            "score": self.score if self.way > 1 else None,
+            "chosen": "at random" if self.drawn else "all",
+            "frames": dict(self.frames),
+            "marginals": each,
+        }
+
+
+def marginal_errors(
+    real: ScoreRows,
+    synthetic: ScoreRows,
+    others: Mapping[str, ScoreRows],
+    way: int,
+    most: int,
+    random: np.random.Generator,
+) -> MarginalErrors:
+    """The errors of all marginals of so many columns, or of `most` of them chosen at random.
+
+    Args:
+        others: tables to compare with, by name.
+    """
+    chosen = choose_columns(len(real.sides), way, most, random)
+    found = np.array([_errors(real, (synthetic, *others.values()), one) for one in chosen])
+    names = tuple(tuple(real.names[j] for j in one) for one in chosen)
+    means = dict(zip(others, (float(x) for x in found[:, 1:].mean(axis=0)), strict=True))
+    drawn = len(chosen) < comb(len(real.sides), way)
+    return MarginalErrors(way, names, tuple(float(x) for x in found[:, 0]), drawn, means)
+
+
+def choose_columns(count: int, way: int, most: int, random: np.random.Generator) -> list[tuple[int, ...]]:
+    """All choices of `way` columns, or `most` different ones at random."""
+    if comb(count, way) <= most:
+        return list(combinations(range(count), way))
+    chosen: dict[tuple[int, ...], None] = {}
+    while len(chosen) < most:
+        chosen[tuple(sorted(random.choice(count, way, replace=False).tolist()))] = None
+    return list(chosen)
+
+
+def frames(real: ScoreRows, rows: int, random: np.random.Generator) -> dict[str, ScoreRows]:
+    """The two tables that frame a score, each with so many rows. Not private: for the owner's eyes."""
+    again = random.integers(len(real), size=(rows, len(real.sides)))
+    codes = np.take_along_axis(real.codes, again, axis=0)
+    alone = ScoreRows(real.sides, np.asfortranarray(codes), np.zeros((0, 0)))
+    return {"bootstrap": real.take(random.integers(len(real), size=rows)), "independent": alone}
+
+
+def cells(rows: ScoreRows, columns: Sequence[int]) -> Integers:
+    """Which cell of a marginal each row is in."""
+    place = rows.codes[:, columns[0]]
+    for j in columns[1:]:
+        place = place * rows.sides[j].size + rows.codes[:, j]
+    return place
+
+
+def half_l1(one: ScoreRows, other: ScoreRows, columns: Sequence[int]) -> float:
+    """Half the L1 distance between the shares of two tables: 0 if alike, 1 if they have no cell in common."""
+    return float(_errors(one, (other,), columns)[0])
+
+
+def _errors(real: ScoreRows, tables: Sequence[ScoreRows], columns: Sequence[int]) -> Floats:
+    placed = [cells(one, columns) for one in (real, *tables)]
+    size = prod(real.sides[j].size for j in columns)
+    if size > _MOST_CELLS:  # too many to list: only those that occur
+        seen, joint = np.unique(np.concatenate(placed), return_inverse=True)
+        placed, size = np.split(joint, np.cumsum([len(one) for one in placed])[:-1]), len(seen)
+    shares = [np.bincount(one, minlength=size) / max(len(one), 1) for one in placed]
+    return np.array([np.abs(one - shares[0]).sum() / 2 for one in shares[1:]])

@@ -1,0 +1,148 @@
+"""Numbers inside their bins: quantile cuts of the real rows, and how far each number's distribution is off.
+
+Public bins of equal width do not see a skewed number: nearly all of its rows lie in one of them. The owner may look at
+the rows, so the owner's score also cuts at their quantiles, and compares distributions value by value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+
+from cloister.synth.scoring.rows import EncodedRows, Floats, ScoreRows
+
+__all__ = ["SHARES", "NumberDistance", "number_distances", "with_quantile_cuts", "worst_first"]
+
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_UNLIKELY = 1e-4  # that chance alone takes the KS distance of any number of a table beyond its margin
+_OUTERMOST, _STEPS = 5, 2001
+
+
+@dataclass(frozen=True, slots=True)
+class NumberDistance:
+    """How far the distribution of a number, date or moment is from the real one; missing values are left out.
+
+    Attributes:
+        name: of the column.
+        ks: the Kolmogorov-Smirnov distance: by how much the share of rows up to some value is off, at most.
+        at: the value where that is.
+        ks_margin: what chance adds to `ks`, but for one table in 10,000, however many numbers it has.
+        wasserstein: the mean way by which values have to move, in mean absolute deviations of the real ones from their
+            median, without the five largest and smallest values, whose place is chance if a number has a long tail;
+            None if the real values are constant or all missing.
+        wasserstein_margin: three times what a bootstrap of the real rows has.
+        real, synthetic: the quantiles at `SHARES`; empty if there is no value.
+    """
+
+    name: str
+    ks: float
+    at: Any
+    ks_margin: float
+    wasserstein: float | None
+    wasserstein_margin: float
+    real: tuple[Any, ...]
+    synthetic: tuple[Any, ...]
+
+    @property
+    def table(self) -> list[tuple[str, list[str]]]:
+        """The quantiles in words, real above synthetic."""
+        return [(name, [_words(value) for value in getattr(self, name)]) for name in ("real", "synthetic")]
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        both = [_plain(self.real), _plain(self.synthetic)]
+        quantiles = [
+            {"share": share, "real": real, "synthetic": made}
+            for share, real, made in zip(SHARES, *both, strict=False)  # none where there is no value
+        ]
+        ks = {"value": self.ks, "margin": self.ks_margin, "at": _plain((self.at,))[0]}
+        way = {"value": self.wasserstein, "margin": self.wasserstein_margin}
+        return {"column": self.name, "ks": ks, "wasserstein": way, "quantiles": quantiles}
+
+
+def worst_first(numbers: Sequence[NumberDistance], most: int) -> list[NumberDistance]:
+    """The numbers with values whose distributions are farthest off, at most so many."""
+    return sorted((one for one in numbers if one.real), key=lambda one: -one.ks)[:most]
+
+
+def number_distances(real: ScoreRows, synthetic: ScoreRows, bootstrap: ScoreRows) -> tuple[NumberDistance, ...]:
+    """The distances of all columns whose values are ordered."""
+    ordered = [j for j, side in enumerate(real.sides) if side.ordered]
+    return tuple(_distance(real, synthetic, bootstrap, j, len(ordered)) for j in ordered)
+
+
+def with_quantile_cuts(real: ScoreRows, tables: Sequence[ScoreRows], count: int, *, bins: bool) -> list[ScoreRows]:
+    """The tables with numbers cut where the real rows have `count` quantiles, beside their public bins or instead.
+
+    Args:
+        bins: whether the ends of public bins stay. Of several columns together, equal bins and quantiles make so many
+            cells that hardly two rows share one, and chance hides everything else.
+
+    Privacy: the cuts are real values. For the owner's eyes.
+    """
+    finer = [_cut(side, real.points[:, j], count, bins) for j, side in enumerate(real.sides)]
+    found = []
+    for one in tables:
+        codes = [_code(one, j, side) for j, side in enumerate(finer)]
+        found.append(ScoreRows(tuple(finer), np.asfortranarray(np.stack(codes, axis=1)), one.points, one.left_out))
+    return found
+
+
+def _cut(side: EncodedRows, points: Floats, count: int, bins: bool) -> EncodedRows:
+    known = points[~np.isnan(points)]
+    if not side.ordered or side.axis.ends is None or not len(known) or count < 2:
+        return side
+    low, *inner, high = side.axis.ends
+    cuts = side.numbers(np.quantile(known, np.arange(1, count) / count, method="inverted_cdf"))
+    inside = np.unique([*(inner if bins else ()), *cuts])
+    ends = (low, *(float(cut) for cut in inside if low < cut < high), high)
+    return replace(side, axis=replace(side.axis, ends=ends))
+
+
+def _code(rows: ScoreRows, j: int, side: EncodedRows) -> Any:
+    if side is rows.sides[j] or side.axis.ends is None:
+        return rows.codes[:, j]
+    cells = np.searchsorted(np.array(side.axis.ends[1:-1]), side.numbers(rows.points[:, j]), side="right")
+    return np.where(np.isnan(rows.points[:, j]), len(side.labels), cells)
+
+
+def _distance(real: ScoreRows, synthetic: ScoreRows, bootstrap: ScoreRows, j: int, count: int) -> NumberDistance:
+    from scipy.stats import ks_2samp
+
+    side = real.sides[j]
+    seen, made, again = (one.points[~np.isnan(one.points[:, j]), j] for one in (real, synthetic, bootstrap))
+    if not len(seen) or not len(made):
+        return NumberDistance(side.name, 0.0, None, 1.0, None, 0.0, (), ())
+    ks = ks_2samp(seen, made, method="asymp")
+    # The asymptotic law of Kolmogorov and Smirnov, at a level that all numbers share.
+    margin = sqrt(log(2 * count / _UNLIKELY) / 2 * (1 / len(seen) + 1 / len(made)))
+    spread = float(np.abs(seen - np.median(seen)).mean())
+    away = [_way(seen, one) / spread if spread > 0 and len(one) else None for one in (made, again)]
+    quantiles = [
+        tuple(side.value(float(point)) for point in np.quantile(one, SHARES, method="inverted_cdf"))
+        for one in (seen, made)
+    ]
+    at = side.value(float(ks.statistic_location))
+    return NumberDistance(side.name, float(ks.statistic), at, margin, away[0], 3 * (away[1] or 0.0), *quantiles)
+
+
+def _way(one: Floats, other: Floats) -> float:
+    """The Wasserstein distance without the outermost values of the smaller table, and as large a share of the other."""
+    outer = min(0.05, _OUTERMOST / min(len(one), len(other)))
+    shares = np.linspace(outer, 1 - outer, _STEPS)
+    return float(np.abs(np.subtract(*(np.quantile(x, shares, method="inverted_cdf") for x in (one, other)))).mean())
+
+
+def _plain(values: Sequence[Any]) -> list[Any]:
+    return [value if value is None or isinstance(value, int | float) else value.isoformat() for value in values]
+
+
+def _words(value: Any) -> str:
+    """A value in at most eleven characters."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d}"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 11 else f"{value:.4g}"

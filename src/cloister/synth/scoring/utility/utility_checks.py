@@ -1,0 +1,139 @@
+"""What a table is good for, held against limits, and what its reader should know."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cloister.synth.scoring.check import Check, Limits
+from cloister.synth.scoring.report.interval import percent
+from cloister.synth.scoring.utility.numbers import SHARES
+
+if TYPE_CHECKING:
+    from cloister.synth.scoring.score import Score
+
+__all__ = ["kept_words", "notes", "uses"]
+
+_FAR = 0.2  # a correlation that is off by more is another finding
+_TOO_CLOSE = 1.05  # 1 is as close as fresh rows, but for chance
+
+
+def uses(score: "Score", limits: Limits) -> Iterator[Check]:
+    """A check for each use."""
+    way = score.marginals[-1]
+    if way.way > 1:
+        kept = score.kept
+        if kept is None and (not score.rows["held back"] or (score.usefulness or 0.0) >= limits.usefulness):
+            kept = score.usefulness  # a bootstrap is a higher mark than fresh rows: what reaches it is good enough
+        told = "too few rows tell how much of what lies between columns is kept" if kept is None else kept_words(kept)
+        yield Check(
+            "marginals",
+            "usefulness",
+            None if kept is None else kept >= limits.usefulness,
+            f"{way.way}-way marginals are off by {way.mean.value:.3f} on average, those of independent columns by "
+            f"{way.frames['independent']:.3f}: {told} (limit: {percent(limits.usefulness, 0)}).",
+        )
+    alone = score.marginals[0]
+    yield Check(
+        "single columns",
+        "usefulness",
+        alone.mean.value <= 0.1 + alone.frames["bootstrap"],
+        f"columns by themselves are off by {alone.mean.value:.3f} on average, a bootstrap by "
+        f"{alone.frames['bootstrap']:.3f} (limit: 0.1 more).",
+    )
+    yield from _numbers(score, limits)
+    yield from _correlations(score, limits.correlation)
+    if score.propensity:
+        yield _told_apart(score, limits.told_apart)
+    if score.invalid:
+        yield Check(
+            "valid rows",
+            "usefulness",
+            False,
+            f"{score.invalid:,} rows lack a value that the schema does not let be missing.",
+        )
+
+
+def _numbers(score: "Score", limits: Limits) -> Iterator[Check]:
+    """Whether each number is distributed as in the real rows, value by value; the one that is farthest off is told."""
+    known = [one for one in score.numbers if one.real]
+    if not known:
+        return
+    steps = [(one.ks - one.ks_margin - limits.ks, one) for one in known]
+    beyond, worst = max(steps, key=lambda step: step[0])
+    far = sum(step[0] > 0 for step in steps)
+    middle = SHARES.index(0.5)
+    yield Check(
+        "KS distance",
+        "usefulness",
+        beyond <= 0,
+        f"of {worst.name}, the share of rows up to {worst.at} is off by {percent(worst.ks)}, the most of {len(known)} "
+        f"numbers; its median is {worst.synthetic[middle]}, in the real rows {worst.real[middle]} "
+        f"(limit: {percent(limits.ks + worst.ks_margin)}, chance included)"
+        f"{f'; {far} numbers are beyond it' if far > 1 else ''}.",
+    )
+    moved = [(one.wasserstein - one.wasserstein_margin - limits.wasserstein, one) for one in known if one.wasserstein]
+    if moved:
+        beyond, worst = max(moved, key=lambda step: step[0])
+        yield Check(
+            "Wasserstein distance",
+            "usefulness",
+            beyond <= 0,
+            f"values of {worst.name} have to move by {worst.wasserstein:.2f} mean deviations on average to be the real "
+            f"ones, the most of all numbers (limit: {limits.wasserstein + worst.wasserstein_margin:.2f}, chance "
+            "included).",
+        )
+
+
+def _told_apart(score: "Score", limit: float) -> Check:
+    worst = max(score.propensity, key=lambda one: one.told_apart)
+    return Check(
+        "propensity",
+        "usefulness",
+        worst.told_apart <= limit,
+        f"a {worst.model} tells synthetic rows from real ones at {percent(worst.told_apart, 0)} of the way from chance "
+        f"to certainty (pMSE {worst.value:.3f}, chance {worst.expected:.3f}; limit: {percent(limit, 0)}).",
+    )
+
+
+def _correlations(score: "Score", limit: float) -> Iterator[Check]:
+    found = score.correlations
+    off = [] if found is None else found.off_by(0.0)
+    if not off:
+        return
+    one, other, there, here = off[0]
+    beyond = limit + _by_chance(score)
+    yield Check(
+        "correlations",
+        "usefulness",
+        abs(here - there) <= beyond,
+        f"{one} and {other} have {there:.2f} in the real rows and {here:.2f} here, the farthest off "
+        f"(limit: {beyond:.2f} apart, chance included).",
+    )
+
+
+def _by_chance(score: "Score") -> float:
+    """Three standard errors of the difference of two correlations, at most."""
+    real, made, _ = score.rows.values()
+    return 3 * math.sqrt(1 / real + 1 / made)
+
+
+def notes(score: "Score") -> Iterator[Check]:
+    """What a reader should know and what no limit is for."""
+    if not score.propensity:
+        yield Check("propensity", "note", None, "no model was asked to tell the tables apart: it needs scikit-learn.")
+    found = score.correlations
+    if found is None or found.worst is None:
+        return
+    far = max(_FAR, _by_chance(score))
+    off = found.off_by(far)
+    if off:
+        one, other, there, here = off[0]
+        more = f" So are {len(off) - 1} more pairs." if len(off) > 2 else " So is one more pair." if off[1:] else ""
+        text = f"{one} and {other} have {there:.2f} in the real rows and {here:.2f} here: off by more than {far:.2g}."
+        yield Check("correlations", "note", None, text + more)
+
+
+def kept_words(kept: float) -> str:
+    """How much of what lies between columns is kept, in words: more than all of it is no praise."""
+    told = f"{percent(min(1.0, max(0.0, kept)), 0)} of what lies between columns is kept"
+    return told if kept < _TOO_CLOSE else f"{told}, and it is closer to these very rows than fresh ones would be"

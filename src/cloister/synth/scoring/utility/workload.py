@@ -1,0 +1,221 @@
+"""How far synthetic tables are from private rows, as whole numbers that one unit moves by little.
+
+For a marginal let N be the counts of the real rows and T those of the synthetic table, scaled to a total that is public
+(or was bought). The distance Σ|N - T| is a whole number, and T does not depend on the rows.
+
+Sensitivity. If one unit comes or goes, N changes by at most m in L1: m is what all its rows count together. By the
+triangle inequality |Σ|N - T| - Σ|N' - T|| <= Σ|N - N'| <= m. So a distance moves by at most m, the sum of k distances
+by at most k·m, and the vector of k distances by k·m in L1 and √k·m in L2. As the mean of k distances over twice the
+number of rows, that is m/(2n): the error of a table of 30,000 rows moves by 1/60,000.
+
+T must not depend on the rows unpaid: for a copy of the rows it does, and no noise on the distance makes up for that. So
+a table is taken only if it was released (`Compared.private`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.data.schema import Table
+from cloister.privacy.budget_split import BudgetShare, budget_share, noise_for
+from cloister.privacy.errors import BadInput, BadSchema, Broken, NotPrivate
+from cloister.privacy.filter import PrivacyFilter, release_steps
+from cloister.privacy.noise import SYSTEM, SeededSource, Source
+from cloister.privacy.release import Release
+from cloister.synth.domain.domain import Domain, read_domain
+from cloister.synth.measure.marginals import Measurer, check_noise
+from cloister.synth.options import check_flag, check_names
+from cloister.synth.output.shared_table import HandedTable
+from cloister.synth.output.table import SyntheticTable
+from cloister.synth.scoring.negatives import NotPrivateTable
+from cloister.synth.scoring.report.interval import Interval
+from cloister.synth.scoring.rows import source_of, view_of
+from cloister.synth.scoring.utility.marginal_error import choose_columns
+
+__all__ = ["MOST_PAIRS", "Compared", "Paid", "buy_rows", "carry_out", "compare_with", "pay", "some_pairs"]
+
+T = TypeVar("T")
+_LARGEST = 2**61
+MOST_PAIRS = 100_000  # that a caller may ask for: each is counted
+Places = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Synthetic tables as cells of the columns that they share with a dataset.
+
+    Attributes:
+        domain: the public cells.
+        relation: the real rows, in their engine. None of them was read.
+        cells: of each synthetic table: rows × modelled columns.
+        private: whether each table was released privately; False if one was made with a seed.
+    """
+
+    domain: Domain
+    relation: Any
+    cells: tuple[NDArray[np.int64], ...]
+    private: bool = True
+
+    def distance(self, survey: Measurer, table: int, places: Places, rows: int) -> int:
+        """Σ|N - T| of one marginal, in parts of a row. Reads rows: call it inside a step.
+
+        Privacy: moves by at most `survey.most` if one unit comes or goes.
+        """
+        shape = [self.domain.shape[place] for place in places]
+        joint = np.ravel_multi_index(tuple(self.cells[table][:, place] for place in places), shape)
+        found, counts = np.unique(joint, return_counts=True)
+        whole = rows * survey.whole
+        wide: Any = np.int64 if 4 * len(joint) * whole < 2**63 else object
+        scaled = (2 * counts.astype(wide) * whole + len(joint)) // (2 * len(joint))  # rounded, in whole numbers
+        [(_, exact)] = survey.counted([places])
+        # Only cells that either has: of large domains there are too many to list.
+        cells, where = np.unique(np.concatenate([exact.cells, found]), return_inverse=True)
+        far = np.zeros(len(cells), dtype=np.int64)
+        np.add.at(far, where[: len(exact.cells)], exact.numbers)
+        np.subtract.at(far, where[len(exact.cells) :], scaled.astype(np.int64))
+        return int(np.abs(far).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What was asked and who pays."""
+
+    data: Any
+    budget: BudgetShare
+    source: Source
+    request: str
+
+
+def compare_with(
+    data: Any, tables: Sequence[Any], columns: Sequence[str] | None, table: str | None, bins: Any, released: bool
+) -> Compared:
+    """Read synthetic tables as cells of a dataset's domain. No private row is read.
+
+    Args:
+        released: the caller's word that tables without a receipt were released before, or do not depend on the rows.
+
+    Raises:
+        NotPrivate: a table is known to protect nobody, or nothing says that it was released.
+    """
+    if not (hasattr(data, "tables") and hasattr(data, "account") and hasattr(data, "relation")):
+        raise BadInput("this is paid for by a Cloister dataset: cl.open(source, schema=…, budget=…).")
+    check_names("columns", columns)
+    check_flag("released", released)
+    private = [_was_released(one, data, released) for one in tables]
+    given = [source_of(one) for one in tables]
+    if not given or not all(hasattr(one, "column_names") or hasattr(one, "columns") for one in given):
+        raise BadInput("give synthetic tables as such, as Arrow tables or as frames. Read files first.")
+    name = data.relation(table, []).table
+    seen = [one for one, term in data.columns(name).items() if not term.unit]
+    shared = [one for one in seen if all(one in _names(each) for each in given)] if columns is None else list(columns)
+    domain, relation = read_domain(data, table=name, columns=shared, bins=bins)
+    facts = {axis.name: relation.columns[axis.name] for axis in domain.modelled}
+    cells = []
+    for one in given:
+        rows = view_of(one, Table(name, facts), facts)
+        placed = np.column_stack([axis.place(rows.column(axis.name)) for axis in domain.modelled])
+        cells.append(placed[(placed >= 0).all(axis=1)])
+        if not len(cells[-1]):
+            raise BadSchema("a synthetic table has no row whose values the schema knows. Check its columns.")
+    return Compared(domain, relation, tuple(cells), all(private))
+
+
+def _was_released(table: Any, data: Any, released: bool) -> bool:
+    """Whether a table is private, or refuse: a score or a choice must not vouch for rows that nobody paid for."""
+    if isinstance(table, NotPrivateTable):
+        raise NotPrivate(
+            f"this table was made by {table.method} and protects nobody; a score with a receipt would vouch for it. "
+            "Compare it in the owner's view: synth.score."
+        )
+    if isinstance(table, SyntheticTable):
+        return table.private
+    if isinstance(table, HandedTable) and not released:
+        try:
+            table.verify(data.account.book.key.public)
+        except Broken as error:
+            raise NotPrivate(
+                f"the table's receipt does not hold under the key of this dataset's ledger ({error}). If it was "
+                "released by another ledger, verify it with that key and pass released=True."
+            ) from None
+    if isinstance(table, HandedTable):
+        return table.side.get("private") is True
+    if not released:
+        raise NotPrivate(
+            "nothing says that these rows were released: a score of raw rows tells about them. Give a SyntheticTable, "
+            "read_table(path) with its receipt, or pass released=True if they were released before."
+        )
+    return True
+
+
+def _names(table: Any) -> list[str]:
+    return list(table.column_names if hasattr(table, "column_names") else table.columns)
+
+
+def some_pairs(columns: int, most: int) -> list[Places]:
+    """All pairs of columns, or so many of them: a public choice, the same every time; the column itself if alone."""
+    if columns < 2:
+        return [(0,)]
+    every: list[Places] = [*combinations(range(columns), 2)]
+    return every if len(every) <= most else choose_columns(columns, 2, most, np.random.default_rng(0))
+
+
+def pay(data: Any, spend: Any, what: str, request: str, random_state: Any) -> Paid:
+    """Read what may be spent. Nothing is charged yet."""
+    reader = getattr(data, "reader", None)
+    label = f"{reader.label}\n" if reader is not None and reader.label else ""
+    source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
+    return Paid(data, budget_share(spend, what, "scores"), source, f"{label}{request}")
+
+
+def carry_out(paid: Paid, compared: Compared, steps: Callable[[Measurer], T]) -> tuple[T, Release]:
+    """Charge, then look in steps.
+
+    Privacy: the spend, whatever the steps: the meter refuses what goes beyond.
+    """
+    data, reader = paid.data, getattr(paid.data, "reader", None)
+    check_noise(compared.relation, paid.budget.loss)
+
+    def whole(meter: PrivacyFilter) -> T:
+        return steps(Measurer(compared.domain, compared.relation, meter, paid.budget))
+
+    value, receipt = release_steps(
+        whole,
+        accounts=[data.account, *([] if reader is None else [reader.account])],
+        spend=paid.budget.loss,
+        request=paid.request,
+        unit=data.tables.schema.unit,
+        data_version=data.version,
+        source=paid.source,
+        private=compared.private,
+    )
+    return value, Release(
+        value=value,
+        loss=paid.budget.loss,
+        unit=data.tables.schema.unit,
+        mechanism=receipt.body["mechanism"],
+        parameters={},
+        private=paid.source.private and compared.private,
+        receipt=receipt,
+    )
+
+
+def buy_rows(survey: Measurer, loss: Any, marginals: int, sure: str = "0.95") -> tuple[int, Interval]:
+    """The number of rows with noise: one at least, and what it may be, with that confidence.
+
+    At most as many as let the distances of so many marginals add up in 64 bits: noise may be any number.
+
+    Privacy: the loss; a unit's rows count at most `most` together.
+    """
+    noise = noise_for(survey.most, survey.most, loss)
+
+    def look() -> NDArray[np.int64]:
+        return np.rint([survey.exact((0,)).sum() * survey.whole]).astype(np.int64)
+
+    found = int(np.ravel(survey.meter.release(look, noise))[0]) / survey.whole
+    margin = float(noise.margin(sure)) / survey.whole
+    most = _LARGEST // (survey.whole * max(marginals, 1))
+    return min(max(1, round(found)), most), Interval(found, max(0.0, found - margin), found + margin)
