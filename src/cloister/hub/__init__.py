@@ -1,9 +1,9 @@
 """The hub: data owners share protected data, researchers use it, the policy and the ledger decide.
 
-    core/        settings, database, models, migrations, logs, metrics, notifications
+    core/        settings, database, models, migrations, keys, audit log, notifications, logs, metrics
     users/       accounts, organisations, roles, sessions, tokens, second factors
     policy/      who may do what, for which purpose, at which cost; every decision explains itself
-    datasets/    sealed tables: keys, uploads, versions, connections, mock data
+    datasets/    sealed tables: uploads, versions, connections, mock data
     accounting/  the ledger's statements, the audit log, the card for a data subject
     approvals/   requests for access or for a release, and decisions about them
     jobs/        the gateway of every request, the durable queue, the workers, the spending limits, the job types

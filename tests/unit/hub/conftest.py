@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema_file import to_yaml
+from cloister.hub.approvals.visibility import result_of
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Organisation, Person
@@ -21,7 +22,6 @@ from cloister.hub.datasets import datasets, ingest, upload
 from cloister.hub.jobs import gateway, queue
 from cloister.hub.jobs.dataset_pool import DatasetPool
 from cloister.hub.jobs.runner import run_job
-from cloister.hub.jobs.visibility import result_of
 from cloister.hub.policy.conditions import Environment
 from cloister.hub.policy.versions import publish
 from cloister.hub.users import sessions, tokens

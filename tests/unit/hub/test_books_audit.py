@@ -7,11 +7,11 @@ from fractions import Fraction
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.accounting.audit import Audit
-from cloister.hub.accounting.audit_triggers import protect, unprotect
-from cloister.hub.accounting.trail import Entry, verify_export
+from cloister.hub.core.audit import Audit
+from cloister.hub.core.audit_triggers import protect, unprotect
 from cloister.hub.core.database import Base, Database
 from cloister.hub.core.models import AuditEntry
+from cloister.hub.core.trail import Entry, verify_export
 from cloister.privacy.errors import BadNumber, HeadRejected, LedgerBroken
 from cloister.privacy.ledger.head import Head
 from cloister.privacy.loss import rho

@@ -7,8 +7,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from cloister.cli import main
-from cloister.hub.accounting.trail import verify_export
 from cloister.hub.core.models import Dataset, Person
+from cloister.hub.core.trail import verify_export
 from cloister.hub.users import sessions, tokens
 from cloister.hub.web.app import create_app
 from cloister.hub.web.pages.subject import card_link

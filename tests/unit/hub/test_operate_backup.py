@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from cloister.hub.core import models
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.keys import OVERHEAD
 from cloister.hub.core.settings import Settings
-from cloister.hub.datasets.keys import OVERHEAD
 from cloister.hub.ops import backup as backup_file
 from cloister.hub.ops.backup import backup, opened, restore
 from cloister.hub.ops.ledger_heads import check_receipts, newest_head, show_head, write_off

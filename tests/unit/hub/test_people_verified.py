@@ -10,10 +10,10 @@ from alembic.config import Config
 
 from cloister.hub.approvals.mail import deliver
 from cloister.hub.approvals.reviewers import reviewers
+from cloister.hub.approvals.visibility import may_know
 from cloister.hub.core import models
 from cloister.hub.core.database import Database
 from cloister.hub.core.models import Notice, Organisation, Person
-from cloister.hub.jobs.visibility import may_know
 from cloister.hub.policy import versions
 from cloister.hub.policy.conditions import Subject
 from cloister.hub.users import user_actions

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response
 
+from cloister.hub.core import heartbeats
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Notice, Person
 from cloister.hub.core.settings import Settings
-from cloister.hub.jobs import heartbeats
 from cloister.hub.users import sessions, tokens
 from cloister.hub.web.app import create_app
 from cloister.hub.web.context import Visitor, form, go, guard, page, scoped, signed_in, with_role

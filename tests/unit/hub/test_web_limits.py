@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 
+from cloister.hub.approvals.visibility import SAME
 from cloister.hub.core.models import Job, Notice, Request
 from cloister.hub.core.settings import Settings
 from cloister.hub.jobs import gateway
-from cloister.hub.jobs.visibility import SAME
 from cloister.hub.surveys import survey as surveys
 from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.users import sessions, sign_in, tokens, user_actions

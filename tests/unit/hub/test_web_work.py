@@ -14,11 +14,11 @@ from sqlalchemy.orm import undefer
 
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.keys import seal
 from cloister.hub.core.models import Job, Person
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets import datasets, ingest
 from cloister.hub.datasets import upload as uploads
-from cloister.hub.datasets.keys import seal
 from cloister.hub.jobs import queue
 from cloister.hub.jobs.dataset_pool import DatasetPool
 from cloister.hub.jobs.runner import run_job

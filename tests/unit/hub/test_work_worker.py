@@ -8,10 +8,11 @@ import time
 import pytest
 import sqlalchemy as sa
 
+from cloister.hub.core import heartbeats
 from cloister.hub.core.child_process import memory_of
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person, Request, Spent, Version
 from cloister.hub.datasets import datasets, ingest
-from cloister.hub.jobs import gateway, heartbeats, maintenance, queue, worker
+from cloister.hub.jobs import gateway, maintenance, queue, worker
 from cloister.hub.jobs.maintenance import Chores, prepare_versions, remove_old_results
 from cloister.hub.jobs.runner import owner_detail, run_job
 from cloister.hub.jobs.trust_model import TRUST_MODELS, trust_model_of

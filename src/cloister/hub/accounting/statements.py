@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer
 
+from cloister.hub.approvals.visibility import may_know
 from cloister.hub.core.models import Dataset, Job, Person, Spent
-from cloister.hub.jobs.dataset_pool import analyst
-from cloister.hub.jobs.visibility import may_know
 from cloister.hub.policy.conditions import Environment
 from cloister.privacy.errors import AccountMismatch
 from cloister.privacy.ledger import Balance
@@ -264,6 +263,11 @@ def for_user(hub: "Hub", session: Session, person: Person, environment: Environm
         spent, left = own.spent if own else None, whole.left if whole else None
         found.append(Mine(dataset.name, spent, left, tuple(reversed(lines))))
     return found
+
+
+def analyst(person_id: int) -> str:
+    """What the ledger calls a person: `visits@person-3` is theirs on visits."""
+    return f"person-{person_id}"
 
 
 def person_number(word: str) -> int | None:

@@ -1,7 +1,11 @@
 """What every part of the hub stands on.
 
-settings  database  models  migrations/   configuration and storage
-hub                                       one open hub: settings, database, ledger, keys, audit log
-logs  metrics  notices  secrets           operation
-child_process  cache                      limits on memory and time
+    settings  database  models  migrations/   configuration and storage
+    hub                                       one open hub: settings, database, ledger, keys, audit log
+    keys  secrets                             encryption of tables; tokens and their digests
+    audit  trail  audit_triggers              the audit log, its hash chain, and triggers that protect it
+    logs  metrics  notices  heartbeats        operation
+    child_process  cache                      limits on memory and time
+
+The lowest layer: it imports no other part of the hub.
 """

@@ -15,8 +15,8 @@ from cloister.privacy.ledger import Ledger
 from cloister.privacy.signing import SigningKey
 
 if TYPE_CHECKING:
-    from cloister.hub.accounting.audit import Audit
-    from cloister.hub.datasets.keys import MasterKey
+    from cloister.hub.core.audit import Audit
+    from cloister.hub.core.keys import MasterKey
 
 __all__ = ["Hub"]
 
@@ -32,7 +32,7 @@ class Hub:
     @classmethod
     def create(cls, settings: Settings) -> "Hub":
         """A new hub in an empty or missing folder: master key, signing key, ledger, tables."""
-        from cloister.hub.datasets.keys import MasterKey
+        from cloister.hub.core.keys import MasterKey
 
         settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _tighten(settings.folder)
@@ -80,14 +80,14 @@ class Hub:
     @cached_property
     def keys(self) -> "MasterKey":
         """Wraps the data keys."""
-        from cloister.hub.datasets.keys import MasterKey
+        from cloister.hub.core.keys import MasterKey
 
         return MasterKey.load(self.settings)
 
     @cached_property
     def audit(self) -> "Audit":
         """The log of every decision and every read."""
-        from cloister.hub.accounting.audit import Audit
+        from cloister.hub.core.audit import Audit
 
         return Audit(self.database, self.key, self.folder / "audit.head")
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TextIO
 
-__all__ = ["FACTS", "JsonLines", "catch_all", "configure", "say"]
+__all__ = ["FACTS", "JsonLines", "catch_all", "configure", "say", "error_facts"]
 
 # What a line may say beside its event. Numbers and words of our own, never of somebody's data.
 FACTS = frozenset(
@@ -102,3 +102,14 @@ def _place(error: BaseException) -> str:
     """The files and lines an error passed; never what it says."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return " < ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames))
+
+
+def error_facts(error: BaseException) -> dict[str, str]:
+    """An error's type, and the files and lines it passed; never what it says."""
+    frames = traceback.extract_tb(error.__traceback__)[-5:]
+    path = " < ".join(f"{_short(frame.filename)}:{frame.lineno}" for frame in reversed(frames))
+    return {"error": type(error).__name__, "place": path}
+
+
+def _short(file: str) -> str:
+    return file.rpartition("cloister/")[2] if "/cloister/" in file else "/".join(file.split("/")[-2:])

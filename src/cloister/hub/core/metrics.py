@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from cloister.hub.core import heartbeats
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Person, Request, Spent
-from cloister.hub.jobs import heartbeats
 from cloister.privacy.errors import CloisterError, NotHere, SignInFailed
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.accounting.trail import cleaned
 from cloister.hub.core.models import Notice, Person
+from cloister.hub.core.trail import cleaned
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub

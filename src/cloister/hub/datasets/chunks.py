@@ -13,7 +13,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from cloister.hub.datasets.keys import OVERHEAD, seal, subkey, unseal
+from cloister.hub.core.keys import OVERHEAD, seal, subkey, unseal
 from cloister.privacy.errors import SealBroken
 
 __all__ = ["Chunks", "ChunkReader"]

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.data.schema import Schema
+from cloister.hub.approvals.visibility import concerns, subject_of
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Person, Version
 from cloister.hub.datasets.datasets import find, versions
-from cloister.hub.jobs.visibility import concerns, subject_of
 from cloister.hub.policy.conditions import Environment, Subject
 from cloister.hub.policy.decide import Verdict, allowed_purposes, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy

@@ -17,11 +17,11 @@ from cloister.data.schema import Schema
 from cloister.data.tables import Tables, open_tables
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.keys import seal
 from cloister.hub.core.models import Dataset, Person, Upload, Version
 from cloister.hub.datasets import ingest
 from cloister.hub.datasets.connect import Link, open_source, read_address
 from cloister.hub.datasets.empty_engine import twin_of
-from cloister.hub.datasets.keys import seal
 from cloister.hub.datasets.upload import afterwards
 from cloister.hub.policy.text.reader import read
 from cloister.hub.policy.versions import newest as current_page

@@ -17,11 +17,11 @@ from sqlalchemy.orm import Session
 from cloister.data.schema import Schema
 from cloister.data.tables import open_tables
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.keys import unseal
 from cloister.hub.core.models import Dataset, Upload, Version
 from cloister.hub.core.notices import tell
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets.connect import Link, open_source
-from cloister.hub.datasets.keys import unseal
 from cloister.hub.datasets.sealed import open_table, write_table
 from cloister.hub.datasets.unpack import GROWTH, Unpacked, unpack
 from cloister.hub.datasets.upload import chunks

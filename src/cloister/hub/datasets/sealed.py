@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cloister.hub.datasets.keys import subkey
+from cloister.hub.core.keys import subkey
 from cloister.privacy.errors import SealBroken
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 
 from cloister.data.tables import Tables
 from cloister.dataset import Dataset
+from cloister.hub.accounting.statements import analyst
 from cloister.hub.core import models
 from cloister.hub.jobs.job_ledger import ClosedBook
-from cloister.hub.jobs.limits import analyst
 from cloister.hub.policy.views import TableView, select, visible
 from cloister.privacy.ledger import Account
 from cloister.privacy.ledger.rules import Rules
@@ -29,7 +29,7 @@ from cloister.query.answer_cache import AnswerCache
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["OpenDataset", "PersonReleases", "DatasetPool", "analyst", "dataset_for_person"]
+__all__ = ["OpenDataset", "PersonReleases", "DatasetPool", "dataset_for_person"]
 
 
 @dataclass(frozen=True, slots=True)

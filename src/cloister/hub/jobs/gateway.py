@@ -19,14 +19,15 @@ from sqlalchemy.orm import Session
 
 from cloister.data.schema import Schema
 from cloister.hub.accounting.activity import TABLES
+from cloister.hub.accounting.statements import analyst
+from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, may_know, not_here, subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person, Version
 from cloister.hub.jobs import limits
-from cloister.hub.jobs.dataset_pool import DatasetPool, OpenDataset, PersonReleases, analyst, dataset_for_person
+from cloister.hub.jobs.dataset_pool import DatasetPool, OpenDataset, PersonReleases, dataset_for_person
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.jobs.trust_model import trust_model_of
-from cloister.hub.jobs.visibility import concerns, find_dataset, find_job, may_know, not_here, subject_of
 from cloister.hub.policy import cost, versions
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import Policy

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from cloister.hub.approvals.visibility import subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Person, Request, Version
 from cloister.hub.datasets.datasets import newest
 from cloister.hub.jobs.gateway import BASIS, basis_of, narrowed, twins
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
-from cloister.hub.jobs.visibility import subject_of
 from cloister.hub.policy import versions
 from cloister.hub.policy.decide import Environment, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import Policy

@@ -12,6 +12,7 @@ from fractions import Fraction
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from cloister.hub.accounting.statements import analyst
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Spent
 from cloister.hub.policy import cost
@@ -21,14 +22,9 @@ from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
 
-__all__ = ["analyst", "check", "give_back", "passed", "room", "set_aside", "spent_by", "spent_since"]
+__all__ = ["check", "give_back", "passed", "room", "set_aside", "spent_by", "spent_since"]
 
 _DAY = 86_400
-
-
-def analyst(person_id: int) -> str:
-    """What the ledger calls a person: `visits@person-3` is theirs on visits."""
-    return f"person-{person_id}"
 
 
 def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss, ledger: Ledger) -> None:

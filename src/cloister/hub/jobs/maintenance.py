@@ -16,10 +16,11 @@ import sqlalchemy as sa
 
 from cloister.hub.accounting import activity
 from cloister.hub.approvals import decision, mail
+from cloister.hub.core import heartbeats
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Version
 from cloister.hub.datasets import ingest, upload
-from cloister.hub.jobs import heartbeats, queue
+from cloister.hub.jobs import queue
 from cloister.hub.jobs.dataset_pool import DatasetPool, deleted
 from cloister.hub.policy import versions
 from cloister.privacy.errors import CloisterError

@@ -25,6 +25,7 @@ import sqlalchemy as sa
 
 from cloister.hub.core.child_process import Child, begin, error_of, memory_of, told
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.logs import error_facts
 from cloister.hub.core.models import Person
 from cloister.hub.core.settings import Settings
 from cloister.hub.jobs import gateway
@@ -245,9 +246,7 @@ def _answered(hub: Hub, asked: PlanRequest) -> tuple[str, Any]:
     except MemoryError:
         return "limit", "this takes more memory to plan than a plan may have."
     except Exception as error:
-        from cloister.hub.web.security import place
-
-        facts = place(error)
+        facts = error_facts(error)
         _LOG.error("unforeseen %s at %s", *facts.values(), extra={"facts": facts})
         return "failed", facts["error"]
     return "passed", passed

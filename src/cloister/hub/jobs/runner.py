@@ -16,16 +16,16 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from cloister.hub.approvals.visibility import SAME
 from cloister.hub.core.database import now
+from cloister.hub.core.keys import seal, unseal
 from cloister.hub.core.models import Dataset, Job
 from cloister.hub.core.notices import tell
-from cloister.hub.datasets.keys import seal, unseal
 from cloister.hub.jobs import queue
 from cloister.hub.jobs.dataset_pool import DatasetPool, PersonReleases, dataset_for_person
 from cloister.hub.jobs.job_context import JobContext, open_job_context
 from cloister.hub.jobs.job_ledger import Cancelled, JobLedger, Lost
 from cloister.hub.jobs.job_types import Done
-from cloister.hub.jobs.visibility import SAME
 from cloister.hub.policy import versions
 from cloister.hub.policy.signature import label
 from cloister.privacy.errors import BadForm, CloisterError, HubRefused, OwnerOnly, Refused, RolledBack, StoreFailed

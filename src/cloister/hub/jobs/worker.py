@@ -30,13 +30,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from cloister.data.engines.duckdb import remove_orphaned_spill
+from cloister.hub.core import heartbeats
 from cloister.hub.core.child_process import memory_of, resident
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Job
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets.bounded import OWN_MEMORY
-from cloister.hub.jobs import heartbeats, limits, queue
+from cloister.hub.jobs import limits, queue
 from cloister.hub.jobs.dataset_pool import DatasetPool
 from cloister.hub.jobs.maintenance import Chores, forgive_try, give_up_version, prepare_versions
 from cloister.hub.jobs.runner import run_job

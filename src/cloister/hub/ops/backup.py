@@ -35,8 +35,8 @@ from sqlalchemy.orm import Session
 from cloister.hub.core import models
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.keys import OVERHEAD, MasterKey, seal, unseal
 from cloister.hub.core.settings import Settings
-from cloister.hub.datasets.keys import OVERHEAD, MasterKey, seal, unseal
 from cloister.privacy.errors import LedgerBroken, NotNow, StoreFailed
 from cloister.version import __version__
 

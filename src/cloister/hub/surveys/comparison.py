@@ -15,8 +15,8 @@ import sqlglot
 from sqlalchemy.orm import Session
 from sqlglot import exp
 
+from cloister.hub.approvals.visibility import find_job, result_of
 from cloister.hub.core.models import Job, Person
-from cloister.hub.jobs.visibility import find_job, result_of
 from cloister.hub.surveys.question_result import CONFIDENCE, QuestionResult
 from cloister.privacy.errors import NotHere
 

@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Message
 
+from cloister.hub.core.logs import error_facts
 from cloister.hub.web.context import page
 from cloister.hub.web.refill import Refill, page_of, referer, sent_by
-from cloister.hub.web.security import place
 from cloister.privacy import errors
 from cloister.privacy.errors import CloisterError
 
@@ -113,7 +113,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, CloisterError)
     status = status_of(error)
     if status >= 500:
-        facts = place(error)
+        facts = error_facts(error)
         _LOG.warning("unavailable: %s at %s", *facts.values(), extra={"facts": facts})
     if status == 401 and not _for_program(request) and request.method == "GET":
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -143,7 +143,7 @@ async def _unreadable(request: Request, error: Exception) -> Response:
 async def _unstorable(request: Request, error: Exception) -> Response:
     # The hub's own database, which holds no rows of anybody: a NUL, half a character, a number or a text that is too
     # long for a column, lists in lists without an end.
-    facts = place(error)
+    facts = error_facts(error)
     _LOG.info("unreadable: %s at %s", *facts.values(), extra={"facts": facts})
     problem = errors.BadForm("a text or a number is too long, or holds a sign that cannot be stored.")
     return await _refused(request, problem)
@@ -151,7 +151,7 @@ async def _unstorable(request: Request, error: Exception) -> Response:
 
 async def _busy(request: Request, error: Exception) -> Response:
     """The hub's own database cannot be used now: another writer has it, or it is down. Nothing was done."""
-    facts = place(error)
+    facts = error_facts(error)
     _LOG.warning("unavailable: %s at %s", *facts.values(), extra={"facts": facts})
     message = "the hub's database is busy. Nothing was done."
     busy = {"Retry-After": str(_BUSY_S)}

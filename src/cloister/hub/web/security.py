@@ -9,7 +9,6 @@ import logging
 import re
 import secrets
 import time
-import traceback
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cloister.hub.core.logs import error_facts
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets.upload import LARGEST_PIECE
 from cloister.privacy.errors import UploadRefused
@@ -248,7 +248,7 @@ class NoSurprises:
         except ClientDisconnect:
             status = 499  # gave up while sending: nobody waits for an answer
         except Exception as error:
-            facts = place(error)
+            facts = error_facts(error)
             _LOG.error("unforeseen %s at %s", *facts.values(), extra={"facts": {"request": number, **facts}})
             if not status:
                 from cloister.hub.web.problems import unforeseen
@@ -257,17 +257,6 @@ class NoSurprises:
                 await response(scope, receive, send_noting)
         finally:
             _LOG.info("request", extra={"facts": _facts(scope, number, status, time.perf_counter() - begun)})
-
-
-def place(error: BaseException) -> dict[str, str]:
-    """An error's type, and the files and lines it passed; never what it says."""
-    frames = traceback.extract_tb(error.__traceback__)[-5:]
-    path = " < ".join(f"{_short(frame.filename)}:{frame.lineno}" for frame in reversed(frames))
-    return {"error": type(error).__name__, "place": path}
-
-
-def _short(file: str) -> str:
-    return file.rpartition("cloister/")[2] if "/cloister/" in file else "/".join(file.split("/")[-2:])
 
 
 def _facts(scope: Scope, number: str, status: int, seconds: float) -> dict[str, object]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, undefer
 
+from cloister.hub.approvals.visibility import find_dataset, subject_of
 from cloister.hub.core.models import Dataset, Job, Person
 from cloister.hub.jobs.external_tables.submission import HANDED
 from cloister.hub.jobs.job_types.synthesise import Synthesise
-from cloister.hub.jobs.visibility import find_dataset, subject_of
 from cloister.hub.policy import versions
 from cloister.hub.policy.conditions import Environment, Subject
 from cloister.hub.policy.decide import Verdict, decide

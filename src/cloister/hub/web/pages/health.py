@@ -7,11 +7,10 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse, Response
 
-from cloister.hub.core import metrics
+from cloister.hub.core import heartbeats, metrics
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Job
-from cloister.hub.jobs import heartbeats
 from cloister.hub.web.context import Visitor, visitor
 from cloister.privacy.errors import CloisterError, RolledBack
 from cloister.version import __version__

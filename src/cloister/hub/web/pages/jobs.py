@@ -8,6 +8,7 @@ from sqlalchemy.orm import defer
 from starlette.responses import Response
 
 from cloister.client import wire
+from cloister.hub.approvals.visibility import find_job
 from cloister.hub.core.models import Job
 from cloister.hub.core.models import Request as Asked
 from cloister.hub.jobs import gateway
@@ -15,7 +16,6 @@ from cloister.hub.jobs.external_tables.submission import HANDED
 from cloister.hub.jobs.job_types import KINDS, Planned
 from cloister.hub.jobs.queue import ENDED
 from cloister.hub.jobs.runner import owner_detail
-from cloister.hub.jobs.visibility import find_job
 from cloister.hub.web import charts
 from cloister.hub.web.api.jobs import model, model_name
 from cloister.hub.web.api.tables import table_name

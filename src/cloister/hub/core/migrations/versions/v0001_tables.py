@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from cloister.hub.accounting.audit_triggers import protect
+from cloister.hub.core.audit_triggers import protect
 
 revision = "0001"
 down_revision = None

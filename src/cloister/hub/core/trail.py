@@ -2,7 +2,7 @@
 
 An export is JSON lines and is checked offline with nothing but the hub's public key:
 
-    from cloister.hub.accounting.trail import verify_export
+    from cloister.hub.core.trail import verify_export
     verify_export("audit.jsonl", "ed25519:…")
 """
 

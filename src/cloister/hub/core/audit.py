@@ -18,9 +18,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.accounting.trail import BEFORE_ALL, FORM, SIGNED, Entry, Replay, plain, statement
 from cloister.hub.core.database import Database, now
 from cloister.hub.core.models import AuditEntry
+from cloister.hub.core.trail import BEFORE_ALL, FORM, SIGNED, Entry, Replay, plain, statement
 from cloister.privacy.canonical import canonical
 from cloister.privacy.ledger.head import Head
 from cloister.privacy.ledger.head_file import HeadFile
