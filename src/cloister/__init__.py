@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 from cloister.version import __version__
 
 if TYPE_CHECKING:
-    from cloister import attack, data, learn, local, privacy, query, synth
+    from cloister import attack, client, data, hub, learn, lessons, local, privacy, query, synth, vault
     from cloister.data.schema import Schema
     from cloister.dataset import Dataset, open  # noqa: A004
+    from cloister.privacy import errors
     from cloister.privacy.ledger import Ledger
     from cloister.privacy.loss import Loss, Relation, epsilon, rho
     from cloister.privacy.measure import measure
@@ -85,10 +86,15 @@ __all__ = [
     "learn",
     "local",
     "synth",
+    "client",
+    "hub",
+    "lessons",
+    "vault",
+    "errors",
     "__version__",
 ]
 
-_ROOMS = {"privacy", "attack", "data", "query", "learn", "local", "synth"}
+_ROOMS = {"privacy", "attack", "data", "query", "learn", "local", "synth", "client", "hub", "lessons", "vault"}
 _HOMES = {
     "open": "dataset",
     "Dataset": "dataset",
@@ -108,6 +114,7 @@ _HOMES = {
     "measure": "privacy.measure",
     "Release": "privacy.release",
     "Receipt": "privacy.receipt",
+    "errors": "privacy",
 }
 
 

@@ -29,8 +29,8 @@ import pytest
 import sqlalchemy as sa
 from playwright.sync_api import expect, sync_playwright
 
+from cloister.client import Client
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.hub import Client
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Organisation, Person
 from cloister.hub.core.settings import Settings

@@ -1,6 +1,7 @@
 """The one door: few names, quick to open."""
 
 import ast
+import importlib
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ NAMES = {
     *("open", "Dataset", "Schema"),
     *("count", "count_people", "total", "mean", "var", "std", "median", "quantile", "minimum", "maximum", "mode"),
     *("privacy", "attack", "data", "query", "learn", "local", "synth", "__version__"),
+    *("client", "hub", "lessons", "vault", "errors"),
 }
 
 
@@ -46,6 +48,22 @@ def test_a_star_import_brings_everything():
 def test_an_unknown_name_is_answered_with_what_there_is():
     with pytest.raises(AttributeError, match=r"cloister has no 'query_all'\. It offers: open, Dataset"):
         cloister.query_all  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("room", "old", "new"),
+    [
+        ("hub", "Client", "client.Client"),
+        ("attack", "Feature", "attack.OutputFeature"),
+        ("local", "Checked", "local.CheckedEnvelope"),
+        ("learn", "compare", "lessons.compare.run.compare"),
+    ],
+)
+def test_renamed_names_still_open_and_say_their_new_name(room, old, new):
+    with pytest.warns(DeprecationWarning, match=new.replace(".", r"\.")):
+        value = getattr(getattr(cloister, room), old)
+    home, _, name = new.rpartition(".")
+    assert value is getattr(importlib.import_module(f"cloister.{home}"), name)
 
 
 def test_type_checkers_see_the_same_homes_as_the_interpreter():

@@ -1,6 +1,6 @@
 """Ask a hub from Python, with the standard library and pyarrow alone. It mirrors the local API.
 
-    hub = cloister.hub.Client("https://hub.example.org", token="clo_…", owner_key="ed25519:…")
+    hub = cloister.client.Client("https://hub.example.org", token="clo_…", owner_key="ed25519:…")
     visits = hub.dataset("visits", purpose="scientific research")
     print(visits.plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01")))
     answer = visits.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01"))

@@ -14,20 +14,16 @@
 The way of a request is the way of the data: web → gateway → policy → plan → approval → queue → worker → ledger →
 rows → release. Only `datasets` can open a sealed table, and only a worker asks it to.
 
-`Client` talks to a hub from Python and needs none of the server's packages.
+The Python client is the room `cloister.client`.
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from cloister.client.client import Client
-
-__all__ = ["Client"]
+import warnings
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "Client":
-        from cloister.client.client import Client
+        from cloister.client import Client
 
+        warnings.warn("hub.Client is client.Client now.", DeprecationWarning, stacklevel=2)
         return Client
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"cloister.hub has no {name!r}.")

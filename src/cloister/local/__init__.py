@@ -47,6 +47,7 @@ Over the wire: `Question` (levels to choose from), `seal` (reports into envelope
 (np.int64(3), True, False)
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -245,6 +246,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Fetch a name from its home the first time it is asked for."""
+    if name == "Checked":
+        warnings.warn("local.Checked is called local.CheckedEnvelope now.", DeprecationWarning, stacklevel=2)
+        name = "CheckedEnvelope"
     if name in _HOMES:
         value: object = getattr(import_module(f"cloister.local.{_HOMES[name]}"), name)
         globals()[name] = value

@@ -11,11 +11,11 @@ import uvicorn
 
 import cloister as cl
 from cloister import learn, synth
+from cloister.client import Client
 from cloister.client.client import Waiting
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
 from cloister.data.schema_file import to_yaml
-from cloister.hub import Client
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.settings import Settings
 from cloister.hub.jobs.worker import work

@@ -6,9 +6,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from cloister.client import Client
 from cloister.client.client import RemoteJob
 from cloister.client.transport import Transport, error_of, send_file
-from cloister.hub import Client
 from cloister.privacy.errors import (
     BadForm,
     BadName,

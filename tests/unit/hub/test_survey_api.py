@@ -9,7 +9,7 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi.testclient import TestClient
 
-from cloister.hub import Client
+from cloister.client import Client
 from cloister.hub.core.models import AuditEntry
 from cloister.hub.surveys import proof
 from cloister.hub.users import tokens

@@ -200,7 +200,7 @@ def test_the_wire_and_the_client_need_none_of_the_servers_packages():
         "import sys\n"
         f"for name in {server}: sys.modules[name] = None\n"
         "import cloister.client.wire\n"
-        "from cloister.hub import Client\n"
+        "from cloister.client import Client\n"
         "print(Client.__name__)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
