@@ -62,9 +62,7 @@ def test_reports_follow_the_verified_law_and_no_other(name: str, point: int) -> 
 
 
 def test_a_sample_of_coordinates_is_uniform() -> None:
-    from cloister.local.client.vectors import chosen
-
-    told = chosen(5, 3, N, SeededSource(6))
+    told = sampled_coordinates(5, 3, N, SeededSource(6))
     assert (np.diff(told, axis=1) > 0).all()
     sets = np.unique((1 << told).sum(axis=1), return_counts=True)[1]
     assert len(sets) == 10
@@ -200,7 +198,7 @@ def test_a_square_wave_on_the_ages_of_adult_is_no_farther_off_than_the_published
         [],
         [],
     )
-    from cloister.local.collector.square_wave import _Channel, _climb, _tolerance
+    from cloister.local.mechanisms.square_wave import _Channel, _climb, _tolerance
 
     for seed in range(15):
         counts = wave.aggregate(wave.perturb(people, SeededSource(seed)))

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from cloister import local
-from cloister.local.collector.counts import Counts, register
-from cloister.local.collector.mean import uneven
-from cloister.local.collector.spread import mixed, spread_of
+from cloister.local.base.counts import Counts
+from cloister.local.base.intervals import mixed, spread_of
+from cloister.local.base.mean import uneven
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical
@@ -196,7 +196,7 @@ def test_a_subset_is_uniform_whatever_its_coins_were() -> None:
 
 
 def test_bits_come_up_with_exactly_their_dyadic_probability() -> None:
-    from cloister.local.client.coins import bit_coins
+    from cloister.local.base.coins import bit_coins
 
     for chance in (Fraction(1, 2), Fraction(5, 16), Fraction(275, 1024), Fraction(1, 256)):
         ones = np.unpackbits(bit_coins(chance, 500_000, SeededSource(8))).mean()
@@ -258,7 +258,6 @@ def coverages(mechanism: local.Oracle, n: int, confidence: str) -> dict[int, flo
 
 @pytest.mark.parametrize("amount", EPSILONS)
 def test_exact_intervals_hold_at_least_as_often_as_they_say(amount: str) -> None:
-    register()
     for mechanism in pure(amount):
         for n, confidence in product((1, 2, 3, 10, 40, 150), ("0.95", "0.99")):
             for people, held in coverages(mechanism, n, confidence).items():

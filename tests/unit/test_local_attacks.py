@@ -13,7 +13,7 @@ import pytest
 
 from cloister import local
 from cloister.local.analysis.combine import combine
-from cloister.local.client import laplace
+from cloister.local.mechanisms import laplace
 from cloister.local.privacy.shuffle import _cover
 from cloister.privacy.errors import BadInput, BadLoss, CloisterError, LedgerBroken, OverBudget
 from cloister.privacy.mechanisms.rounding import log_above

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.collector.counts import Counts
+from cloister.local.base.counts import Counts
 from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, NotPrivate, RelationMismatch
 from cloister.privacy.loss import epsilon as any_epsilon
 from cloister.privacy.noise import SeededSource

@@ -13,9 +13,9 @@ from cloister.local.analysis.linked.group_means import GroupMeans
 from cloister.local.analysis.linked.pairs import matches
 from cloister.local.analysis.ratio import ratio
 from cloister.local.analysis.scale import scale_mean
-from cloister.local.collector import file
-from cloister.local.collector.collection import CheckedEnvelope, Collection
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
+from cloister.local.survey import file
+from cloister.local.survey.collection import CheckedEnvelope, Collection
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise import SeededSource
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.client import envelope as device
-from cloister.local.collector import file
-from cloister.local.collector.collection import Collection
 from cloister.local.mechanisms.memoised import Memoised
 from cloister.local.mechanisms.padded import PaddedSample
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
+from cloister.local.survey import envelope as device
+from cloister.local.survey import file
+from cloister.local.survey.collection import Collection
 from cloister.local.survey.envelope import canonical, pack, unpack
 from cloister.local.survey.question import read_questions, write_questions
 from cloister.privacy.errors import BadInput, BadLoss, BadName, BadSource, CloisterError

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.client.memoised import again
-from cloister.local.collector.collection import Collection
+from cloister.local.mechanisms.memoised import again
 from cloister.local.mechanisms.padded import PaddedSample
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
+from cloister.local.survey.collection import Collection
 from cloister.local.survey.envelope import canonical
 from cloister.privacy.errors import CloisterError
 from cloister.privacy.noise import SeededSource

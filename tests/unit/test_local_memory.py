@@ -13,7 +13,7 @@ import pytest
 
 from cloister import local
 from cloister.attack.averaging import guess
-from cloister.local.client.memoised import again
+from cloister.local.mechanisms.memoised import again
 from cloister.local.privacy.certificate import verify
 from cloister.privacy.errors import (
     AccountMismatch,

@@ -631,7 +631,7 @@ def test_a_distribution_has_shares_errors_and_quantiles(method: Any) -> None:
 
 
 def test_running_sums_are_the_listed_channel() -> None:
-    from cloister.local.collector.square_wave import _Channel
+    from cloister.local.mechanisms.square_wave import _Channel
 
     wave = local.SquareWave.for_loss((0, 1), LOSS, 7, shift=3)
     matrix = np.array([[float(chance) for chance in wave.law(point)] for point in range(8)])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.local.collector.mean import estimate as estimate_mean
-from cloister.local.collector.scores import scores
+from cloister.local.analysis.scores import scores
+from cloister.local.base.mean import estimate as estimate_mean
 from cloister.local.mechanisms.padded import PaddedSample
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.privacy.errors import BadInput

@@ -6,8 +6,9 @@ A case says which value was perturbed by which mechanism, which random bytes wer
 client that reads the same bytes in the same order makes the same report; one that must refuse a description or a value
 finds such cases under `refused`.
 
-Which bytes are read, and what for, is said where each mechanism is: `src/cloister/local/client/`, in Python and in
-JavaScript. A case is one person's; Laplace noise is drawn in the order of `client/noise.py` (`laplace.mjs`).
+Which bytes are read, and what for, is said where each mechanism is: `src/cloister/local/mechanisms/` in Python,
+`src/cloister/local/client/` in JavaScript. A case is one person's; Laplace noise is drawn in the order of
+`base/laplace_rows.py` (`laplace.mjs`).
 """
 
 import json
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from cloister import local
-from cloister.local.client import envelope
 from cloister.local.mechanisms.padded import PaddedSample
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
+from cloister.local.survey import envelope
 from cloister.privacy.noise import SeededSource
 from cloister.privacy.noise.lazy_uniform import exp_bounds
 

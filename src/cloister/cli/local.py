@@ -105,9 +105,9 @@ def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool,
 @click.option("--counts", type=_NEW, required=True, help="Counts so far; the file is made, or added to.")
 def collect(questions: Path, reports: tuple[Path, ...], counts: Path) -> None:
     """Count REPORTS (JSON lines) on QUESTIONS. What is malformed, replayed or not asked is refused and counted."""
-    from cloister.local.collector import file
-    from cloister.local.collector.collection import Collection
     from cloister.local.console import same_questions
+    from cloister.local.survey import file
+    from cloister.local.survey.collection import Collection
     from cloister.local.survey.question import read_questions
 
     asked = read_questions(questions)
@@ -150,8 +150,8 @@ def estimate(
 ) -> None:
     """Estimate shares with intervals from COUNTS, all levels together."""
     from cloister.local.analysis.chart import draw
-    from cloister.local.collector import file
     from cloister.local.console import findings, true_shares, written
+    from cloister.local.survey import file
 
     found = findings(file.load(counts), only, **how)
     truths = true_shares(found, teaching) if teaching else {}

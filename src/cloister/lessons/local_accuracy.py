@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from cloister.local.analysis.naive_bayes import LocalNaiveBayes
+from cloister.local.analysis.naive_bayes import Beliefs, LocalNaiveBayes
 from cloister.local.base.columns import Span
-from cloister.local.collector.bayes import Beliefs
 from cloister.local.survey.form import Form
 from cloister.privacy.errors import BadInput, MissingExtra
 from cloister.privacy.number import Number

@@ -1,29 +1,32 @@
-"""Local privacy: noise on the respondent's own device, estimates a statistician trusts.
+"""Local privacy: noise on the respondent's own device, estimates with intervals at the collector.
 
-    public facts            on the device                          at the collector
-    oracles/NAME.py   ──►   client/NAME.py                  ──►    collector/NAME.py
-    domain, loss, p, q      perturb(value) ──► encode ──► bytes    decode ──► aggregate ──► estimate ──► projected
+    base/        what mechanisms share: facts, coins, wire, counts, estimates
+    mechanisms/  one file each: public facts, the law of its reports, the device's half, the collector's half
+    survey/      questions, forms, envelopes, collections, a respondent's memory
+    analysis/    findings, combined levels, scales, ratios, naive Bayes; linked/: two answers of one person
+    privacy/     certificates, advice, the shuffle model
+    fraud/       made-up reports: how far they move an estimate, and tests that find them
+    client/      the device's half in JavaScript
 
-The contract, for whoever adds a mechanism:
+The contract of a mechanism:
 
-1. **A mechanism is a frozen value of public facts** (`oracles/`): `domain` (values are 0 … domain - 1), `loss` (an
-   exact, pure epsilon, replace-one: what a person says, not that they were asked), probabilities `p`, `q` as Fractions
-   whose denominators are powers of two, rounded such that the largest likelihood ratio is at most e^epsilon *exactly*.
-   It states `bits` per answer and `width` (bytes on the wire), `variance(frequencies, people)` in closed form, `mse`,
+1. **It is a frozen value of public facts**: `domain` (values are 0 … domain - 1), `loss` (an exact, pure epsilon,
+   replace-one: what a person says, not that they were asked), probabilities `p`, `q` as Fractions whose denominators
+   are powers of two, rounded such that the largest likelihood ratio is at most e^epsilon *exactly*. It states `bits`
+   per answer and `width` (bytes on the wire), `variance(frequencies, people)` in closed form, `mse`,
    `largest_ratio()`, and, where reports can be listed, `law(value)`: the probability of every report, whose place in
    the tuple is the wire's bytes read as a little-endian integer. `describe()` is public and exact, for JSON.
-2. **The client half** registers with `client.perturbed` (single dispatch on the mechanism's type): an int64 array of
-   checked values and a `Source` in, one row of data per person out. Randomness is read in a stated order, as
-   little-endian 8-byte words compared with integer thresholds and as bit-sliced coins (`client/coins.py`), so that a
+2. **The device's half** registers with `base.perturb.perturbed` (single dispatch on the mechanism's type): an int64
+   array of checked values and a `Source` in, one row of data per person out. Randomness is read in a stated order, as
+   little-endian 8-byte words compared with integer thresholds and as bit-sliced coins (`base/coins.py`), so that a
    client in another language that is given the same bytes makes the same report. Every report is really made.
-3. **The collector half** registers with `collector.valid` (which rows are well formed), `collector.tally` (rows to an
-   additive table) and `collector.frequencies` (table to unbiased shares). Malformed reports are refused and counted;
-   nothing that arrives raises. Tables add, so `Counts` stream and merge. Floats are fine here: it is post-processing.
-4. **The verbs** work from either side: `mechanism.perturb(values, source) -> Reports`, `.encode(reports) -> bytes`,
+3. **The collector's half** registers with `base.counts`: `valid` (which rows are well formed), `tally` (rows to an
+   additive table) and `frequencies` (table to unbiased shares). Malformed reports are refused and counted; nothing
+   that arrives raises. Tables add, so `Counts` stream and merge. Floats are fine here: it is post-processing.
+4. **The verbs**: `mechanism.perturb(values, source) -> Reports`, `.encode(reports) -> bytes`,
    `.decode(wire) -> Reports, refused`, `.aggregate(reports or wire) -> Counts`, `counts + counts`,
    `.estimate(counts, confidence) -> Estimate(frequencies, standard_error, interval, raw=True)`,
-   `estimate.projected("norm-sub" | "simplex" | "em")`, marked `raw=False`. The client never imports the collector,
-   nor the collector the client (tests/unit/test_local_halves.py), and this door loads nothing before it is asked for.
+   `estimate.projected("norm-sub" | "simplex" | "em")`, marked `raw=False`.
 5. `private` travels from the source through reports, counts and estimate: a `SeededSource` marks all of them.
 
 Names at this door: the mechanisms RandomisedResponse, DirectEncoding, UnaryEncoding (symmetric, optimised, or any p
@@ -60,19 +63,15 @@ if TYPE_CHECKING:
     from cloister.local.analysis.linked.pairs import matches
     from cloister.local.analysis.naive_bayes import LocalNaiveBayes
     from cloister.local.analysis.scale import ScaleMean, scale_mean
+    from cloister.local.analysis.scores import scores
+    from cloister.local.base.counts import Counts
+    from cloister.local.base.estimate import Estimate
+    from cloister.local.base.mean import MeanEstimate
     from cloister.local.base.number import NumberMechanism
     from cloister.local.base.oracle import Oracle, Reports, epsilon
-    from cloister.local.client.envelope import seal
-    from cloister.local.collector.collection import CheckedEnvelope, Collection
-    from cloister.local.collector.counts import Counts
-    from cloister.local.collector.estimate import Estimate
-    from cloister.local.collector.mean import MeanEstimate
-    from cloister.local.collector.rankings import RankingEstimate
-    from cloister.local.collector.scores import scores
-    from cloister.local.collector.square_wave import DistributionEstimate
     from cloister.local.fraud.poisoning import Poisoning, poisoning
     from cloister.local.fraud.report import Suspicion, suspicions
-    from cloister.local.mechanisms.direct import DirectEncoding
+    from cloister.local.mechanisms.direct import DirectEncoding, RandomisedResponse
     from cloister.local.mechanisms.duchi import Duchi
     from cloister.local.mechanisms.duchi_vector import DuchiVector
     from cloister.local.mechanisms.hadamard import HadamardResponse
@@ -85,21 +84,21 @@ if TYPE_CHECKING:
     from cloister.local.mechanisms.memoised import Memoised
     from cloister.local.mechanisms.padded import PaddedSample
     from cloister.local.mechanisms.piecewise import Piecewise
-    from cloister.local.mechanisms.rankings import ItemAtPlace, PairOrder
-    from cloister.local.mechanisms.response import RandomisedResponse
+    from cloister.local.mechanisms.rankings import ItemAtPlace, PairOrder, RankingEstimate
     from cloister.local.mechanisms.sampled import SampledNumbers
     from cloister.local.mechanisms.sets import OneOfSet, SetBits
     from cloister.local.mechanisms.sketch import CountMeanSketch
-    from cloister.local.mechanisms.square_wave import SquareWave
+    from cloister.local.mechanisms.square_wave import DistributionEstimate, SquareWave
     from cloister.local.mechanisms.subset import SubsetSelection
-    from cloister.local.mechanisms.threshold import ThresholdEncoding
-    from cloister.local.mechanisms.unary import UnaryEncoding
+    from cloister.local.mechanisms.unary import ThresholdEncoding, UnaryEncoding
     from cloister.local.privacy.advice import Advice, advise, advise_number
     from cloister.local.privacy.certificate import Certificate, verify
     from cloister.local.privacy.shuffle import Shuffled, shuffled, shuffled_levels
     from cloister.local.survey.attributes import Attributes
     from cloister.local.survey.choose import ChooseUpTo, Ranking
+    from cloister.local.survey.collection import CheckedEnvelope, Collection
     from cloister.local.survey.description import from_description
+    from cloister.local.survey.envelope import seal
     from cloister.local.survey.memory import Wallet
     from cloister.local.survey.question import Question
 
@@ -177,10 +176,10 @@ _HOMES = {
     "epsilon": "base.oracle",
     "Oracle": "base.oracle",
     "Reports": "base.oracle",
-    "RandomisedResponse": "mechanisms.response",
+    "RandomisedResponse": "mechanisms.direct",
     "DirectEncoding": "mechanisms.direct",
     "UnaryEncoding": "mechanisms.unary",
-    "ThresholdEncoding": "mechanisms.threshold",
+    "ThresholdEncoding": "mechanisms.unary",
     "HistogramEncoding": "mechanisms.histogram",
     "LocalHashing": "mechanisms.hashing",
     "HadamardResponse": "mechanisms.hadamard",
@@ -201,7 +200,7 @@ _HOMES = {
     "Ranking": "survey.choose",
     "PairOrder": "mechanisms.rankings",
     "ItemAtPlace": "mechanisms.rankings",
-    "RankingEstimate": "collector.rankings",
+    "RankingEstimate": "mechanisms.rankings",
     "Attributes": "survey.attributes",
     "LabelledNumber": "mechanisms.labelled",
     "LocalNaiveBayes": "analysis.naive_bayes",
@@ -214,17 +213,17 @@ _HOMES = {
     "advise": "privacy.advice",
     "advise_number": "privacy.advice",
     "NumberMechanism": "base.number",
-    "MeanEstimate": "collector.mean",
-    "DistributionEstimate": "collector.square_wave",
+    "MeanEstimate": "base.mean",
+    "DistributionEstimate": "mechanisms.square_wave",
     "Certificate": "privacy.certificate",
     "verify": "privacy.certificate",
     "combine": "analysis.combine",
     "Poisoning": "fraud.poisoning",
     "poisoning": "fraud.poisoning",
-    "Counts": "collector.counts",
-    "Collection": "collector.collection",
-    "CheckedEnvelope": "collector.reader",
-    "scores": "collector.scores",
+    "Counts": "base.counts",
+    "Collection": "survey.collection",
+    "CheckedEnvelope": "survey.envelope_reader",
+    "scores": "analysis.scores",
     "matches": "analysis.linked.pairs",
     "cross": "analysis.linked.cross_table",
     "cross_joint": "analysis.linked.cross_table",
@@ -239,8 +238,8 @@ _HOMES = {
     "Finding": "analysis.finding",
     "Question": "survey.question",
     "from_description": "survey.description",
-    "seal": "client.envelope",
-    "Estimate": "collector.estimate",
+    "seal": "survey.envelope",
+    "Estimate": "base.estimate",
 }
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from cloister.local.analysis.finding import Finding
 from cloister.local.base.oracle import Floats, epsilon
-from cloister.local.collector.collection import Collection
 from cloister.local.privacy.advice import Advice, advise, advise_number
 from cloister.local.survey.answers import read_rows, truth
 from cloister.local.survey.choose import ChooseUpTo
+from cloister.local.survey.collection import Collection
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
 from cloister.privacy.number import show

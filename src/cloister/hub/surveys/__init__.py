@@ -1,7 +1,7 @@
 """Surveys whose collector never sees a true answer.
 
     compose ──► publish ──► a device draws the noise ──► intake ──► results
-    form.py    survey.py   web/respond, local/client    intake.py  results.py, export.py
+    form.py    survey.py   web/respondent, local/client   intake.py  results.py, export.py
                             ballots.py: who was invited answers once, and nobody knows which answer is theirs
 
     form.py      a question as it is composed: its type, its public domain, the levels offered; what error to expect

@@ -10,7 +10,7 @@ from typing import Any
 
 from cloister.hub.surveys.question import SurveyQuestion, period
 from cloister.local import Question, seal
-from cloister.local.client.perturb import perturb
+from cloister.local.base.perturb import perturb
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise.source import Source
 

@@ -5,10 +5,10 @@ from typing import Literal, cast, overload
 
 import numpy as np
 
+from cloister.local.base.estimate import Estimate
+from cloister.local.base.intervals import mixed
+from cloister.local.base.mean import MeanEstimate, pooled, uneven
 from cloister.local.base.oracle import Floats
-from cloister.local.collector.estimate import Estimate
-from cloister.local.collector.mean import MeanEstimate, pooled, uneven
-from cloister.local.collector.spread import mixed
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number

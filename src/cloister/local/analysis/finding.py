@@ -8,12 +8,11 @@ import numpy as np
 
 from cloister.local.analysis.combine import combine, selection
 from cloister.local.analysis.linked.influence import reach
-from cloister.local.collector.counts import Counts
-from cloister.local.collector.estimate import Estimate, Projection
-from cloister.local.collector.mean import MeanEstimate
-from cloister.local.collector.square_wave import DistributionEstimate, mean_of
+from cloister.local.base.counts import Counts
+from cloister.local.base.estimate import Estimate, Projection
+from cloister.local.base.mean import MeanEstimate
 from cloister.local.fraud.poisoning import Poisoning, poisoning
-from cloister.local.mechanisms.square_wave import SquareWave
+from cloister.local.mechanisms.square_wave import DistributionEstimate, SquareWave, mean_of
 from cloister.local.privacy.shuffle import Shuffled, shuffled_levels
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput

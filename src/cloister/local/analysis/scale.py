@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cloister.local.collector.scores import scores
+from cloister.local.analysis.scores import scores
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.checks import confidence_left

@@ -7,22 +7,34 @@ integers. Rounding happens on the device and ahead of the mechanism: whatever it
 the grid point alone, and the largest ratio of likelihoods is over all pairs of points.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cloister.local.base.counts import Counts, tally
 from cloister.local.base.oracle import Floats, Kind, Oracle
+from cloister.local.base.perturb import checked
 from cloister.privacy.errors import BadBounds, BadInput, BadNumber
 from cloister.privacy.noise.grid import read_bounds
 from cloister.privacy.number import Number
 
 if TYPE_CHECKING:
-    from cloister.local.collector.counts import Counts
-    from cloister.local.collector.mean import MeanEstimate
+    from cloister.local.base.mean import MeanEstimate
 
-__all__ = ["POINTS", "Bounds", "NumberMechanism", "Segment", "grid_steps", "read_ends", "read_pair", "read_steps"]
+__all__ = [
+    "Bounds",
+    "NumberMechanism",
+    "POINTS",
+    "Segment",
+    "grid_steps",
+    "read_ends",
+    "read_pair",
+    "read_steps",
+    "sums",
+]
 
 Bounds = tuple[Number, Number]
 # So many steps at most unless asked for: half a step is far below the noise of a billion people, and reports on it,
@@ -163,7 +175,7 @@ class NumberMechanism(Oracle):
             counts: what `aggregate` returned, or a sum of such.
             confidence: of the interval; of each alone, for several coordinates.
         """
-        from cloister.local.collector import mean
+        from cloister.local.base import mean
 
         return mean.estimate(self, counts, confidence)
 
@@ -202,3 +214,33 @@ def grid_steps(bounds: Bounds, most: int = POINTS) -> int:
     low, high = read_pair(bounds)
     whole = (high - low).numerator
     return most // whole * whole if whole <= most else most
+
+
+# Numbers, on the device: to the grid, before any mechanism tosses.
+
+
+@checked.register
+def _points(mechanism: NumberMechanism, values: Any) -> NDArray[np.int64]:
+    return mechanism.points(values)
+
+
+# At the collector: for each run of reports, how many, their sum and the sum of their squares. Exact.
+
+
+@tally.register
+def _one(mechanism: NumberMechanism, data: NDArray[Any]) -> NDArray[Any]:
+    return sums(mechanism.parts, data)[None]
+
+
+def sums(parts: Sequence[Segment], data: NDArray[Any]) -> NDArray[Any]:
+    """One row a part: how many reports are in it, the sum of their places and that of the squares, as Python ints."""
+    rows = []
+    for part in parts:
+        place = (
+            data if len(parts) == 1 else data[(data >= part.start) & (data < part.start + part.outputs)] - part.start
+        )
+        # Halves of 16 bits: their products add up within 64 bits for four billion reports.
+        high, low = place >> np.uint64(16), place & np.uint64(0xFFFF)
+        cross, total = int((high * low).sum()), (int(high.sum()) << 16) + int(low.sum())
+        rows.append([len(place), total, (int((high * high).sum()) << 32) + (cross << 17) + int((low * low).sum())])
+    return np.array(rows, dtype=object)

@@ -17,8 +17,8 @@ from cloister.privacy.mechanisms.rounding import ratio_within
 from cloister.privacy.number import Number
 
 if TYPE_CHECKING:
-    from cloister.local.collector.counts import Counts
-    from cloister.local.collector.estimate import Estimate
+    from cloister.local.base.counts import Counts
+    from cloister.local.base.estimate import Estimate
     from cloister.privacy.noise import Source
 
 __all__ = ["Floats", "Kind", "Oracle", "Reports", "epsilon", "read_domain", "read_loss"]
@@ -72,7 +72,7 @@ class Reports:
 
 
 class Oracle:
-    """The contract of a frequency oracle; what differs is in `oracles/`, `client/` and `collector/`.
+    """The contract of a frequency oracle; each mechanism's file holds what differs.
 
     Privacy: pure epsilon-local differential privacy: for any two answers v, w and any report y,
         Pr[y | v] <= e^epsilon Pr[y | w], exactly. Who takes part is not hidden. `verify` certifies it.
@@ -154,29 +154,29 @@ class Oracle:
 
         Privacy: costs each person the mechanism's loss, once. A second report about the same value costs it again.
         """
-        from cloister.local import client
+        from cloister.local.base.perturb import perturb
 
-        return client.perturb(self, values, source)
+        return perturb(self, values, source)
 
     def encode(self, reports: Reports) -> NDArray[np.uint8]:
         """The bytes that go over the wire, one row of `width` bytes a person."""
-        from cloister.local import client
+        from cloister.local.base.wire import encode
 
-        return client.encode(reports)
+        return encode(reports)
 
     # The collector's verbs.
 
     def decode(self, wire: Any) -> tuple[Reports, int]:
         """Well-formed reports among bytes that arrived, and how many were refused."""
-        from cloister.local import collector
+        from cloister.local.base.wire import decode
 
-        return collector.decode(self, wire)
+        return decode(self, wire)
 
     def aggregate(self, reports: Any) -> "Counts":
         """Counts of reports, or of bytes that arrived; malformed ones are refused and counted."""
-        from cloister.local import collector
+        from cloister.local.base.counts import aggregate
 
-        return collector.aggregate(self, reports)
+        return aggregate(self, reports)
 
     def estimate(self, counts: "Counts", confidence: Number = "0.95", values: ArrayLike | None = None) -> "Estimate":
         """Unbiased shares with standard errors and intervals.
@@ -186,6 +186,6 @@ class Oracle:
             confidence: of each interval alone.
             values: for which values; the whole domain unless given.
         """
-        from cloister.local import collector
+        from cloister.local.base.estimate import estimate
 
-        return collector.estimate(self, counts, confidence, values)
+        return estimate(self, counts, confidence, values)

@@ -11,7 +11,7 @@ import numpy as np
 
 from cloister.local.base.number import NumberMechanism
 from cloister.local.base.oracle import Floats, Oracle
-from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.direct import DirectEncoding, RandomisedResponse
 from cloister.local.mechanisms.duchi import Duchi
 from cloister.local.mechanisms.hadamard import HadamardResponse
 from cloister.local.mechanisms.hashing import LocalHashing
@@ -20,11 +20,9 @@ from cloister.local.mechanisms.hybrid import Hybrid
 from cloister.local.mechanisms.laplace import LaplaceNumber
 from cloister.local.mechanisms.memoised import Memoised
 from cloister.local.mechanisms.padded import PaddedSample
-from cloister.local.mechanisms.response import RandomisedResponse
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.local.mechanisms.subset import SubsetSelection
-from cloister.local.mechanisms.threshold import ThresholdEncoding
-from cloister.local.mechanisms.unary import UnaryEncoding
+from cloister.local.mechanisms.unary import ThresholdEncoding, UnaryEncoding
 from cloister.local.mechanisms.window import Windowed
 
 __all__ = ["at_least", "at_most", "bernstein", "chernoff", "copies", "copies_of_bits", "laplace_mgf"]

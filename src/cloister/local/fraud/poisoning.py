@@ -5,13 +5,12 @@ from fractions import Fraction
 
 from cloister.local.base.number import NumberMechanism
 from cloister.local.base.oracle import Oracle
-from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.direct import DirectEncoding, RandomisedResponse
 from cloister.local.mechanisms.hadamard import HadamardResponse
 from cloister.local.mechanisms.heavy import HeavyHitters
 from cloister.local.mechanisms.histogram import HistogramEncoding
 from cloister.local.mechanisms.labelled import STEPS, LabelledNumber
 from cloister.local.mechanisms.rankings import ItemAtPlace, PairOrder
-from cloister.local.mechanisms.response import RandomisedResponse
 from cloister.local.mechanisms.sampled import SampledNumbers
 from cloister.local.mechanisms.sets import OneOfSet
 from cloister.local.mechanisms.sketch import CountMeanSketch

@@ -9,21 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.local.analysis.linked.influence import reach
+from cloister.local.analysis.scores import scores, supports_of
 from cloister.local.base.number import NumberMechanism
 from cloister.local.base.oracle import Floats, Oracle, Reports
-from cloister.local.collector.scores import scores, supports_of
-from cloister.local.collector.wire import decode
+from cloister.local.base.wire import decode
 from cloister.local.fraud.bounds import at_least, at_most, bernstein, chernoff, copies, copies_of_bits, laplace_mgf
+from cloister.local.mechanisms.direct import RandomisedResponse
 from cloister.local.mechanisms.duchi import Duchi
 from cloister.local.mechanisms.hadamard import HadamardResponse
 from cloister.local.mechanisms.histogram import HistogramEncoding
 from cloister.local.mechanisms.hybrid import Hybrid
 from cloister.local.mechanisms.laplace import LaplaceNumber
 from cloister.local.mechanisms.memoised import Memoised
-from cloister.local.mechanisms.response import RandomisedResponse
 from cloister.local.mechanisms.sets import SetBits
-from cloister.local.mechanisms.threshold import ThresholdEncoding
-from cloister.local.mechanisms.unary import UnaryEncoding
+from cloister.local.mechanisms.unary import ThresholdEncoding, UnaryEncoding
 from cloister.local.mechanisms.window import Windowed
 from cloister.privacy.errors import BadInput
 

@@ -1,1 +1,1 @@
-"""The public facts of each mechanism: what both halves, a reader and a regulator may know."""
+"""Local mechanisms, one file each: public facts, the law of the reports, the device's and the collector's half."""

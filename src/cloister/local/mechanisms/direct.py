@@ -2,15 +2,99 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import Words, below, tossed
+from cloister.local.base.counts import chosen, debiased, frequencies, likelihood, tally
 from cloister.local.base.dyadic import WORD, exactly, threshold, word_above
-from cloister.local.base.oracle import Kind, Oracle, read_domain, read_loss
+from cloister.local.base.intervals import Spread, coins, spread_of
+from cloister.local.base.oracle import Floats, Kind, Oracle, epsilon, read_domain, read_loss
+from cloister.local.base.perturb import perturbed
+from cloister.local.base.projection import Likelihood
 from cloister.privacy.errors import BadProbability
 from cloister.privacy.loss import Loss
-from cloister.privacy.number import exp_down
+from cloister.privacy.mechanisms.rounding import log_above
+from cloister.privacy.noise.source import Source
+from cloister.privacy.number import Number, exp_down, rational
 
 __all__ = ["DirectEncoding"]
+
+
+# Randomised response: a yes-or-no answer with deniability.
+
+
+@dataclass(frozen=True, slots=True)
+class RandomisedResponse(Oracle):
+    """Say yes (1) with probability p if it is true and q if it is not. Warner 1965.
+
+    Privacy: pure, max(p/q, (1-q)/(1-p)) <= e^epsilon exactly; verified by enumeration.
+
+    >>> classroom = RandomisedResponse.coins()
+    >>> classroom.p, classroom.q, round(float(classroom.epsilon), 4)
+    (Fraction(3, 4), Fraction(1, 4), 1.0986)
+    """
+
+    name: ClassVar[str] = "randomised-response"
+    kind: ClassVar[Kind] = "number"
+    formula: ClassVar[str] = "e^ε / (n (e^ε-1)²)"
+
+    p: Fraction
+    q: Fraction
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        read_loss(self.loss, self.name)
+        for field in ("p", "q"):
+            object.__setattr__(self, field, exactly(getattr(self, field), field))
+        if self.p <= self.q:
+            raise BadProbability("yes must be likelier if true than if false; otherwise reports tell nothing.")
+        self._certify()
+
+    @classmethod
+    def for_loss(cls, loss: Loss) -> Self:
+        """The symmetric form: a lie with probability 1/(e^epsilon + 1), rounded up to a multiple of 2^-64."""
+        lie = Fraction(word_above(1 / (exp_down(read_loss(loss, cls.name)) + 1)), WORD)
+        return cls(1 - lie, lie, loss)
+
+    @classmethod
+    def coins(cls, truth: Number = "1/2", yes: Number = "1/2") -> Self:
+        """Two coins: the truth with probability `truth`, else yes with probability `yes`; the loss follows.
+
+        Both are rounded to multiples of 2^-64 first; the loss is that of the rounded coins, rounded up.
+        """
+        t, h = (Fraction(round(rational(value, "a coin") * WORD), WORD) for value in (truth, yes))
+        p, q = (Fraction(round(chance * WORD), WORD) for chance in (t + (1 - t) * h, (1 - t) * h))
+        if not 0 < q < p < 1:
+            raise BadProbability("both coins need two sides: probabilities strictly between 0 and 1.")
+        return cls(p, q, epsilon(log_above(max(p / q, (1 - q) / (1 - p)))))
+
+    @property
+    def domain(self) -> int:  # type: ignore[override]  # no and yes
+        """No and yes."""
+        return 2
+
+    @property
+    def bits(self) -> int:
+        """How many bits one answer takes."""
+        return 1
+
+    @property
+    def outputs(self) -> int:
+        """How many different reports there are."""
+        return 2
+
+    def law(self, value: int) -> tuple[Fraction, ...]:
+        """The probabilities of no and yes on this value."""
+        yes = self.p if value else self.q
+        return 1 - yes, yes
+
+    def largest_ratio(self) -> Fraction:
+        """The larger of the ratios of yes and of no."""
+        return max(self.p / self.q, (1 - self.q) / (1 - self.p))
+
 
 # Of a larger domain each value would have so few of the 2^64 words that rounding up would drown the truth.
 _LARGEST = 1 << 24
@@ -81,3 +165,68 @@ class DirectEncoding(Oracle):
     def largest_ratio(self) -> Fraction:
         """p/q."""
         return self.p / self.q
+
+
+# Direct encoding and randomised response, on the device. One word each.
+
+
+@perturbed.register
+def direct(mechanism: DirectEncoding, values: NDArray[np.int64], source: Source) -> Words:
+    """The truth, or any other value."""
+    return below(mechanism.thresholds, values.astype(np.uint64), mechanism.domain, source)
+
+
+@perturbed.register
+def response(mechanism: RandomisedResponse, values: NDArray[np.int64], source: Source) -> Words:
+    """Yes if the word is below p or q, whichever is the answer's."""
+    limits = np.array([threshold(mechanism.q), threshold(mechanism.p)], dtype=np.uint64)
+    return (tossed(len(values), source) < limits[values]).astype(np.uint64)
+
+
+# Direct encoding and randomised response, at the collector.
+
+
+@tally.register
+def _counts(mechanism: DirectEncoding | RandomisedResponse, data: NDArray[Any]) -> NDArray[np.int64]:
+    return np.bincount(data.astype(np.int64), minlength=mechanism.domain)
+
+
+@frequencies.register
+def _direct(
+    mechanism: DirectEncoding, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    return chosen(debiased(mechanism, table, people), values)
+
+
+@frequencies.register
+def _response(
+    mechanism: RandomisedResponse, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    yes = float(debiased(mechanism, table[1:], people)[0])
+    return chosen(np.array([1 - yes, yes]), values)
+
+
+@likelihood.register
+def _direct_likelihood(mechanism: DirectEncoding, table: NDArray[Any], people: int) -> Likelihood:
+    p, q = float(mechanism.p), float(mechanism.q)
+
+    def through(shares: Floats) -> Floats:  # the channel is symmetric: it is its own transpose
+        return np.asarray(q * shares.sum() + (p - q) * shares)
+
+    return Likelihood(table.astype(np.float64), through, through)
+
+
+@likelihood.register
+def _response_likelihood(mechanism: RandomisedResponse, table: NDArray[Any], people: int) -> Likelihood:
+    channel = np.array([[float(chance) for chance in mechanism.law(value)] for value in (0, 1)])
+    return Likelihood(table.astype(np.float64), lambda shares: shares @ channel, lambda weights: channel @ weights)
+
+
+@spread_of.register
+def _response_spread(
+    mechanism: RandomisedResponse, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
+) -> Spread:
+    """Of no and yes: who means no says no with probability 1 - q, and who means yes with 1 - p."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    named = slice(None) if values is None else values
+    return coins(np.array([1 - q, p])[named], np.array([1 - p, q])[named], len(shares), n)

@@ -5,11 +5,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from cloister.local.base.dyadic import WORD, exactly, word_above
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import Words, tossed
+from cloister.local.base.dyadic import WORD, exactly, threshold, word_above
 from cloister.local.base.number import Bounds, NumberMechanism, Segment, grid_steps, read_ends, read_pair, read_steps
 from cloister.local.base.oracle import read_loss
+from cloister.local.base.perturb import perturbed
 from cloister.privacy.errors import BadProbability
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 from cloister.privacy.number import exp_down
 
 __all__ = ["Duchi", "bit_part", "rise_of"]
@@ -108,3 +114,18 @@ def bit_part(slope: Fraction, start: int = 0, share: Fraction = Fraction(1)) -> 
     """Moments of a bit that is 1 with probability (1 + slope·t)/2; its square is the bit itself."""
     mean = Fraction(1, 2), slope / 2
     return Segment(start, 2, share, mean, (*mean, Fraction(0)))
+
+
+# Duchi's mechanism, on the device: one word against a threshold that rises with the number.
+
+
+@perturbed.register
+def duchi(mechanism: Duchi, values: NDArray[np.int64], source: Source) -> Words:
+    """One bit a person."""
+    word = tossed(len(values), source)
+    return leaning(threshold(mechanism.q), mechanism.rise, values, word).astype(np.uint64)
+
+
+def leaning(base: int, rise: int, values: NDArray[np.int64], word: Words) -> NDArray[np.bool_]:
+    """Whether a word is below base + rise·value, which no value takes to 2^64."""
+    return np.asarray(word < np.uint64(base) + values.astype(np.uint64) * np.uint64(rise))

@@ -4,15 +4,22 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import mul
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import Bytes, tossed
+from cloister.local.base.counts import columns, no_spare_bits, tally, valid
 from cloister.local.base.dyadic import WORD, exactly, threshold
 from cloister.local.base.number import Bounds, NumberMechanism, Segment, read_pair, read_steps
 from cloister.local.base.oracle import Kind, read_loss
+from cloister.local.base.perturb import perturbed, pieces
 from cloister.local.base.tiling import inside, outside
-from cloister.local.mechanisms.duchi import bit_part
+from cloister.local.mechanisms.duchi import bit_part, leaning
 from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 
 __all__ = ["DuchiVector", "read_pairs"]
 
@@ -160,3 +167,34 @@ def read_pairs(bounds: object) -> tuple[tuple[Fraction, Fraction], ...]:
 
 def _likely(size: int) -> int:
     return sum(math.comb(size, agreeing) for agreeing in range(size // 2 + 1, size + 1))
+
+
+@perturbed.register
+def _perturb(mechanism: DuchiVector, values: NDArray[np.int64], source: Source) -> Bytes:
+    """Packed bits, the first coordinate in the lowest bit of the first byte."""
+    size, likely = mechanism.size, np.uint64(mechanism.likely)
+    order = np.array(mechanism.agreements, dtype=np.uint32)
+    p, q = (np.uint64(threshold(chance)) for chance in (mechanism.p, mechanism.q))
+    rows = np.empty((len(values), mechanism.width), dtype=np.uint8)
+    for piece in pieces(len(values)):
+        own = values[piece]
+        ones = leaning(mechanism.base, mechanism.rise, own, tossed(own.size, source).reshape(own.shape))
+        signs = (ones.astype(np.uint32) << np.arange(size, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+        word = tossed(len(own), source)
+        # The second quotient wraps where the first is taken, and is cut to something that the list has.
+        other = np.minimum(likely + (word - likely * p) // q, np.uint64(len(order) - 1))
+        agree = order[np.where(word < likely * p, word // p, other)]
+        said = ~(signs ^ agree) & np.uint32(mechanism.outputs - 1)
+        rows[piece] = said.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : mechanism.width]
+    return rows
+
+
+@valid.register
+def _valid_signs(mechanism: DuchiVector, data: NDArray[Any]) -> NDArray[np.bool_]:
+    return no_spare_bits(data, mechanism.size)
+
+
+@tally.register
+def _signs(mechanism: DuchiVector, data: NDArray[Any]) -> NDArray[Any]:
+    ones = columns(data, mechanism.size).tolist()
+    return np.array([[[len(data), one, one]] for one in ones], dtype=object)

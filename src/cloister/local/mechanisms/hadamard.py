@@ -2,15 +2,21 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from cloister.local.base.coins import Words, tossed
+from cloister.local.base.counts import chosen, frequencies, likelihood, tally
 from cloister.local.base.dyadic import WORD, exactly, threshold, word_above
+from cloister.local.base.intervals import Spread, coins, spread_of
 from cloister.local.base.oracle import Floats, Kind, Oracle, read_domain, read_loss
+from cloister.local.base.perturb import perturbed
+from cloister.local.base.projection import Likelihood
 from cloister.privacy.errors import BadInput, BadProbability
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 from cloister.privacy.number import exp_down
 
 __all__ = ["HadamardResponse"]
@@ -135,3 +141,122 @@ class HadamardResponse(Oracle):
 def _order(domain: int, blocks: int) -> int:
     """The least power of two above the number of values in a block: row 0, all +1, is not used."""
     return 1 << (-(-domain // blocks)).bit_length()
+
+
+# Hadamard response, on the device: one word chooses the codeword.
+
+
+@perturbed.register
+def hadamard(mechanism: HadamardResponse, values: NDArray[np.int64], source: Source) -> Words:
+    """block · order + column.
+
+    The first half · inside words belong to the columns of +1 of the value's row, in ascending order of the column
+    without its deciding bit; then come the columns of -1 in the same order; then the other blocks, upwards from the
+    value's own and round the end.
+    """
+    order, blocks, (inside, outside) = mechanism.order, mechanism.blocks, mechanism.thresholds
+    half = order // 2
+    own = values.astype(np.uint64)
+    home, row = own % np.uint64(blocks), np.uint64(1) + own // np.uint64(blocks)
+    word = tossed(len(values), source)
+    likely = word < np.uint64(half * inside)
+    # Wraps where likely, and is not used there.
+    rest = (word - np.uint64(half * inside)) // np.uint64(outside)
+    near = likely | (rest < np.uint64(half))
+    index = np.where(likely, word // np.uint64(inside), rest)
+    column = _column(np.where(near, index, np.uint64(0)), row, ~likely)
+    far = rest - np.uint64(half)
+    block = (home + np.uint64(1) + far // np.uint64(order)) % np.uint64(blocks)
+    there = block * np.uint64(order) + far % np.uint64(order)
+    return np.where(near, home * np.uint64(order) + column, there)
+
+
+def _column(index: Words, row: Words, odd: NDArray[np.bool_]) -> Words:
+    """The index-th column whose bits in common with the row are even (or odd) in number.
+
+    The row's lowest bit decides the parity, so it is left out of the index and set as needed.
+    """
+    low = row & (~row + np.uint64(1))
+    under = low - np.uint64(1)
+    column = ((index & ~under) << np.uint64(1)) | (index & under)
+    parity = (np.bitwise_count(column & row) & np.uint8(1)).astype(np.bool_)
+    return np.where(parity != odd, column | low, column)
+
+
+# Hadamard response, at the collector: a fast Walsh-Hadamard transform of the counts.
+
+
+@tally.register
+def _counts(mechanism: HadamardResponse, data: NDArray[Any]) -> NDArray[np.int64]:
+    return np.bincount(data.astype(np.int64), minlength=mechanism.outputs)
+
+
+@frequencies.register
+def _shares(
+    mechanism: HadamardResponse, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    gain = float((mechanism.inside - mechanism.outside) * (mechanism.order // 2))
+    block, row = _places(mechanism)
+    return chosen(_rows(mechanism, table)[block, row] / (people * gain), values)
+
+
+@likelihood.register
+def _likelihood(mechanism: HadamardResponse, table: NDArray[Any], people: int) -> Likelihood:
+    inside, outside = float(mechanism.inside), float(mechanism.outside)
+    block, row = _places(mechanism)
+
+    def expected(shares: Floats) -> Floats:
+        """A codeword is `inside` for the values of its block whose row is +1 there: (1 + sign)/2 of their shares."""
+        placed = np.zeros((mechanism.blocks, mechanism.order))
+        placed[block, row] = shares
+        held = (placed.sum(axis=1, keepdims=True) + transform(placed)) / 2
+        return np.asarray(outside * shares.sum() + (inside - outside) * held).ravel()
+
+    def back(weights: Floats) -> Floats:
+        spread = _rows(mechanism, weights)
+        held = (spread[block, 0] + spread[block, row]) / 2
+        return np.asarray(outside * weights.sum() + (inside - outside) * held)
+
+    return Likelihood(table.astype(np.float64), expected, back)
+
+
+def _places(mechanism: HadamardResponse) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every value's block and row, as in HadamardResponse.place."""
+    values = np.arange(mechanism.domain)
+    return values % mechanism.blocks, 1 + values // mechanism.blocks
+
+
+def _rows(mechanism: HadamardResponse, table: NDArray[Any]) -> Floats:
+    return transform(table.reshape(mechanism.blocks, mechanism.order).astype(np.float64))
+
+
+def transform(table: Floats) -> Floats:
+    """The Walsh-Hadamard transform of each row: sums and differences, at doubling distance."""
+    rows, order = table.shape
+    step = 1
+    while step < order:
+        pairs = table.reshape(rows, -1, 2, step)
+        table = np.stack((pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]), axis=2)
+        step *= 2
+    return np.asarray(table.reshape(rows, order))
+
+
+@spread_of.register
+def _spread(
+    mechanism: HadamardResponse, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
+) -> Spread:
+    """With one block, counts of support are sums of coins. With more, how many share a value's block matters too.
+
+    A report counts +1, -1 or 0 for a value; its square is 1 if it fell into the value's block. What share of the people
+    lives there is not known: the largest that fits is taken.
+    """
+    half, inside, outside = mechanism.order // 2, float(mechanism.inside), float(mechanism.outside)
+    if mechanism.blocks == 1:
+        return coins(half * inside, 0.5, len(shares), n)
+    gain, here, elsewhere = half * (inside - outside), half * (inside + outside), 2 * half * outside
+    held = table.reshape(mechanism.blocks, mechanism.order).sum(axis=1)
+    block = coins(here, elsewhere, mechanism.blocks, n)
+    mass = np.clip(block.interval((held / n - elsewhere) / (here - elsewhere), "0.95")[1], 0.0, 1.0)
+    mine = mass[(np.arange(mechanism.domain) if values is None else values) % mechanism.blocks]
+    flat = (mine * here + (1 - mine) * elsewhere) / (n * gain**2)
+    return Spread(n, flat, np.full(len(shares), -1 / n), np.full(len(shares), 1 / (n * gain)))

@@ -3,15 +3,20 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from cloister.local.base.counts import chosen, frequencies, tally, valid
+from cloister.local.base.intervals import Spread, known_noise, spread_of
+from cloister.local.base.laplace_rows import laplace_rows
 from cloister.local.base.oracle import Floats, Kind, Oracle, read_domain, read_loss
+from cloister.local.base.perturb import perturbed
 from cloister.privacy.errors import BadLoss
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.rounding import short_above
+from cloister.privacy.noise.source import Source
 
 __all__ = ["HistogramEncoding"]
 
@@ -73,3 +78,47 @@ class HistogramEncoding(Oracle):
     def describe(self) -> dict[str, str | int]:
         """Public and exact, with the scale."""
         return {**Oracle.describe(self), "scale": str(self.scale), "limit": self.limit}
+
+
+# Histogram encoding with summation, on the device: discrete Laplace noise on every component.
+
+
+@perturbed.register
+def histogram(mechanism: HistogramEncoding, values: NDArray[np.int64], source: Source) -> NDArray[np.int32]:
+    """One row of integers a person, cut at the limit: a draw a component, from the first to the last."""
+    noisy = np.empty((len(values), mechanism.domain), dtype=np.int32)
+    for row in range(0, len(values), 64):
+        own = values[row : row + 64]
+        drawn = laplace_rows(mechanism.scale, len(own), mechanism.domain, source)
+        drawn[np.arange(len(own)), own] += 1
+        noisy[row : row + 64] = np.clip(drawn, -mechanism.limit, mechanism.limit)
+    return noisy
+
+
+# Histogram encoding with summation, at the collector: add the vectors up.
+
+
+@valid.register
+def _valid(mechanism: HistogramEncoding, data: NDArray[Any]) -> NDArray[np.bool_]:
+    """No component beyond the limit: without it one liar could move a sum at will."""
+    limit = mechanism.limit
+    return np.asarray(((data >= -limit) & (data <= limit)).all(axis=1))
+
+
+@tally.register
+def _sums(mechanism: HistogramEncoding, data: NDArray[Any]) -> NDArray[np.int64]:
+    return np.asarray(data.sum(axis=0, dtype=np.int64))
+
+
+@frequencies.register
+def _shares(
+    mechanism: HistogramEncoding, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    return chosen(table / people, values)
+
+
+@spread_of.register
+def _noise(
+    mechanism: HistogramEncoding, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
+) -> Spread:
+    return known_noise(len(shares), n, float(mechanism.scale), 1.0)

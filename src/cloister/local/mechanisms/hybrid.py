@@ -4,12 +4,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from cloister.local.base.dyadic import WORD, exactly
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import Words, tossed
+from cloister.local.base.dyadic import WORD, exactly, threshold
 from cloister.local.base.number import Bounds, NumberMechanism, Segment
 from cloister.local.base.oracle import read_loss
-from cloister.local.mechanisms.duchi import Duchi, bit_part
+from cloister.local.base.perturb import perturbed
+from cloister.local.mechanisms.duchi import Duchi, bit_part, leaning
 from cloister.local.mechanisms.piecewise import Piecewise
+from cloister.local.mechanisms.window import windowed
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 from cloister.privacy.number import exp_up
 
 __all__ = ["Hybrid"]
@@ -86,3 +93,16 @@ class Hybrid(NumberMechanism):
     def largest_ratio(self) -> Fraction:
         """The larger of the two."""
         return max(self.piecewise.largest_ratio(), self.duchi.largest_ratio())
+
+
+# The hybrid mechanism, on the device: one word chooses, one word reports.
+
+
+@perturbed.register
+def hybrid(mechanism: Hybrid, values: NDArray[np.int64], source: Source) -> Words:
+    """A report of the piecewise mechanism, or, behind those, one of Duchi's two."""
+    near, bit = mechanism.piecewise, mechanism.duchi
+    choice, word = tossed(len(values), source), tossed(len(values), source)
+    bits = leaning(threshold(bit.q), bit.rise, values, word).astype(np.uint64)
+    chosen = choice < np.uint64(threshold(mechanism.share))
+    return np.where(chosen, windowed(near, values, word), np.uint64(near.outputs) + bits)

@@ -5,10 +5,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import Words
+from cloister.local.base.laplace_rows import laplace_rows
 from cloister.local.base.number import Bounds, NumberMechanism, Segment, grid_steps, read_ends, read_pair, read_steps
 from cloister.local.base.oracle import read_loss
+from cloister.local.base.perturb import perturbed
 from cloister.privacy.errors import BadLoss
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 from cloister.privacy.number import exp_up, rounded_up
 
 __all__ = ["LaplaceNumber"]
@@ -78,3 +85,16 @@ class LaplaceNumber(NumberMechanism):
     def describe(self) -> dict[str, str | int]:
         """Public and exact, with the scale."""
         return {**NumberMechanism.describe(self), "scale": str(self.scale), "limit": self.limit}
+
+
+# Laplace noise on one number, on the device.
+
+
+@perturbed.register
+def laplace(mechanism: LaplaceNumber, values: NDArray[np.int64], source: Source) -> Words:
+    """The grid point and noise, counted from the lowest report and cut there and at the highest.
+
+    The sum is cut, not the noise: cut noise would end where the value says.
+    """
+    noisy = values + laplace_rows(mechanism.scale, len(values), 1, source).ravel() + mechanism.limit
+    return np.asarray(np.clip(noisy, 0, mechanism.outputs - 1), dtype=np.uint64)

@@ -3,15 +3,32 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from cloister.local.base.dyadic import WORD, exactly
-from cloister.local.base.oracle import Kind, Oracle, read_loss
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import below, bit_coins, trim
+from cloister.local.base.counts import (
+    chosen,
+    columns,
+    debiased,
+    frequencies,
+    likelihood,
+    no_spare_bits,
+    tally,
+    valid,
+)
+from cloister.local.base.dyadic import WORD, exactly, threshold
+from cloister.local.base.oracle import Floats, Kind, Oracle, read_loss
+from cloister.local.base.perturb import perturbed
+from cloister.local.base.projection import Likelihood, pairs
 from cloister.local.mechanisms.direct import DirectEncoding
 from cloister.local.mechanisms.unary import UnaryEncoding, bits_law, bits_ratio
 from cloister.privacy.errors import BadInput, BadLoss, BadProbability
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.rounding import ratio_within
+from cloister.privacy.noise.source import Source
 
 __all__ = ["Encoding", "Memoised"]
 
@@ -173,3 +190,57 @@ def _least(within: Callable[[Fraction], bool], unit: int, limit: Fraction) -> Fr
         if unit >= WORD:
             raise BadLoss("so small a loss cannot be kept by a 64-bit word. Raise the report's epsilon.")
         unit <<= 4
+
+
+# Memoised answers, on the device: the permanent report, and a fresh one of it.
+
+
+@perturbed.register
+def both_layers(mechanism: Memoised, values: NDArray[np.int64], source: Source) -> NDArray[Any]:
+    """A permanent report that nobody keeps, and a fresh one of it: a first report, for simulations.
+
+    A device keeps the first and calls `again`: see `memory.Wallet`.
+    """
+    return again(mechanism, perturbed(mechanism.permanent, values, source), source)
+
+
+def again(mechanism: Memoised, permanent: NDArray[Any], source: Source) -> NDArray[Any]:
+    """Fresh reports of permanent ones, one row a person.
+
+    Direct: one little-endian word each, as in direct encoding, with `flip` as its q. Unary: coins of probability `flip`
+    (`coins.bit_coins`), one for each bit, and a bit is flipped where its coin is 1.
+    """
+    if mechanism.encoding == "direct":
+        keep = threshold(1 - (mechanism.domain - 1) * mechanism.flip)
+        return below((keep, threshold(mechanism.flip)), permanent, mechanism.domain, source)
+    flips = bit_coins(mechanism.flip, permanent.size, source).reshape(permanent.shape)
+    return np.asarray(permanent ^ trim(flips, mechanism.domain))
+
+
+# Memoised answers, at the collector: one round's reports are a pure protocol with the p and q of both layers.
+
+
+@valid.register
+def _valid(mechanism: Memoised, data: NDArray[Any]) -> NDArray[np.bool_]:
+    if mechanism.encoding == "direct":
+        return np.asarray(data < np.uint64(mechanism.domain))
+    return no_spare_bits(data, mechanism.domain)
+
+
+@tally.register
+def _counts(mechanism: Memoised, data: NDArray[Any]) -> NDArray[np.int64]:
+    if mechanism.encoding == "direct":
+        return np.bincount(data.astype(np.int64), minlength=mechanism.domain)
+    return columns(data, mechanism.domain)
+
+
+@frequencies.register
+def _shares(
+    mechanism: Memoised, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    return chosen(debiased(mechanism, table, people), values)
+
+
+@likelihood.register
+def _likelihood(mechanism: Memoised, table: NDArray[Any], people: int) -> Likelihood:
+    return pairs(table.astype(np.float64), people, float(mechanism.p), float(mechanism.q))

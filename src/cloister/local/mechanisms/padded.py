@@ -2,18 +2,23 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cloister.local.base.oracle import Kind, Oracle, read_domain
+from cloister.local.base.coins import uniform
+from cloister.local.base.counts import chosen, frequencies, tally, valid
+from cloister.local.base.oracle import Floats, Kind, Oracle, read_domain
+from cloister.local.base.perturb import checked, perturbed
 from cloister.local.mechanisms.direct import DirectEncoding
 from cloister.local.mechanisms.hashing import LocalHashing
-from cloister.local.mechanisms.sets import count_sets, read_most, sets_of
+from cloister.local.mechanisms.sets import count_sets, read_most, read_sets, sets_of
 from cloister.local.mechanisms.subset import SubsetSelection
 from cloister.local.mechanisms.unary import UnaryEncoding
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 
 __all__ = ["PaddedSample"]
 
@@ -111,3 +116,37 @@ class PaddedSample(Oracle):
         inside = {f"inner.{key}": fact for key, fact in self.inner.describe().items()}
         outside: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width}
         return {**outside, "domain": self.domain, "most": self.most, "loss": str(self.epsilon), **inside}
+
+
+@perturbed.register
+def _perturb(mechanism: PaddedSample, values: NDArray[np.int64], source: Source) -> NDArray[Any]:
+    """One of `most` places, uniform (a word each, again in the last incomplete run); then the inner mechanism's bytes.
+
+    The place's chosen option, in ascending order, or `domain` if fewer were chosen, is the inner mechanism's value.
+    """
+    place = uniform(mechanism.most, len(values), source).astype(np.int64)
+    named = values[np.arange(len(values)), place]
+    return perturbed(mechanism.inner, np.where(named < 0, mechanism.domain, named), source)
+
+
+@checked.register
+def _checked(mechanism: PaddedSample, values: Any) -> NDArray[np.int64]:
+    return read_sets(mechanism.domain, mechanism.most, values)
+
+
+@valid.register
+def _valid_inside(mechanism: PaddedSample, data: NDArray[Any]) -> NDArray[np.bool_]:
+    return valid(mechanism.inner, data)
+
+
+@tally.register
+def _inside(mechanism: PaddedSample, data: NDArray[Any]) -> NDArray[Any]:
+    return tally(mechanism.inner, data)
+
+
+@frequencies.register
+def _sampled(
+    mechanism: PaddedSample, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    _, shares = frequencies(mechanism.inner, table, people, None)
+    return chosen(mechanism.most * shares[: mechanism.domain], values)

@@ -16,8 +16,19 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.number import Number, exp_down
 
 if TYPE_CHECKING:
-    from cloister.local.collector.counts import Counts
-    from cloister.local.collector.rankings import RankingEstimate
+    from cloister.local.base.counts import Counts
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import Words, below, coins, uniform
+from cloister.local.base.counts import Counts, tally
+from cloister.local.base.estimate import interval
+from cloister.local.base.perturb import checked, perturbed
+from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
+from cloister.privacy.mechanisms.checks import confidence_left
+from cloister.privacy.noise.source import Source
 
 __all__ = ["ItemAtPlace", "PairOrder"]
 
@@ -118,9 +129,7 @@ class PairOrder(Oracle):
         self, counts: "Counts", confidence: Number = "0.95"
     ) -> "RankingEstimate":
         """Borda scores and the matrix of preferences, unbiased, with standard errors and intervals."""
-        from cloister.local.collector import rankings
-
-        return rankings.estimate_pairs(self, counts, confidence)
+        return estimate_pairs(self, counts, confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +214,188 @@ class ItemAtPlace(Oracle):
         self, counts: "Counts", confidence: Number = "0.95"
     ) -> "RankingEstimate":
         """Borda scores and the matrix of places, unbiased, with standard errors and intervals."""
-        from cloister.local.collector import rankings
-
-        return rankings.estimate_places(self, counts, confidence)
+        return estimate_places(self, counts, confidence)
 
 
 def _ranking(number: int, items: int) -> tuple[int, ...]:
     return next(islice(permutations(range(items)), number, None))
+
+
+# Rankings, on the device: words for the pair or place, then one word for the answer.
+
+
+@perturbed.register
+def pair_order(mechanism: PairOrder, values: NDArray[np.int64], source: Source) -> Words:
+    """2 · pair + (i is said to come before j): a word for the pair (again in the last, incomplete run), one to lie.
+
+    The true order is told if the second word is below p·2^64.
+    """
+    people, k = np.arange(len(values)), mechanism.domain
+    place = np.empty_like(values)
+    place[people[:, None], values] = np.arange(k)
+    first, second = np.triu_indices(k, 1)  # (0,1), (0,2), … (1,2), …
+    pair = uniform(mechanism.pairs, len(values), source).astype(np.int64)
+    truth = coins(threshold(mechanism.p), len(values), source)
+    before = place[people, first[pair]] < place[people, second[pair]]
+    return np.asarray(2 * pair + (before == truth), dtype=np.uint64)
+
+
+@perturbed.register
+def item_at_place(mechanism: ItemAtPlace, values: NDArray[np.int64], source: Source) -> Words:
+    """place · k + item: a word for the place (again in the last, incomplete run), then one as in direct encoding."""
+    k = np.uint64(mechanism.domain)
+    place = uniform(mechanism.domain, len(values), source)
+    item = values[np.arange(len(values)), place.astype(np.int64)].astype(np.uint64)
+    return place * k + below(mechanism.thresholds, item, mechanism.domain, source)
+
+
+@checked.register
+def read_rankings(mechanism: PairOrder | ItemAtPlace, values: Any) -> NDArray[np.int64]:
+    """One row a person: all items, the best first.
+
+    Args:
+        mechanism: the public facts.
+        values: one person's items in order, or rows of such.
+    """
+    k = mechanism.domain
+    try:
+        given = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        given = np.empty(0)
+    rows = given.reshape(-1, k) if given.ndim in (1, 2) and given.shape[-1] == k else np.empty((1, 0))
+    if rows.dtype.kind not in "iu" or not (np.sort(rows, axis=1) == np.arange(k)).all():
+        raise BadCandidates(f"a ranking names each item from 0 to {k - 1} once, the best first; one row a person.")
+    return rows.astype(np.int64)
+
+
+# Rankings, at the collector: preferences, places and Borda scores, each with its error.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankingEstimate:
+    """How people rank the items, estimated.
+
+    Attributes:
+        mechanism: what the reports were made with.
+        scores: Borda scores: how many items people put below this one, on average.
+        standard_error: of each score, due to the noise and to who was asked what.
+        interval: lower and upper ends for the scores, each with `confidence` on its own.
+        confidence: of each interval.
+        matrix: `PairOrder`: [i, j] is the share of people who put i before j, one half on the diagonal.
+            `ItemAtPlace`: [place, item] is the share who put the item there.
+        matrix_error: of each entry; infinite where nobody was asked.
+        n: reports counted.
+        refused: reports refused.
+        raw: True for unbiased numbers, which may lie outside what can be.
+        private: False if randomness was seeded.
+    """
+
+    mechanism: Oracle
+    scores: Floats
+    standard_error: Floats
+    interval: tuple[Floats, Floats]
+    confidence: float
+    matrix: Floats
+    matrix_error: Floats
+    n: int
+    refused: int = 0
+    raw: bool = True
+    private: bool = True
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """The items by their scores, the best first."""
+        return np.argsort(-self.scores, kind="stable")
+
+    def projected(self) -> "RankingEstimate":
+        """Shares cut to [0, 1], and scores to [0, k-1], marked `raw=False`. They are biased, and err less."""
+        if not self.raw:
+            raise BadInput("these numbers are projected already. Project the raw estimate.")
+        most = float(len(self.scores) - 1)
+        low, high = (np.clip(end, 0.0, most) for end in self.interval)
+        return replace(
+            self,
+            scores=np.clip(self.scores, 0.0, most),
+            interval=(low, high),
+            matrix=np.clip(self.matrix, 0.0, 1.0),
+            raw=False,
+        )
+
+    def require_private(self) -> "RankingEstimate":
+        """This estimate, unless its noise was seeded and protected nobody."""
+        if not self.private:
+            raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
+        return self
+
+
+@tally.register
+def _counts(mechanism: PairOrder | ItemAtPlace, data: NDArray[Any]) -> NDArray[np.int64]:
+    return np.bincount(data.astype(np.int64), minlength=mechanism.outputs)
+
+
+def estimate_pairs(mechanism: PairOrder, counts: Counts, confidence: Number = "0.95") -> RankingEstimate:
+    """Preferences of every pair, from those who were asked about it; a score is a sum over pairs."""
+    _check(mechanism, counts)
+    k = mechanism.domain
+    said = counts.table.reshape(-1, 2)
+    share, variance = _shares(said[:, 1], said.sum(axis=1), mechanism)
+    first, second = np.triu_indices(k, 1)
+    matrix, spread = np.full((k, k), 0.5), np.zeros((k, k))
+    matrix[first, second], matrix[second, first] = share, 1 - share
+    spread[first, second] = spread[second, first] = variance
+    scores, error = matrix.sum(axis=1) - 0.5, np.sqrt(spread.sum(axis=1))
+    return _made(mechanism, counts, confidence, scores, error, matrix, np.sqrt(spread))
+
+
+def estimate_places(mechanism: ItemAtPlace, counts: Counts, confidence: Number = "0.95") -> RankingEstimate:
+    """Items at every place, from those who were asked about it; a score weighs places by how many are below them."""
+    _check(mechanism, counts)
+    k = mechanism.domain
+    said = counts.table.reshape(k, k)
+    matrix, spread = _shares(said, np.repeat(said.sum(axis=1)[:, None], k, axis=1), mechanism)
+    below = np.arange(k - 1, -1, -1.0)
+    scores = below @ matrix
+    # The last place weighs nothing, even if nobody was asked about it.
+    error = np.sqrt((below[:-1] ** 2) @ spread[:-1])
+    return _made(mechanism, counts, confidence, scores, error, matrix, np.sqrt(spread))
+
+
+def _shares(said: NDArray[Any], asked: NDArray[Any], mechanism: PairOrder | ItemAtPlace) -> tuple[Floats, Floats]:
+    """Unbiased shares among those asked, and their variances; one in so many, and infinity, where nobody was."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    guess = 0.5 if isinstance(mechanism, PairOrder) else 1 / mechanism.domain
+    some = asked > 0
+    share = np.where(some, (said / np.maximum(asked, 1) - q) / (p - q), guess)
+    likely = q + (p - q) * np.clip(share, 0.0, 1.0)
+    variance = np.where(some, likely * (1 - likely) / (np.maximum(asked, 1) * (p - q) ** 2), np.inf)
+    return np.asarray(share), np.asarray(variance)
+
+
+def _check(mechanism: Oracle, counts: Counts) -> None:
+    if not isinstance(counts, Counts) or counts.mechanism != mechanism:
+        raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
+    if not counts.n:
+        raise BadInput("no report was counted, so there is nothing to estimate.")
+
+
+def _made(
+    mechanism: Oracle,
+    counts: Counts,
+    confidence: Number,
+    scores: Floats,
+    error: Floats,
+    matrix: Floats,
+    matrix_error: Floats,
+) -> RankingEstimate:
+    return RankingEstimate(
+        mechanism=mechanism,
+        scores=scores,
+        standard_error=error,
+        interval=interval(scores, error, confidence),
+        confidence=float(1 - confidence_left(confidence)),
+        matrix=matrix,
+        matrix_error=matrix_error,
+        n=counts.n,
+        refused=counts.refused,
+        private=counts.private,
+    )

@@ -5,15 +5,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from cloister.local.base.number import Bounds, NumberMechanism, Segment
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import Bytes, uniform
+from cloister.local.base.counts import tally, valid
+from cloister.local.base.number import Bounds, NumberMechanism, Segment, sums
 from cloister.local.base.oracle import Kind, epsilon, read_loss
+from cloister.local.base.perturb import perturbed
 from cloister.local.mechanisms.duchi_vector import read_pairs
 from cloister.local.mechanisms.hybrid import Hybrid
 from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.rounding import ratio_within
+from cloister.privacy.noise.source import Source
 
 __all__ = ["SampledNumbers"]
 
@@ -149,3 +156,61 @@ class SampledNumbers(NumberMechanism):
 
     def _mean_square(self) -> Fraction:
         return sum((((high - low) / 2) ** 2 for low, high in self.pairs), Fraction(0)) / self.size
+
+
+# On the device: reports on a few of the numbers.
+
+
+@perturbed.register
+def _perturb(mechanism: SampledNumbers, values: NDArray[np.int64], source: Source) -> Bytes:
+    """For each coordinate told, in rising order: two bytes with its number, then the inner report."""
+    each = 2 + mechanism.inner.width
+    rows = np.empty((len(values), mechanism.width), dtype=np.uint8)
+    told = sampled_coordinates(mechanism.size, mechanism.picked, len(values), source)
+    for column in range(mechanism.picked):
+        place = told[:, column]
+        report = perturbed(mechanism.inner, np.take_along_axis(values, place[:, None], axis=1).ravel(), source)
+        at = column * each
+        rows[:, at : at + 2] = place.astype("<u2").view(np.uint8).reshape(-1, 2)
+        rows[:, at + 2 : at + each] = report.astype("<u8").view(np.uint8).reshape(-1, 8)[:, : each - 2]
+    return rows
+
+
+def sampled_coordinates(size: int, picked: int, people: int, source: Source) -> NDArray[np.int64]:
+    """Sorted rows of `picked` different coordinates, every set alike. Floyd's way: Bentley & Floyd 1987.
+
+    Of the coordinates 0 … j a uniform one is taken, or j itself if that one was taken before.
+    """
+    told = np.empty((people, picked), dtype=np.int64)
+    for column, last in enumerate(range(size - picked, size)):
+        drawn = uniform(last + 1, people, source).astype(np.int64)
+        taken = (told[:, :column] == drawn[:, None]).any(axis=1)
+        told[:, column] = np.where(taken, last, drawn)
+    told.sort(axis=1)
+    return told
+
+
+@valid.register
+def _valid_told(mechanism: SampledNumbers, data: NDArray[Any]) -> NDArray[np.bool_]:
+    """Coordinates in rising order, and inner reports that are well formed."""
+    places, reports = _told(mechanism, data)
+    good = (places < mechanism.size).all(axis=1) & (np.diff(places, axis=1) > 0).all(axis=1)
+    return np.asarray(good & (reports < np.uint64(mechanism.inner.outputs)).all(axis=1))
+
+
+@tally.register
+def _some(mechanism: SampledNumbers, data: NDArray[Any]) -> NDArray[Any]:
+    places, reports = _told(mechanism, data)
+    flat, order = reports.ravel(), np.argsort(places.ravel(), kind="stable")
+    runs = np.split(flat[order], np.searchsorted(places.ravel()[order], np.arange(1, mechanism.size)))
+    return np.stack([sums(mechanism.parts, run) for run in runs])
+
+
+def _told(mechanism: SampledNumbers, data: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    each = 2 + mechanism.inner.width
+    padded = np.zeros((len(data) * mechanism.picked, 8), dtype=np.uint8)
+    parts = np.ascontiguousarray(data, dtype=np.uint8).reshape(-1, each)
+    padded[:, : each - 2] = parts[:, 2:]
+    shape = len(data), mechanism.picked
+    places = np.ascontiguousarray(parts[:, :2]).view("<u2").astype(np.int64)
+    return places.reshape(shape), padded.view("<u8").reshape(shape)

@@ -4,14 +4,19 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cloister.local.base.coins import Bytes, Words, bit_coins, row_width, tossed, trim
+from cloister.local.base.counts import chosen, columns, debiased, frequencies, no_spare_bits, tally, valid
 from cloister.local.base.dyadic import WORD, exactly, threshold, word_above
-from cloister.local.base.oracle import Kind, Oracle, read_domain, read_loss
+from cloister.local.base.oracle import Floats, Kind, Oracle, read_domain, read_loss
+from cloister.local.base.perturb import checked, perturbed, pieces
 from cloister.privacy.errors import BadCandidates, BadProbability
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 from cloister.privacy.number import exp_down
 
 __all__ = ["OneOfSet", "SetBits", "count_sets", "read_most", "sets_of"]
@@ -274,3 +279,138 @@ def _best_coin(most: int, amount: float) -> Fraction:
     best = float(q[np.argmin((1 - q) / (q * gap**2))])
     places = 5 - math.floor(math.log2(best))
     return Fraction(round(best * 2**places), 1 << places)
+
+
+# Multiple choice, on the device: one word, and for SetBits the coins of all options after it.
+
+
+@perturbed.register
+def one_of_set(mechanism: OneOfSet, values: NDArray[np.int64], source: Source) -> Words:
+    """A number: 8 random bytes a person, read as one little-endian word u.
+
+    With (own, run) = mechanism.thresholds and the chosen options in ascending order:
+        u < most·own: number u div own of the chosen options, or `domain` (nothing) if so many were not chosen;
+        otherwise r = (u - most·own) div run: number r of the options that were not chosen, or `domain`.
+    """
+    own, run = (np.uint64(share) for share in mechanism.thresholds)
+    people, end = np.arange(len(values)), np.uint64(mechanism.most) * own
+    word = tossed(len(values), source)
+    hit = word < end
+    slot = np.minimum(word // own, np.uint64(mechanism.most - 1)).astype(np.int64)
+    named = values[people, slot]
+    named[named < 0] = mechanism.domain
+    # Where hit, the difference wraps and is not used.
+    other = np.minimum((word - end) // run, np.uint64(mechanism.domain)).astype(np.int64)
+    for option in values.T:  # ascending: each chosen option that is passed moves the place up by one
+        other += (option >= 0) & (option <= other)
+    return np.asarray(np.where(hit, named, np.minimum(other, mechanism.domain)), dtype=np.uint64)
+
+
+@perturbed.register
+def bits_of_set(mechanism: SetBits, values: NDArray[np.int64], source: Source) -> Bytes:
+    """Packed bits, the first option in the lowest bit of the first byte; bits beyond the domain are 0.
+
+    8 random bytes a person, read as one little-endian word u: the first chosen option (ascending) that shows is number
+    j, the number of thresholds that are not above u. Then the coins, as for unary encoding: ceil(domain/8) random
+    bytes for each binary digit of q, from the lowest (`client.coins.bit_coins`). Chosen options before number j are
+    cleared, number j is set, all other bits stay as the coins fell.
+    """
+    width, ends = row_width(mechanism.domain), np.array(mechanism.thresholds, dtype=np.uint64)
+    rows = np.empty((len(values), width), dtype=np.uint8)
+    for piece in pieces(len(values)):
+        chosen = values[piece]
+        first = np.searchsorted(ends, tossed(len(chosen), source), side="right")
+        bits = bit_coins(mechanism.q, len(chosen) * width, source).reshape(-1, width)
+        trim(bits, mechanism.domain)
+        for place, option in enumerate(chosen.T):
+            at = np.flatnonzero((option >= 0) & (place <= first))
+            byte, mask = option[at] >> 3, np.uint8(1) << (option[at] & 7).astype(np.uint8)
+            held = bits[at, byte] & ~mask
+            bits[at, byte] = np.where(first[at] == place, held | mask, held)
+        rows[piece] = bits
+    return rows
+
+
+@checked.register
+def _checked(mechanism: OneOfSet | SetBits, values: Any) -> NDArray[np.int64]:
+    return read_sets(mechanism.domain, mechanism.most, values)
+
+
+def read_sets(domain: int, most: int, values: Any) -> NDArray[np.int64]:
+    """One row a person: the chosen options in ascending order, then -1 up to `most`.
+
+    Args:
+        domain: how many options there are.
+        most: how many of them a person may choose.
+        values: one person's set or frozenset; a list with one set (or list, or tuple) a person; or a matrix of bools
+            with one row a person and one column an option.
+    """
+    rule = (
+        f"give each person's options as a set of at most {most} different whole numbers from 0 to "
+        f"{domain - 1}: one set, a list of sets, or a matrix of bools."
+    )
+    if isinstance(values, set | frozenset):
+        values = [values]
+    if isinstance(values, np.ndarray) and values.dtype == np.bool_ and values.ndim == 2:
+        if values.shape[1] != domain:
+            raise BadCandidates(rule)
+        rows, flat = np.divmod(np.flatnonzero(values), domain)
+        people = len(values)
+    elif isinstance(values, list | tuple) and all(isinstance(one, set | frozenset | list | tuple) for one in values):
+        people = len(values)
+        rows = np.repeat(np.arange(people), [len(one) for one in values])
+        listed = [option for one in values for option in one]
+        if any(isinstance(option, bool) or not isinstance(option, int | np.integer) for option in listed):
+            raise BadCandidates(rule)
+        try:
+            flat = np.array(listed, dtype=np.int64)
+        except OverflowError:
+            raise BadCandidates(rule) from None
+        order = np.lexsort((flat, rows))
+        flat = flat[order]
+    else:
+        raise BadCandidates(rule)
+    return _filled(rows, np.asarray(flat, dtype=np.int64), people, domain, most, rule)
+
+
+def _filled(
+    rows: NDArray[np.intp],
+    flat: NDArray[np.int64],
+    people: int,
+    domain: int,
+    most: int,
+    rule: str,
+) -> NDArray[np.int64]:
+    """The matrix, from options sorted by person and number."""
+    sizes = np.bincount(rows, minlength=people)
+    twice = (np.diff(rows) == 0) & (np.diff(flat) == 0)
+    if twice.any() or (sizes > most).any() or ((flat < 0) | (flat >= domain)).any():
+        raise BadCandidates(rule)
+    filled = np.full((people, most), -1, dtype=np.int64)
+    filled[rows, np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = flat
+    return filled
+
+
+# Multiple choice, at the collector: shares of people who chose each option. They need not add up to 1.
+
+
+@valid.register
+def _valid(mechanism: SetBits, data: NDArray[Any]) -> NDArray[np.bool_]:
+    return no_spare_bits(data, mechanism.domain)
+
+
+@tally.register
+def _named(mechanism: OneOfSet, data: NDArray[Any]) -> NDArray[np.int64]:
+    return np.bincount(data.astype(np.int64), minlength=mechanism.outputs)
+
+
+@tally.register
+def _bits(mechanism: SetBits, data: NDArray[Any]) -> NDArray[np.int64]:
+    return columns(data, mechanism.domain)
+
+
+@frequencies.register
+def _shares(
+    mechanism: OneOfSet | SetBits, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    return chosen(debiased(mechanism, table[: mechanism.domain], people), values)

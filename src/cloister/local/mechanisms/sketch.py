@@ -4,15 +4,21 @@ import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cloister.local.base.coins import Bytes, bit_rows, coins, put, row_width, tossed
+from cloister.local.base.counts import columns, frequencies, no_spare_bits, tally, valid
+from cloister.local.base.dyadic import threshold
+from cloister.local.base.intervals import Spread, spread_of
 from cloister.local.base.oracle import Floats, Kind, Oracle, read_domain, read_loss
+from cloister.local.base.perturb import perturbed, pieces
 from cloister.local.mechanisms.unary import bits_law, bits_ratio, check_bits, optimised_bits
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 
 __all__ = ["CountMeanSketch", "folded"]
 
@@ -140,3 +146,82 @@ def _coefficients(text: str, count: int, below: int) -> NDArray[np.int64]:
     drawn = np.frombuffer(stream, dtype="<u4").astype(np.int64)
     fair = (1 << 32) // below * below
     return drawn[drawn < fair][:count] % below
+
+
+# Count-mean sketch, on the device: a row of the public table, then the unary encoding of the value's bucket.
+
+
+@perturbed.register
+def sketch(mechanism: CountMeanSketch, values: NDArray[np.int64], source: Source) -> Bytes:
+    """Two bytes for the row, then packed bits: a word for the row (its low bits), one for the true bit, then coins."""
+    data = np.empty((len(values), ROW_BYTES + row_width(mechanism.buckets)), dtype=np.uint8)
+    for piece in pieces(len(values)):
+        own = values[piece]
+        rows = tossed(len(own), source) & np.uint64(mechanism.rows - 1)
+        true_bits = coins(threshold(mechanism.p), len(own), source)
+        data[piece, :ROW_BYTES] = rows.astype("<u2").view(np.uint8).reshape(-1, ROW_BYTES)
+        bits = bit_rows(mechanism.q, data[piece, ROW_BYTES:], source)
+        put(bits, mechanism.hashed(rows.astype(np.int64), own), true_bits, mechanism.buckets)
+    return data
+
+
+# Count-mean sketch, at the collector: a table of rows and buckets, read at each value's bucket.
+
+
+# A domain up to this size is estimated as a whole; of a larger one, the values must be named.
+_LISTED = 1 << 20
+
+
+@valid.register
+def _valid(mechanism: CountMeanSketch, data: NDArray[Any]) -> NDArray[np.bool_]:
+    return no_spare_bits(data, mechanism.buckets) & (_row(data) < mechanism.rows)
+
+
+@tally.register
+def _counts(mechanism: CountMeanSketch, data: NDArray[Any]) -> NDArray[np.int64]:
+    """For each row: its bits' counts, and in the last column how many reports it had."""
+    table = np.zeros((mechanism.rows, mechanism.buckets + 1), dtype=np.int64)
+    rows = _row(data)
+    table[:, -1] = np.bincount(rows, minlength=mechanism.rows)
+    order = np.argsort(rows.astype(np.uint16), kind="stable")  # sixteen bits are sorted in two passes
+    ends = np.cumsum(table[:, -1])
+    for row in np.flatnonzero(table[:, -1]).tolist():
+        here = np.take(data, order[ends[row] - table[row, -1] : ends[row]], axis=0)
+        table[row, :-1] = columns(here[:, ROW_BYTES:], mechanism.buckets)
+    return table
+
+
+@frequencies.register
+def _shares(
+    mechanism: CountMeanSketch, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    if values is None and mechanism.domain > _LISTED:
+        raise BadInput(f"a domain of {mechanism.domain:,} values is not listed. Name the values to estimate.")
+    named = np.arange(mechanism.domain) if values is None else values
+    p, q, meet = float(mechanism.p), float(mechanism.q), 1 / mechanism.buckets
+    held = (table[:, :-1] - table[:, -1:] * q) / (p - q)
+    total = np.zeros(len(named))
+    for row in range(mechanism.rows):
+        total += held[row, mechanism.hashed(row, named)]
+    # A value's bucket holds its own people and, on average, 1/buckets of everybody else.
+    return values, np.asarray((total / people - meet) / (1 - meet))
+
+
+def _row(data: NDArray[Any]) -> NDArray[np.int64]:
+    return np.ascontiguousarray(data[:, :ROW_BYTES]).view("<u2").ravel().astype(np.int64)
+
+
+@spread_of.register
+def _spread(
+    mechanism: CountMeanSketch, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
+) -> Spread:
+    """The variance is a straight line in a value's own share, but for those who meet it together: see `variance`.
+
+    In a row where all of a frequent value's people meet it, they move its estimate at once, by a step of their own.
+    """
+    likely = np.clip(shares, 0.0, 1.0)
+    first, last = (mechanism.variance(np.full(1, share), n)[0] for share in (0.0, 1.0))
+    together = mechanism.variance(likely, n) - (first + (last - first) * likely)
+    p, q, meet = float(mechanism.p), float(mechanism.q), 1 / mechanism.buckets
+    step = np.full(len(shares), 1 / (n * (p - q)) + likely.max() / mechanism.rows) / (1 - meet)
+    return Spread(n, first + np.maximum(together, 0.0), np.full(len(shares), last - first), step)

@@ -12,8 +12,20 @@ from cloister.privacy.mechanisms.checks import count
 from cloister.privacy.number import Number, exp_down
 
 if TYPE_CHECKING:
-    from cloister.local.collector.counts import Counts
-    from cloister.local.collector.square_wave import DistributionEstimate
+    from cloister.local.base.counts import Counts
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.counts import Counts, tally
+from cloister.local.base.mean import MeanEstimate
+from cloister.local.base.mean import estimate as estimate_mean
+from cloister.local.base.oracle import Floats
+from cloister.privacy.errors import BadInput, NotPrivate
+from cloister.privacy.mechanisms.checks import confidence_left
 
 __all__ = ["SquareWave"]
 
@@ -77,6 +89,203 @@ class SquareWave(Windowed):
             confidence: of each interval alone.
             method: `"ems"` smooths neighbouring shares in every round; `"em"` does not, for spiky distributions.
         """
-        from cloister.local.collector import square_wave
+        return estimate(self, counts, confidence, method)
 
-        return square_wave.estimate(self, counts, confidence, method)
+
+# The square wave, at the collector: from counts of reports to the distribution that makes them likely.
+#
+# EM is the most likely distribution; with few people it follows the noise. EMS averages each share with its
+# neighbours (1/4, 1/2, 1/4) after every round, which holds it smooth. Li et al. 2020. EMS errs less on the whole, but
+# it leans: its own spread would make intervals that hold the truth in two cases of three instead of nineteen in
+# twenty (measured on Adult's ages). So errors and intervals are those of EM, whatever the shares are.
+
+
+_ROUNDS = 10_000
+_BOOTSTRAPS = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistributionEstimate:
+    """Estimated shares of all points of a grid.
+
+    Attributes:
+        mechanism: what the reports were made with.
+        points: the grid's points, in the units of the values.
+        frequencies: a share for each point; not negative, adding up to 1.
+        standard_error: of each unsmoothed share, what reports alone say of one point: a parametric bootstrap, EM on
+            60 collections redrawn from the law of the reports at the EM estimate. Smoothed shares err less if
+            the truth is smooth, which no error bar can tell.
+        interval: lower and upper ends, each with `confidence` on its own: the EM share and its normal interval, cut
+            to [0, 1] and widened to hold the share given. They hold nearly as often as they say; tested.
+        cumulative: lower and upper ends for the share of people at or below each point, likewise.
+        confidence: of each interval.
+        n: reports counted.
+        refused: reports refused.
+        method: `"ems"` or `"em"`.
+        rounds: how many were needed.
+        raw: always False: shares that cannot be negative are not unbiased.
+        private: False if randomness was seeded.
+    """
+
+    mechanism: SquareWave
+    points: Floats
+    frequencies: Floats
+    standard_error: Floats
+    interval: tuple[Floats, Floats]
+    cumulative: tuple[Floats, Floats]
+    confidence: float
+    n: int
+    refused: int
+    method: Literal["ems", "em"]
+    rounds: int
+    raw: bool = False
+    private: bool = True
+
+    @property
+    def mean(self) -> float:
+        """Of the estimated distribution."""
+        return float(self.points @ self.frequencies)
+
+    def quantile(self, share: float) -> float:
+        """The first point that at least such a share of people does not exceed."""
+        if not 0 <= share <= 1:
+            raise BadInput("a quantile is asked for by a share from 0 to 1.")
+        place = int(np.searchsorted(np.cumsum(self.frequencies), share - 1e-12))
+        return float(self.points[min(place, len(self.points) - 1)])
+
+    def require_private(self) -> "DistributionEstimate":
+        """This estimate, unless its noise was seeded and protected nobody."""
+        if not self.private:
+            raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
+        return self
+
+
+@tally.register
+def _counts(mechanism: SquareWave, data: NDArray[Any]) -> NDArray[np.int64]:
+    return np.bincount(data.astype(np.int64), minlength=mechanism.outputs)
+
+
+def estimate(
+    mechanism: SquareWave, counts: Counts, confidence: Number = "0.95", method: Literal["ems", "em"] = "ems"
+) -> DistributionEstimate:
+    """The shares of all grid points, each with a bootstrap error and interval.
+
+    Args:
+        mechanism: the public facts.
+        counts: of reports of that mechanism.
+        confidence: of each interval alone.
+        method: `"ems"` smooths neighbouring shares in every round; `"em"` does not.
+    """
+    if not isinstance(counts, Counts) or counts.mechanism != mechanism:
+        raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
+    if not counts.n:
+        raise BadInput("no report was counted, so there is nothing to estimate.")
+    if method not in ("ems", "em"):
+        raise BadInput(f"a distribution is rebuilt by 'ems' or 'em', got {method!r:.40}.")
+    seen, channel = counts.table.astype(np.float64)[None], _Channel(mechanism)
+    likely, rounds = _climb(channel, seen, False, _tolerance(mechanism, False))
+    shares, taken = (likely, rounds) if method == "em" else _climb(channel, seen, True, _tolerance(mechanism, True))
+    # The same number of rounds from the same start: the bootstrap repeats what was done, and nothing is tuned to it.
+    law = channel.expected(likely)[0]
+    drawn = np.random.default_rng(0).multinomial(counts.n, law / law.sum(), size=_BOOTSTRAPS).astype(np.float64)
+    redrawn = _climb(channel, drawn, False, -np.inf, rounds)[0]
+    z = NormalDist().inv_cdf(1 - float(confidence_left(confidence)) / 2)
+    low, high = float(mechanism.low), float(mechanism.high)
+    return DistributionEstimate(
+        mechanism=mechanism,
+        points=low + (high - low) * np.arange(mechanism.steps + 1) / mechanism.steps,
+        frequencies=shares[0],
+        standard_error=redrawn.std(axis=0, ddof=1),
+        interval=_ends(shares[0], likely[0], redrawn, z),
+        cumulative=_ends(np.cumsum(shares[0]), np.cumsum(likely[0]), np.cumsum(redrawn, axis=1), z),
+        confidence=float(1 - confidence_left(confidence)),
+        n=counts.n,
+        refused=counts.refused,
+        method=method,
+        rounds=taken,
+        private=counts.private,
+    )
+
+
+def mean_of(mechanism: SquareWave, counts: Counts, confidence: Number = "0.95") -> MeanEstimate:
+    """The unbiased mean: a window's place is a straight line in the number, as that of `Piecewise`.
+
+    It errs more than the mean of the rebuilt distribution, which leans towards the middle instead.
+    """
+    place = np.arange(mechanism.outputs, dtype=np.int64)
+    sums = [counts.n, int((place * counts.table).sum()), int((place * place * counts.table).sum())]
+    return estimate_mean(mechanism, replace(counts, table=np.array([[sums]], dtype=object)), confidence)
+
+
+def _ends(shares: Floats, likely: Floats, redrawn: Floats, z: float) -> tuple[Floats, Floats]:
+    """A normal interval round the likely shares, within [0, 1], that holds the shares given."""
+    reach = z * redrawn.std(axis=0, ddof=1)
+    below, above = np.maximum(likely - reach, 0.0), np.minimum(likely + reach, 1.0)
+    return np.minimum(below, shares), np.maximum(above, shares)
+
+
+class _Channel:
+    """From shares to the probability of each report and back, by running sums: a law is q with a window of p."""
+
+    def __init__(self, mechanism: SquareWave) -> None:
+        self.p, self.q = float(mechanism.p), float(mechanism.q)
+        self.outputs, window, shift = mechanism.outputs, mechanism.window, mechanism.shift
+        report = np.arange(self.outputs)
+        # Report j is in the windows of the points ⌈(j - window + 1)/shift⌉ … ⌊j/shift⌋.
+        self.after = np.minimum(report // shift, mechanism.steps) + 1
+        self.first = np.maximum(-((window - 1 - report) // shift), 0)
+        self.starts = np.arange(mechanism.steps + 1) * shift
+        self.stops = self.starts + window
+
+    def expected(self, shares: Floats) -> Floats:
+        """The probability of every report."""
+        sums = _running(shares)
+        return self.q + (self.p - self.q) * (sums[:, self.after] - sums[:, self.first])
+
+    def back(self, weights: Floats) -> Floats:
+        """The transpose: from a weight for every report to one for every point."""
+        sums = _running(weights)
+        return self.q * sums[:, -1:] + (self.p - self.q) * (sums[:, self.stops] - sums[:, self.starts])
+
+
+def _running(values: Floats) -> Floats:
+    sums = np.zeros((len(values), values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=sums[:, 1:])
+    return sums
+
+
+def _climb(
+    channel: _Channel, seen: Floats, smooth: bool, tolerance: float, rounds: int = _ROUNDS
+) -> tuple[Floats, int]:
+    """Shares for each row of counts, from uniform ones, until a round gains less log-likelihood than `tolerance`."""
+    points = len(channel.starts)
+    shares, before = np.full((len(seen), points), 1 / points), -np.inf
+    for turn in range(1, rounds + 1):
+        expected = channel.expected(shares)
+        if tolerance > -np.inf:
+            reached = float((seen * np.log(expected)).sum())
+            if abs(reached - before) < tolerance:
+                return shares, turn - 1
+            before = reached
+        shares = shares * channel.back(seen / expected)
+        if smooth:
+            shares = _smoothed(shares)
+        shares /= shares.sum(axis=1, keepdims=True)
+    return shares, rounds
+
+
+def _smoothed(shares: Floats) -> Floats:
+    """Each share with half of its weight from its neighbours; an end, which has one only, with a third."""
+    wide = np.pad(shares, ((0, 0), (1, 1)))
+    total = np.full(shares.shape[1], 4.0)
+    total[0] -= 1
+    total[-1] -= 1
+    return np.asarray((wide[:, :-2] + 2 * shares + wide[:, 2:]) / total)
+
+
+def _tolerance(mechanism: SquareWave, smooth: bool) -> float:
+    """When to stop: EM, which follows noise if left to run on, as in the paper; EMS later, at a ten-thousandth.
+
+    On Adult's ages EMS errs 4 % less there than at the paper's thousandth.
+    """
+    return 1e-4 if smooth else 1e-3 * float(np.exp(float(mechanism.epsilon)))

@@ -3,11 +3,18 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.local.base.coins import Words, tossed
+from cloister.local.base.dyadic import threshold
 from cloister.local.base.number import NumberMechanism, Segment, read_ends, read_steps
 from cloister.local.base.oracle import read_loss
+from cloister.local.base.perturb import perturbed
 from cloister.local.base.tiling import can_tile, inside
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
+from cloister.privacy.noise.source import Source
 
 __all__ = ["Windowed", "fitting"]
 
@@ -102,3 +109,24 @@ def _moments(window: int, reach: int, p: Fraction, q: Fraction) -> Segment:
         more * w * half**2,
     )
     return Segment(0, n, Fraction(1), mean, square)
+
+
+# On the device: one word.
+
+
+@perturbed.register
+def _windowed(mechanism: Windowed, values: NDArray[np.int64], source: Source) -> Words:
+    """A report in the window or outside it."""
+    return windowed(mechanism, values, tossed(len(values), source))
+
+
+def windowed(mechanism: Windowed, values: NDArray[np.int64], word: Words) -> Words:
+    """The first window·P words are for the window, P a report; the others for the rest, Q a report, round the window.
+
+    Subtractions wrap where their branch is not the one taken, and are not used there.
+    """
+    p, q = (np.uint64(threshold(chance)) for chance in (mechanism.p, mechanism.q))
+    window, first = np.uint64(mechanism.window), values.astype(np.uint64) * np.uint64(mechanism.shift)
+    rest = (word - window * p) // q
+    far = rest + np.where(rest >= first, window, np.uint64(0))
+    return np.where(word < window * p, first + word // p, far)

@@ -9,7 +9,7 @@ from functools import partial
 
 from cloister.local.base.number import Bounds, NumberMechanism, read_pair
 from cloister.local.base.oracle import Oracle, read_domain, read_loss
-from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.direct import DirectEncoding, RandomisedResponse
 from cloister.local.mechanisms.duchi import Duchi
 from cloister.local.mechanisms.duchi_vector import DuchiVector, read_pairs
 from cloister.local.mechanisms.hadamard import HadamardResponse
@@ -18,12 +18,10 @@ from cloister.local.mechanisms.histogram import HistogramEncoding
 from cloister.local.mechanisms.hybrid import Hybrid
 from cloister.local.mechanisms.laplace import LaplaceNumber
 from cloister.local.mechanisms.piecewise import Piecewise
-from cloister.local.mechanisms.response import RandomisedResponse
 from cloister.local.mechanisms.sampled import SampledNumbers
 from cloister.local.mechanisms.sketch import CountMeanSketch
 from cloister.local.mechanisms.subset import SubsetSelection
-from cloister.local.mechanisms.threshold import ThresholdEncoding
-from cloister.local.mechanisms.unary import UnaryEncoding
+from cloister.local.mechanisms.unary import ThresholdEncoding, UnaryEncoding
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.checks import count

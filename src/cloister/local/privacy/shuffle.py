@@ -26,12 +26,10 @@ from fractions import Fraction
 from typing import Any
 
 from cloister.local.base.oracle import Oracle, read_loss
-from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.mechanisms.direct import DirectEncoding, RandomisedResponse
 from cloister.local.mechanisms.hashing import LocalHashing
-from cloister.local.mechanisms.response import RandomisedResponse
 from cloister.local.mechanisms.subset import SubsetSelection
-from cloister.local.mechanisms.threshold import ThresholdEncoding
-from cloister.local.mechanisms.unary import UnaryEncoding
+from cloister.local.mechanisms.unary import ThresholdEncoding, UnaryEncoding
 from cloister.local.privacy.divergence import (
     Cover,
     Pair,

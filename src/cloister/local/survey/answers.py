@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from cloister.local.base.oracle import Floats, Oracle
-from cloister.local.client.envelope import seal
-from cloister.local.client.perturb import perturb
+from cloister.local.base.perturb import perturb
+from cloister.local.survey.envelope import seal
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadCandidates, BadSource
 from cloister.privacy.noise.source import Source

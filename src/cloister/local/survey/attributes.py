@@ -24,10 +24,67 @@ from cloister.privacy.mechanisms.checks import count
 from cloister.privacy.number import Number, show
 
 if TYPE_CHECKING:
-    from cloister.local.collector.counts import Counts
+    from cloister.local.base.counts import Counts
     from cloister.privacy.noise import Source
+from dataclasses import replace
+
+from cloister.local.base.coins import uniform
+from cloister.local.base.mean import mean_interval
+from cloister.local.base.number import NumberMechanism
+from cloister.privacy.noise.source import Source
 
 __all__ = ["AttributeReports", "Attributes", "Choice", "Strategy"]
+
+
+# Several questions, at the collector: estimates for all people, from those who were asked.
+
+
+def widened(estimate: Any, share: float, confidence: Number) -> Any:
+    """With the error of having asked only a share of the people: n drawn from n/share, none twice."""
+    if share >= 1:
+        return estimate
+    if isinstance(estimate.mechanism, NumberMechanism):
+        noise, whole = np.square(estimate.standard_error), np.square(estimate.population_error)
+        error = np.sqrt(noise + np.maximum(whole - noise, 0) * (1 - share))
+        return replace(estimate, standard_error=error, interval=mean_interval(estimate.mean, error, confidence))
+    spread = estimate.spread.asking(share)
+    shares = estimate.frequencies
+    return replace(
+        estimate, spread=spread, standard_error=spread.error(shares), interval=spread.interval(shares, confidence)
+    )
+
+
+# Several questions, on the device: which of them to answer.
+
+
+def drawn(people: int, size: int, asked: int, source: Source) -> NDArray[np.bool_]:
+    """`asked` of `size` questions, all sets alike, one row a person: the first steps of Fisher and Yates' shuffle.
+
+    For each step a word, modulo the number of questions left (again in the last, incomplete run): how far from the
+    step's place the question lies that it is exchanged with.
+    """
+    rows, order = np.arange(people), np.tile(np.arange(size), (people, 1))
+    for place in range(asked):
+        other = place + uniform(size - place, people, source).astype(np.int64)
+        order[rows, place], order[rows, other] = order[rows, other], order[rows, place]
+    told = np.zeros((people, size), dtype=np.bool_)
+    told[rows[:, None], order[:, :asked]] = True
+    return told
+
+
+def column(answers: Any) -> Any:
+    """Everybody's answers to one question: an array, or a list of sets."""
+    if isinstance(answers, list) and any(isinstance(one, set | frozenset | list | tuple) for one in answers):
+        return answers
+    return np.asarray(answers)
+
+
+def some(answers: Any, told: NDArray[np.bool_]) -> Any:
+    """The answers of those who tell."""
+    if isinstance(answers, np.ndarray):
+        return answers[told]
+    return [one for one, asked in zip(answers, told, strict=True) if asked]
+
 
 Strategy = Literal["best", "split", "sample"]
 # A domain of so many values, the bounds of a number, or a choice of several.
@@ -161,7 +218,6 @@ class Attributes:
 
     def draw(self, people: int, source: "Source | None" = None) -> NDArray[np.bool_]:
         """Which questions each person answers: `asked` of them, all sets alike, one row a person."""
-        from cloister.local.client.attributes import drawn
         from cloister.privacy.noise.source import SYSTEM
 
         return drawn(people, len(self.names), self.chosen.asked, source or SYSTEM)
@@ -175,10 +231,8 @@ class Attributes:
 
         Privacy: costs each person `loss`, once, for all their answers together.
         """
-        from cloister.local.client.attributes import column, some
-        from cloister.local.client.perturb import checked, register
+        from cloister.local.base.perturb import checked
 
-        register()
         if set(answers) != set(self.names):
             raise BadCandidates(f"give a column for each of these questions: {', '.join(self.names)}.")
         # All columns are checked before anything is drawn: an answer that is refused was never asked.
@@ -209,7 +263,6 @@ class Attributes:
             counts: what `aggregate` returned, for each question.
             confidence: of each interval alone.
         """
-        from cloister.local.collector.attributes import widened
 
         people = sum(part.n for part in counts.values()) / self.chosen.asked
         return {

@@ -23,7 +23,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from cloister.local.base.oracle import Reports
+from cloister.local.base.wire import encode
 from cloister.privacy.errors import BadName
+from cloister.privacy.noise.source import SYSTEM, Source
 
 __all__ = ["ID_BYTES", "VERSION", "canonical", "check_question", "pack", "text_of", "unpack"]
 
@@ -80,3 +83,28 @@ def text_of(question: str, description: Mapping[str, Any], private: bool) -> tup
     before, mark, rest = canonical(content).partition(b"\\u0000")
     between, _, after = rest.rpartition(mark)
     return before, between, after
+
+
+# The device puts its reports into envelopes.
+
+
+def seal(question: str, reports: Reports, source: Source | None = None) -> list[bytes]:
+    """One envelope for each report, ready to be sent.
+
+    Args:
+        question: the id of the question that was answered.
+        reports: what `perturb` returned.
+        source: where ids come from; the operating system unless given. A seeded one marks the envelopes, as seeded
+            reports do.
+
+    Privacy: an envelope tells which question was answered at which level, and that somebody did; about the answer it
+        tells the report and nothing more. Its id is random, so that two answers of one person are not linked by it.
+    """
+    drawn_from = source or SYSTEM
+    private = reports.private and drawn_from.private
+    before, between, after = text_of(check_question(question), reports.mechanism.describe(), private)
+    ids = drawn_from.bytes(ID_BYTES * len(reports))
+    return [
+        b"".join((before, pack(ids[start : start + ID_BYTES]).encode(), between, pack(row.tobytes()).encode(), after))
+        for start, row in zip(range(0, len(ids), ID_BYTES), encode(reports), strict=True)
+    ]

@@ -151,9 +151,8 @@ class Wallet:
 
 def _told(mechanism: Oracle, value: Any) -> Any:
     """The answer as JSON has it: checked, and one person's only."""
-    from cloister.local.client.perturb import checked, register
+    from cloister.local.base.perturb import checked
 
-    register()
     rows = checked(mechanism, value)
     if len(rows) != 1:
         raise BadInput("a wallet is one person's: give one answer.")
@@ -165,7 +164,7 @@ def _sent(mechanism: Oracle, memo: dict[str, Any], source: Source) -> Reports:
     data = _row(mechanism, bytes.fromhex(memo["report"]))
     if not isinstance(mechanism, Memoised):
         return Reports(mechanism, data, memo["private"])
-    from cloister.local.client.memoised import again
+    from cloister.local.mechanisms.memoised import again
 
     return Reports(mechanism, again(mechanism, data, source), memo["private"] and source.private)
 

@@ -21,7 +21,7 @@ from cloister.local.analysis.linked.pairs import (
     moments,
 )
 from cloister.local.analysis.ratio import Ratio, ratio
-from cloister.local.collector.projection import norm_sub
+from cloister.local.base.projection import norm_sub
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.checks import confidence_left

@@ -9,7 +9,7 @@ from cloister.local.analysis.linked.pairs import ReportGroup
 from cloister.local.base.number import NumberMechanism
 from cloister.local.base.oracle import Oracle
 from cloister.local.fraud.poisoning import Poisoning, poisoning
-from cloister.local.mechanisms.response import RandomisedResponse
+from cloister.local.mechanisms.direct import RandomisedResponse
 from cloister.privacy.errors import BadInput
 
 __all__ = ["poisoned", "reach"]

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from cloister.local.analysis.linked.cross_table import CrossTable, cross
 from cloister.local.analysis.linked.pairs import matches
+from cloister.local.analysis.naive_bayes import Beliefs, conditional
 from cloister.local.base.columns import Choices, table_of
 from cloister.local.base.oracle import Floats
-from cloister.local.collector.bayes import Beliefs, conditional
-from cloister.local.collector.collection import Collection
-from cloister.local.collector.projection import norm_sub
+from cloister.local.base.projection import norm_sub
+from cloister.local.survey.collection import Collection
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput, MissingExtra, NotPrivate
 

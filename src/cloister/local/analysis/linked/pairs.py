@@ -22,9 +22,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cloister.local.analysis.scores import scores
 from cloister.local.base.number import NumberMechanism
 from cloister.local.base.oracle import Floats, Oracle
-from cloister.local.collector.scores import scores
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
 

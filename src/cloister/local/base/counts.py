@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, reduce, singledispatch
-from importlib import import_module
+from functools import reduce, singledispatch
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,21 @@ from cloister.local.base.oracle import Floats, Oracle, Reports
 from cloister.privacy.errors import BadInput
 
 if TYPE_CHECKING:
-    from cloister.local.collector.projection import Likelihood
+    from cloister.local.base.projection import Likelihood
 
-__all__ = ["Counts", "aggregate", "frequencies", "likelihood", "register", "tally", "valid"]
+__all__ = [
+    "Counts",
+    "aggregate",
+    "chosen",
+    "columns",
+    "debiased",
+    "frequencies",
+    "likelihood",
+    "no_spare_bits",
+    "ones_in",
+    "tally",
+    "valid",
+]
 
 _PIECE = 1 << 16
 
@@ -93,11 +104,10 @@ def aggregate(mechanism: Oracle, reports: Any) -> Counts:
 
     Malformed, oversized and out-of-domain reports, and reports of another mechanism, are refused and counted.
     """
-    register()
     if isinstance(reports, Iterator):
         parts = (aggregate(mechanism, part) for part in _batches(reports))
         return reduce(Counts.__add__, parts, aggregate(mechanism, []))
-    from cloister.local.collector.wire import decode
+    from cloister.local.base.wire import decode
 
     if isinstance(reports, Reports):
         if reports.mechanism != mechanism:
@@ -120,22 +130,36 @@ def _batches(stream: Iterable[Any]) -> Iterator[list[Any]]:
         yield batch
 
 
-@cache
-def register() -> None:
-    """Load every mechanism's own file."""
-    for name in (
-        "direct",
-        "hadamard",
-        "hashing",
-        "heavy",
-        "histogram",
-        "labelled",
-        "mean",
-        "memoised",
-        "rankings",
-        "sets",
-        "sketch",
-        "square_wave",
-        "unary",
-    ):
-        import_module(f"cloister.local.collector.{name}")
+def debiased(mechanism: Oracle, supports: NDArray[Any], people: int) -> Floats:
+    """(count/n - q) / (p - q), Wang et al. 2017."""
+    return np.asarray((supports / people - float(mechanism.q)) / float(mechanism.p - mechanism.q))
+
+
+def chosen(shares: Floats, values: NDArray[np.int64] | None) -> tuple[NDArray[np.int64] | None, Floats]:
+    """All shares, or those of some values."""
+    return values, shares if values is None else shares[values]
+
+
+# So many rows of ones and zeros add up within a byte, which is what makes the sums quick.
+_ROWS = 255
+
+
+def ones_in(data: NDArray[Any]) -> NDArray[np.int64]:
+    """How many bits of each row are 1; eight bytes at a time where rows allow it."""
+    if data.shape[1] % 8 == 0 and data.flags.c_contiguous:
+        data = data.view(np.uint64)
+    return np.asarray(np.bitwise_count(data).sum(axis=1, dtype=np.int64))
+
+
+def no_spare_bits(data: NDArray[Any], bits: int) -> NDArray[np.bool_]:
+    """Whether the last byte has no bit beyond the last that counts."""
+    return np.asarray(data[:, -1] >> np.uint8(bits % 8) == 0) if bits % 8 else np.ones(len(data), dtype=np.bool_)
+
+
+def columns(data: NDArray[Any], bits: int) -> NDArray[np.int64]:
+    """How many rows have each bit."""
+    total = np.zeros(8 * data.shape[1], dtype=np.int64)
+    for start in range(0, len(data), _ROWS):
+        ones = np.unpackbits(data[start : start + _ROWS], axis=1, bitorder="little")
+        total += ones.sum(axis=0, dtype=np.uint8)
+    return total[:bits]

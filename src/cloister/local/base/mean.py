@@ -14,19 +14,15 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cloister.local.base.counts import Counts
 from cloister.local.base.number import NumberMechanism, Segment
 from cloister.local.base.oracle import Floats
-from cloister.local.collector.counts import Counts, register, tally, valid
-from cloister.local.collector.unary import columns, no_spare_bits
-from cloister.local.mechanisms.duchi_vector import DuchiVector
-from cloister.local.mechanisms.sampled import SampledNumbers
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number
 
-__all__ = ["MeanEstimate", "estimate", "mean_interval", "sums"]
+__all__ = ["MeanEstimate", "estimate", "mean_interval"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,65 +72,6 @@ class MeanEstimate:
         return self
 
 
-# Counting: for each coordinate and each run of reports, how many, their sum and the sum of their squares. Exact.
-
-
-@tally.register
-def _one(mechanism: NumberMechanism, data: NDArray[Any]) -> NDArray[Any]:
-    return sums(mechanism.parts, data)[None]
-
-
-@valid.register
-def _valid_signs(mechanism: DuchiVector, data: NDArray[Any]) -> NDArray[np.bool_]:
-    return no_spare_bits(data, mechanism.size)
-
-
-@tally.register
-def _signs(mechanism: DuchiVector, data: NDArray[Any]) -> NDArray[Any]:
-    ones = columns(data, mechanism.size).tolist()
-    return np.array([[[len(data), one, one]] for one in ones], dtype=object)
-
-
-@valid.register
-def _valid_told(mechanism: SampledNumbers, data: NDArray[Any]) -> NDArray[np.bool_]:
-    """Coordinates in rising order, and inner reports that are well formed."""
-    places, reports = _told(mechanism, data)
-    good = (places < mechanism.size).all(axis=1) & (np.diff(places, axis=1) > 0).all(axis=1)
-    return np.asarray(good & (reports < np.uint64(mechanism.inner.outputs)).all(axis=1))
-
-
-@tally.register
-def _some(mechanism: SampledNumbers, data: NDArray[Any]) -> NDArray[Any]:
-    places, reports = _told(mechanism, data)
-    flat, order = reports.ravel(), np.argsort(places.ravel(), kind="stable")
-    runs = np.split(flat[order], np.searchsorted(places.ravel()[order], np.arange(1, mechanism.size)))
-    return np.stack([sums(mechanism.parts, run) for run in runs])
-
-
-def _told(mechanism: SampledNumbers, data: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    each = 2 + mechanism.inner.width
-    padded = np.zeros((len(data) * mechanism.picked, 8), dtype=np.uint8)
-    parts = np.ascontiguousarray(data, dtype=np.uint8).reshape(-1, each)
-    padded[:, : each - 2] = parts[:, 2:]
-    shape = len(data), mechanism.picked
-    places = np.ascontiguousarray(parts[:, :2]).view("<u2").astype(np.int64)
-    return places.reshape(shape), padded.view("<u8").reshape(shape)
-
-
-def sums(parts: Sequence[Segment], data: NDArray[Any]) -> NDArray[Any]:
-    """One row a part: how many reports are in it, the sum of their places and that of the squares, as Python ints."""
-    rows = []
-    for part in parts:
-        place = (
-            data if len(parts) == 1 else data[(data >= part.start) & (data < part.start + part.outputs)] - part.start
-        )
-        # Halves of 16 bits: their products add up within 64 bits for four billion reports.
-        high, low = place >> np.uint64(16), place & np.uint64(0xFFFF)
-        cross, total = int((high * low).sum()), (int(high.sum()) << 16) + int(low.sum())
-        rows.append([len(place), total, (int((high * high).sum()) << 32) + (cross << 17) + int((low * low).sum())])
-    return np.array(rows, dtype=object)
-
-
 # Estimating.
 
 
@@ -146,7 +83,6 @@ def estimate(mechanism: NumberMechanism, counts: Counts, confidence: Number = "0
         counts: of reports of that mechanism.
         confidence: of the interval; of each alone, for several coordinates.
     """
-    register()
     if not isinstance(counts, Counts) or counts.mechanism != mechanism:
         raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
     if not counts.n:

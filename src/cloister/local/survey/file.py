@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.local.collector.collection import Collection
-from cloister.local.collector.counts import Counts
+from cloister.local.base.counts import Counts
+from cloister.local.survey.collection import Collection
 from cloister.local.survey.envelope import ID_BYTES, VERSION
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadSource

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.noise.source import Source, words
 
-__all__ = ["Bytes", "Words", "below", "bit_coins", "bit_rows", "coins", "tossed", "uniform"]
+__all__ = ["Bytes", "Words", "below", "bit_coins", "bit_rows", "coins", "put", "row_width", "tossed", "trim", "uniform"]
 
 Words = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
@@ -74,3 +74,23 @@ def bit_rows(probability: Fraction, rows: Bytes, source: Source) -> Bytes:
         some = rows[start : start + step]
         some[:] = bit_coins(probability, len(some) * width, source).reshape(-1, width)
     return rows
+
+
+def row_width(bits: int) -> int:
+    """Bytes for so many bits."""
+    return (bits + 7) // 8
+
+
+def put(bits: Bytes, places: NDArray[np.int64], ones: NDArray[np.bool_], count: int) -> Bytes:
+    """Set each row's bit at its place, and clear what lies beyond `count` bits. In place."""
+    row, byte, mask = np.arange(len(bits)), places >> 3, (np.uint8(1) << (places & 7).astype(np.uint8))
+    held = bits[row, byte] & ~mask
+    bits[row, byte] = np.where(ones, held | mask, held)
+    return trim(bits, count)
+
+
+def trim(bits: Bytes, count: int) -> Bytes:
+    """Clear what lies beyond `count` bits. In place."""
+    if count % 8:
+        bits[:, -1] &= np.uint8((1 << count % 8) - 1)
+    return bits

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from cloister.local.base.number import NumberMechanism
 from cloister.local.base.oracle import Floats, Oracle, Reports
-from cloister.local.collector.counts import register
-from cloister.local.collector.wire import decode
-from cloister.local.mechanisms.direct import DirectEncoding
+from cloister.local.base.wire import decode
+from cloister.local.mechanisms.direct import DirectEncoding, RandomisedResponse
 from cloister.local.mechanisms.duchi_vector import DuchiVector
 from cloister.local.mechanisms.hadamard import HadamardResponse
 from cloister.local.mechanisms.hashing import LocalHashing
@@ -25,13 +24,11 @@ from cloister.local.mechanisms.histogram import HistogramEncoding
 from cloister.local.mechanisms.labelled import STEPS, LabelledNumber
 from cloister.local.mechanisms.memoised import Memoised
 from cloister.local.mechanisms.padded import PaddedSample
-from cloister.local.mechanisms.response import RandomisedResponse
 from cloister.local.mechanisms.sampled import SampledNumbers
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.local.mechanisms.sketch import CountMeanSketch
 from cloister.local.mechanisms.subset import SubsetSelection
-from cloister.local.mechanisms.threshold import ThresholdEncoding
-from cloister.local.mechanisms.unary import UnaryEncoding
+from cloister.local.mechanisms.unary import ThresholdEncoding, UnaryEncoding
 from cloister.privacy.errors import BadInput
 
 __all__ = ["scores", "supports_of"]
@@ -61,7 +58,6 @@ def scores(mechanism: Oracle, reports: Reports | Sequence[bytes] | NDArray[np.ui
     >>> scores(coins, [b"\x01", b"\x00"]).tolist()
     [[-0.5, 1.5], [1.5, -0.5]]
     """
-    register()
     if not isinstance(reports, Reports):
         decoded, refused = decode(mechanism, reports if isinstance(reports, np.ndarray) else list(reports))
         if refused:

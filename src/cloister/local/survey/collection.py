@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
+from cloister.local.base.counts import Counts, aggregate
 from cloister.local.base.oracle import Oracle
-from cloister.local.collector.counts import Counts, aggregate
-from cloister.local.collector.reader import CheckedEnvelope, EnvelopeReader, Refusal, Slot
+from cloister.local.survey.envelope_reader import CheckedEnvelope, EnvelopeReader, Refusal, Slot
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
 from cloister.privacy.number import Number

@@ -1,4 +1,4 @@
-"""From bytes that arrived to rows that can be counted; the rest is refused and counted."""
+"""The bytes of a report: whole numbers little-endian, bits from the lowest of the first byte, integers in 32 bits."""
 
 from collections.abc import Sized
 from typing import Any
@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.local.base.counts import valid
 from cloister.local.base.oracle import Oracle, Reports
-from cloister.local.collector.counts import register, valid
 
-__all__ = ["decode"]
+__all__ = ["encode"]
+
+
+# From bytes that arrived to rows that can be counted; the rest is refused and counted.
 
 
 def decode(mechanism: Oracle, wire: Any) -> tuple[Reports, int]:
@@ -20,7 +23,6 @@ def decode(mechanism: Oracle, wire: Any) -> tuple[Reports, int]:
         wire: a uint8 array with one row a report, one byte string (reports back to back), or a list of byte strings.
             Anything else is refused: as many reports as it has members, or one.
     """
-    register()
     rows, refused = _rows(wire, mechanism.width)
     data = _data(mechanism, rows)
     good = valid(mechanism, data) & _tight(mechanism, rows)
@@ -57,3 +59,13 @@ def _tight(mechanism: Oracle, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Whether the bits beyond the last one that counts are 0: one report has one spelling."""
     spare = 8 * mechanism.width - mechanism.bits
     return np.asarray(rows[:, -1] >> np.uint8(8 - spare) == 0) if spare else np.ones(len(rows), dtype=np.bool_)
+
+
+def encode(reports: Reports) -> NDArray[np.uint8]:
+    """One row of `width` bytes a person."""
+    width, data = reports.mechanism.width, reports.data
+    if reports.mechanism.kind == "number":
+        return data.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
+    if reports.mechanism.kind == "vector":
+        return data.astype("<i4").view(np.uint8).reshape(-1, width)
+    return np.asarray(data, dtype=np.uint8)

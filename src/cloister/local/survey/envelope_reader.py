@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cloister.local.base.oracle import Oracle
-from cloister.local.collector.wire import decode
+from cloister.local.base.wire import decode
 from cloister.local.survey.envelope import ID_BYTES, VERSION, pack, text_of, unpack
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput

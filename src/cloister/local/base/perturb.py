@@ -1,7 +1,6 @@
 """From values to reports: check what was given, then let the mechanism's own file toss."""
 
 from functools import singledispatch
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.randomised_response import answers_of
 from cloister.privacy.noise.source import SYSTEM, Source
 
-__all__ = ["PIECE", "checked", "perturb", "perturbed", "pieces", "register"]
+__all__ = ["PIECE", "checked", "perturb", "perturbed", "pieces"]
 
 # So many people are perturbed at a time, to stay in the processor's cache.
 PIECE = 1 << 13
@@ -41,7 +40,6 @@ def perturb(mechanism: Oracle, values: Any, source: Source | None = None) -> Rep
     Privacy: costs each person the mechanism's loss, against whoever sees the report. A refused value is not shown in
         the error, and nothing is sent.
     """
-    register()
     drawn_from = source or SYSTEM
     return Reports(mechanism, perturbed(mechanism, checked(mechanism, values), drawn_from), drawn_from.private)
 
@@ -49,26 +47,3 @@ def perturb(mechanism: Oracle, values: Any, source: Source | None = None) -> Rep
 def pieces(count: int) -> list[slice]:
     """People in groups that fit the cache."""
     return [slice(start, min(start + PIECE, count)) for start in range(0, count, PIECE)]
-
-
-def register() -> None:
-    """Load every mechanism's own file."""
-    for name in (
-        "direct",
-        "duchi",
-        "hadamard",
-        "hashing",
-        "histogram",
-        "hybrid",
-        "laplace",
-        "memoised",
-        "number",
-        "piecewise",
-        "rankings",
-        "sets",
-        "sketch",
-        "subset",
-        "unary",
-        "vectors",
-    ):
-        import_module(f"cloister.local.client.{name}")

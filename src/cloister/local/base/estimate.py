@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cloister.local.base.counts import Counts, frequencies, likelihood
+from cloister.local.base.intervals import Spread, spread_of
 from cloister.local.base.oracle import Floats, Oracle
-from cloister.local.collector.counts import Counts, frequencies, likelihood, register
-from cloister.local.collector.projection import Likelihood, capped, em, norm_sub, simplex
-from cloister.local.collector.spread import Spread, spread_of
+from cloister.local.base.projection import Likelihood, capped, em, norm_sub, simplex
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number
@@ -116,7 +116,6 @@ def estimate(
         confidence: of each interval alone.
         values: for which values; the whole domain unless given.
     """
-    register()
     if not isinstance(counts, Counts) or counts.mechanism != mechanism:
         raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
     if not counts.n:
