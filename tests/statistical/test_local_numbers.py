@@ -62,6 +62,8 @@ def test_reports_follow_the_verified_law_and_no_other(name: str, point: int) -> 
 
 
 def test_a_sample_of_coordinates_is_uniform() -> None:
+    from cloister.local.mechanisms.sampled import sampled_coordinates
+
     told = sampled_coordinates(5, 3, N, SeededSource(6))
     assert (np.diff(told, axis=1) > 0).all()
     sets = np.unique((1 << told).sum(axis=1), return_counts=True)[1]

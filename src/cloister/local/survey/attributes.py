@@ -263,7 +263,6 @@ class Attributes:
             counts: what `aggregate` returned, for each question.
             confidence: of each interval alone.
         """
-
         people = sum(part.n for part in counts.values()) / self.chosen.asked
         return {
             name: widened(mechanism.estimate(counts[name], confidence), counts[name].n / people, confidence)
