@@ -5,12 +5,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 BENCHMARKS = $(filter-out benchmarks/report.py benchmarks/charts.py,$(sort $(wildcard benchmarks/*.py)))
 
 # Without cached bytecode every import costs two to four times as much.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo tour test soak check bench docs help
+.PHONY: demo tour test long soak check bench docs help
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -22,8 +23,11 @@ demo: $(VENV)/installed-hub ## A hub in the browser: a hospital, a clinic, two r
 tour: $(VENV)/installed ## A tour in the terminal: three answers, two refusals, the ledger, a receipt
 	$(BIN)/cloister demo
 
-test: $(VENV)/installed-dev ## Every test, doctest and code block of the docs
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+test: $(VENV)/installed-dev ## Every test, doctest and code block of the docs; long tests with their first setting
+	$(BIN)/pytest $(PARALLEL)
+
+long: $(VENV)/installed-dev ## The further settings of long tests: audits, replays, conformance, what each visitor sees
+	$(BIN)/pytest $(PARALLEL) -m long tests
 
 soak: $(VENV)/installed-dev ## Neighbouring tables, drawn anew for SECONDS a property (60): what make test does with few
 	CLOISTER_SOAK_SECONDS=$(or $(SECONDS),60) $(BIN)/pytest -m soak --numprocesses auto --maxprocesses 8 tests

@@ -20,14 +20,39 @@ import warnings
 import pytest
 from _pytest import nodes, runner
 
+# Files of long tests: `make test` runs the first setting of each test in them, `make long` the further ones.
+_LONG = {
+    "e2e/test_conformance.py",
+    "e2e/test_hub_matrix.py",
+    "property/test_errors_keep_secrets.py",
+    "property/test_frames_read_alike.py",
+    "statistical/test_learn_canaries.py",
+    "statistical/test_learn_logistic_audit.py",
+    "statistical/test_learn_moments_audit.py",
+    "statistical/test_learn_replay.py",
+    "statistical/test_learn_tables_audit.py",
+    "statistical/test_learn_trees_audit.py",
+    "statistical/test_local_samples.py",
+    "statistical/test_query_coverage.py",
+    "statistical/test_synth_replay.py",
+}
+_ON_DEMAND = ("soak", "long")
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    if "soak" not in config.option.markexpr:
-        soaked = [item for item in items if item.get_closest_marker("soak")]
-        if soaked:
-            config.hook.pytest_deselected(items=soaked)
-            items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    firsts = set()
+    for item in items:
+        file = "/".join(item.path.parts[-2:])
+        test = item.path, getattr(item, "originalname", item.name)
+        if file in _LONG and test in firsts:
+            item.add_marker("long")
+        firsts.add(test)
+    left_out = [mark for mark in _ON_DEMAND if mark not in config.option.markexpr]
+    kept = [item for item in items if not any(item.get_closest_marker(mark) for mark in left_out)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             uses_spark = "spark" in getattr(item, "fixturenames", ())

@@ -41,7 +41,7 @@ def test_an_attack_can_be_repeated_to_the_last_digit(attacks):
 
 def test_an_attack_sees_much_more_of_an_estimator_that_takes_a_tenth_of_the_noise(attacks, monkeypatch):
     """So many samples cannot prove more than an epsilon of about four; that much they do prove."""
-    from cloister.learn.naive_bayes.gaussian import mixed
+    from cloister.learn.naive_bayes import mixed
 
     law = mixed.law
     monkeypatch.setattr(mixed, "law", lambda l2, l1, loss: law(Fraction(l2) / 10, l1, loss))

@@ -18,8 +18,8 @@ from cloister.learn.decomposition import pca
 from cloister.learn.linear_model import regression as linear
 from cloister.learn.linear_model.classifier import LinearClassifier
 from cloister.learn.model_selection import cross_val, search
+from cloister.learn.naive_bayes import class_counts, gaussian, mixed
 from cloister.learn.naive_bayes.count_features import read_features
-from cloister.learn.naive_bayes.gaussian import class_counts, gaussian, mixed
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import LookFailed
 from cloister.privacy.noise import SeededSource

@@ -9,7 +9,8 @@ import pytest
 import cloister as cl
 from cloister import learn, privacy
 from cloister.attack import Audit, Batched, audit
-from cloister.learn.textbook.method import TextbookFit, naive_bayes
+from cloister.learn.textbook import naive_bayes
+from cloister.learn.textbook.method import TextbookFit
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical

@@ -13,7 +13,7 @@ import cloister as cl
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.receipt import Receipt
-from cloister.synth.domain.domain import domain
+from cloister.synth.domain import domain
 from cloister.synth.measure.error_estimate import ErrorEstimate
 from cloister.synth.model.inference import Model
 from cloister.synth.output.expected_errors import ExpectedError, expected_error

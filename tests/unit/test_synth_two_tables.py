@@ -14,7 +14,7 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput, BadSchema, OverBudget
-from cloister.synth.domain.domain import domain
+from cloister.synth.domain import domain
 from cloister.synth.model.inference import Model
 
 from .synth_transcripts import moved, recorded, replayed
