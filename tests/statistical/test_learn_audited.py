@@ -43,6 +43,6 @@ def test_an_attack_sees_much_more_of_an_estimator_that_takes_a_tenth_of_the_nois
     """So many samples cannot prove more than an epsilon of about four; that much they do prove."""
     from cloister.learn.naive_bayes import mixed
 
-    law = mixed.law
-    monkeypatch.setattr(mixed, "law", lambda l2, l1, loss: law(Fraction(l2) / 10, l1, loss))
+    law = mixed.noise_for
+    monkeypatch.setattr(mixed, "noise_for", lambda l2, l1, loss: law(Fraction(l2) / 10, l1, loss))
     assert attacks.attack("CategoricalNB", 300)["lower_bound"] > 2 * audited("CategoricalNB")["lower_bound"]

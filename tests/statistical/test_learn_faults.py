@@ -136,7 +136,7 @@ def counted_rows(patch: Patch) -> None:
     def counting(meter: Any, budget: Any, frame: Any, look: Any, rows: Any) -> Any:
         return replace(survey(meter, budget, frame, look, rows), rows=float(len(look())))
 
-    patch.setattr(pca, "survey", counting)
+    patch.setattr(pca, "probe_scale", counting)
 
 
 # 6. Bounds that are found for nothing
@@ -186,7 +186,7 @@ def bare_scores(patch: Patch) -> None:
         def release(self, value: Any, source: Any) -> Any:
             return value
 
-    patch.setattr(cross_val, "law", lambda *_: Bare())
+    patch.setattr(cross_val, "noise_for", lambda *_: Bare())
 
 
 # 8. A choice by raw scores

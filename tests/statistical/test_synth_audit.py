@@ -87,6 +87,6 @@ TWINS = [(one, loss) for one in (MST, AIM, MIXTURE) for loss in (LOUD, PURE)]
 def test_a_twin_with_half_the_noise_is_caught(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, generator: Generator, loss: Loss
 ) -> None:
-    monkeypatch.setattr(marginals, "law", half_the_noise)
+    monkeypatch.setattr(marginals, "noise_for", half_the_noise)
     _, bound = bounds(evidence(generator, tables, loss, FEW), loss)
     assert bound > float(loss.amount)
