@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.base.bounds_search import wants_bounds
 from cloister.learn.base.frame import Floats, Frame
-from cloister.learn.base.inputs import is_dataset, keep_features, read_classes
+from cloister.learn.base.inputs import is_dataset, keep_features
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import classes_of, read_names, read_relation
 from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
@@ -288,7 +288,7 @@ class LogisticRegression(LinearClassifier):
             return LinearModel(features, shift - features @ design.centre, 1, accuracy=accuracy)
 
         model = self._train(steps, data)
-        self._keep(model, read_classes(listed), None, design.box)
+        self._keep(model, listed, None, design.box)
         keep_features(self, len(design.names), design.names, dataset=True)
         self._finish(model)
         return self
