@@ -215,6 +215,7 @@ def test_one_odd_row_leaves_the_reading_of_all_others(container):
             np.testing.assert_array_equal(np.delete(beside, place, axis=0), alone, err_msg=f"{cell!r:.80}")
 
 
+@pytest.mark.filterwarnings("ignore:A column-vector y")
 @pytest.mark.parametrize("container", LABELLED)
 def test_one_odd_label_leaves_the_reading_of_all_others(container):
     labels = [0, 1, 1, None, 0]

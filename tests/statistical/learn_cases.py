@@ -160,12 +160,16 @@ class _Selected:
 class _Scored:
     """`cross_val_score` as an estimator."""
 
-    def __init__(self, spend: Loss, facts: Facts) -> None:
-        self.spend, self.facts = spend, facts
+    def __init__(self, spend: Loss, facts: Facts, scoring: str | None = None) -> None:
+        self.spend, self.facts, self.scoring = spend, facts, scoring
 
     def fit(self, rows: Any, labels: Any) -> Any:
-        model = learn.MixedNB(self.spend, **_tabled(self.facts), classes=self.facts.classes, bins=2, calibrate=False)
-        return learn.cross_val_score(model, rows, labels, cv=2, account=self.account)
+        if self.scoring == "neg_mean_squared_error":
+            model: Any = _regression("LinearRegression")(self.spend, self.facts)
+        else:
+            facts = _tabled(self.facts)
+            model = learn.MixedNB(self.spend, **facts, classes=self.facts.classes, bins=2, calibrate=False)
+        return learn.cross_val_score(model, rows, labels, cv=2, scoring=self.scoring, account=self.account)
 
     account: Any = None
 
@@ -250,6 +254,12 @@ CASES: dict[str, Case] = {
     "select": Case(lambda spend, facts: _Selected(spend, facts, True), columns="mixed", datasets=False),
     "select, trials kept": Case(lambda spend, facts: _Selected(spend, facts, False), columns="mixed", datasets=False),
     "cross_val_score": Case(_Scored, columns="mixed", datasets=False),
+    "cross_val_score, surprise": Case(
+        lambda spend, facts: _Scored(spend, facts, "neg_log_loss"), columns="mixed", datasets=False
+    ),
+    "cross_val_score, squares": Case(
+        lambda spend, facts: _Scored(spend, facts, "neg_mean_squared_error"), "number", datasets=False
+    ),
 }
 # They are handed what was released before, or are lessons that show true values.
 NOTHING_TO_REPLAY = {"save", "load", "prepare", "compare"}
@@ -448,6 +458,12 @@ LABELLED: dict[str, Callable[[list[Any]], Any]] = {
     "nullable": lambda cells: _nullable(cells, False),
     "polars": lambda cells: pl.from_arrow(pa.chunked_array([_arrow_kind(cells, False)])),
     "arrow dictionary": lambda cells: pa.chunked_array([_arrow_kind(cells, False).dictionary_encode()]),
+    "column of an array": lambda cells: _labels(cells).reshape(-1, 1),
+    "column of objects": lambda cells: _objects(cells).reshape(-1, 1),
+    "column of a masked array": lambda cells: LABELLED["masked array"](cells).reshape(-1, 1),
+    "pandas frame": lambda cells: pd.DataFrame({"label": _inferred(cells)}),
+    "polars frame": lambda cells: LABELLED["polars"](cells).to_frame("label"),
+    "arrow table": lambda cells: pa.table({"label": LABELLED["arrow dictionary"](cells)}),
 }
 NAMES = [
     ("a", "b", "c"),
@@ -539,7 +555,7 @@ def draw_case(r: Random, name: str, accounts: dict[str, Any], frame: str | None 
     place = n if name.startswith(("select", "cross", "RandomForest")) else r.randint(0, n)
     more = table.with_row(place, row, label)
     # Numbers where the classes are words are refused, by their type: here every label is an object.
-    labelled = "objects" if isinstance(facts.classes[0], str) else r.choice(list(LABELLED))
+    labelled = r.choice(["objects", "column of objects"] if isinstance(facts.classes[0], str) else list(LABELLED))
     account = accounts["epsilon" if spend.is_pure else "rho"]
 
     def fit(rows: Any, labels: Any) -> Any:

@@ -10,6 +10,8 @@ import pytest
 import cloister as cl
 from cloister import learn
 from cloister.data.hospital import SCHEMA, hospital
+from cloister.learn.linear_model.logistic import counted
+from cloister.privacy.noise import SeededSource
 
 CLASSES = [0, 1]
 
@@ -188,3 +190,44 @@ def test_no_rows_make_a_forecast_fail(tmp_path: Path, name: str) -> None:
     model = kind(cl.rho("0.01"), bounds=(-4, 4), classes=CLASSES, ledger=tmp_path, **told)
     expected = model.fit(np.zeros((0, 3)), np.zeros(0, dtype=int)).expected_accuracy_
     assert expected is None or 0 <= expected <= 1
+
+
+class Seeded:
+    """A meter without a ledger."""
+
+    def __init__(self, seed: str) -> None:
+        self.source = SeededSource(seed)
+
+    def release(self, look: Any, mechanism: Any) -> Any:
+        return mechanism.release(look(), self.source)
+
+
+@pytest.mark.parametrize("true", [0.5, 0.8, 0.99])
+@pytest.mark.parametrize("rows", [0, 30, 250, 400, 700])
+@pytest.mark.parametrize("loss", [cl.epsilon("0.025"), cl.rho("0.0005"), cl.rho(10)], ids=str)
+def test_an_interval_holds_however_few_rows_there_are(loss: cl.Loss, rows: int, true: float) -> None:
+    """Seeded, 400 each. Whether it is told does not depend on the counts, which would be told by their noise."""
+    chance, meter = np.random.default_rng(rows), Seeded(f"{loss} {rows} {true}")
+    right = chance.binomial(rows, true, 400)
+    every = [counted(meter, loss, lambda k=k: np.arange(rows) < k, 2, 1e6) for k in right]  # type: ignore[arg-type, misc]
+    told = [one for one in every if one is not None]
+    assert len(told) >= 380
+    assert np.mean([one.low <= true <= one.high for one in told]) >= 0.92
+    assert all(one.low <= one.accuracy <= one.high for one in told)
+    assert counted(meter, loss, lambda: np.ones(10**4, dtype=bool), 2, 10.0) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("spend", "rows"), [(cl.epsilon(1), 600), (cl.rho("0.02"), 400)], ids=str)
+def test_an_interval_holds_where_it_is_hardly_ever_told(tmp_path: Path, spend: cl.Loss, rows: int) -> None:
+    """Seeded. At 500 rows and epsilon 1, 27 of 34 held, since it was told where the noise of its counts was large."""
+    weights, held, given = np.array([6.0, 0.0]), 0, 0
+    for seed in range(120):
+        chance = np.random.default_rng(seed)
+        told: dict[str, Any] = {"bounds": (-1, 1), "classes": CLASSES, "ledger": tmp_path, "random_state": seed}
+        model = learn.LogisticRegression(spend, **told).fit(*linear_classes(chance, rows, weights))
+        if model.expected_accuracy_interval_ is not None:
+            given += 1
+            low, high = model.expected_accuracy_interval_
+            held += low <= model.score(*linear_classes(chance, 10_000, weights)) <= high
+    assert given >= 3
+    assert held >= 0.93 * given

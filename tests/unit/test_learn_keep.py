@@ -1,7 +1,11 @@
 """Models in signed files."""
 
+import ast
+import inspect
 import io
 import json
+import textwrap
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -194,9 +198,31 @@ def test_what_is_no_released_model_is_not_kept(make, book, tmp_path):
 
 
 def test_a_model_that_holds_something_unknown_is_not_kept(model, book, tmp_path):
-    model.rows_ = open  # anything that is not on the list of released things
+    model.coef_ = open  # anything that is not on the list of released things
     with pytest.raises(BadInput, match="nobody knows whether that is public"):
         learn.save(model, tmp_path / "model")
+
+
+def test_what_was_put_beside_a_model_is_not_kept(model, book, tmp_path):
+    model.rows_seen_ = np.ones((4, 2))
+    with pytest.raises(BadInput, match="rows_seen_, which no fit sets"):
+        learn.save(model, tmp_path / "m", key=book.key)
+    assert not (tmp_path / "m").exists()
+
+
+def test_every_attribute_that_a_fit_sets_is_known():
+    found = {"_metadata_request", "_of_dataset", "_sklearn_output_config", "feature_names_in_", "n_features_in_"}
+    for name, home in persistence._ESTIMATORS.items():
+        kind = getattr(import_module(f"cloister.learn.{home}"), name)
+        for base in kind.__mro__ if hasattr(kind, "fit") else ():
+            if not base.__module__.startswith("cloister.learn."):
+                continue
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            methods = [one for one in tree.body[0].body if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
+            for node in (node for method in methods for node in ast.walk(method)):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    found |= {node.attr} if getattr(node.value, "id", "") == "self" else set()
+    assert found - {"release_"} == persistence._STATE
 
 
 def test_places_that_cannot_be_written_or_read_are_told(model, book, tmp_path):

@@ -616,3 +616,42 @@ def test_a_number_too_small_to_divide_is_no_error_where_engines_make_one_of_it(t
         value = scaled_cell(ds.relation(None, ["x"]), "x", 15)
         assert "1e-84" in value.sql.sql()
         assert ds.relation(None, ["x"]).sums((), [value]).run(ds.tables.engine)[1].tolist() == [0]
+
+
+LONG = 2**53
+
+
+def wide(tmp_path: Path, most: float, rows: int) -> Any:
+    """A number with public bounds of any size, and whole numbers that only exact reading tells apart."""
+    columns = {
+        "far": {"type": "real", "bounds": [-most, most], "nullable": False},
+        "near": {"type": "real", "bounds": [-1, 1], "nullable": False},
+        "code": {"type": "integer", "categories": [LONG, LONG + 1], "nullable": False},
+    }
+    places = np.arange(rows)
+    near = np.sin(places)
+    table = pa.table({"far": most * near, "near": near, "code": pa.array(LONG + (near > 0), pa.int64())})
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    return cl.open(table, schema=schema, budget=cl.rho(10**6), ledger=tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(TO_CLASSES.keys() - {"CategoricalNB"}))  # it learns from categories alone
+def test_whole_numbers_of_any_length_are_classes(tmp_path: Path, name: str) -> None:
+    with wide(tmp_path, 1.0, 200) as data:
+        model = kind_of(name)(cl.rho(1000), **TO_CLASSES[name]).fit(data, target="code", features=["near"])
+    assert model.classes_.tolist() == [LONG, LONG + 1]
+    assert set(model.predict(np.array([[-0.9], [0.9]])).tolist()) == {LONG, LONG + 1}
+
+
+@pytest.mark.parametrize("method", ["covariance", "power"])
+@pytest.mark.parametrize("most", [1e-90, 1e-60, 1.0, 1e80, 1e100])
+def test_components_of_a_table_bear_bounds_of_any_size(tmp_path: Path, method: str, most: float) -> None:
+    for rows in (0, 200):
+        with wide(tmp_path / str(rows), most, rows) as data:
+            before = data.account.spent.amount
+            model = learn.PCA(cl.rho(1000), 1, method=method).fit(data, features=["far"])
+            assert data.account.spent.amount - before == 1000
+        assert np.isfinite(model.explained_variance_).all()
+    true = (most * np.sin(np.arange(200))).var(ddof=1)
+    # Rows far from the middle are shortened where rows are read.
+    assert model.explained_variance_[0] == pytest.approx(true, rel=0.1 if method == "covariance" else 0.3)

@@ -6,8 +6,9 @@
     {...}                               class, parameters, what was released, receipts
     PK...                               the arrays, as npz
 
-A file says exactly what was released: a type that is not listed here is refused, so no row can slip into it. Pickle
-has none of this: it runs what the file tells it to, and keeps whatever an object holds.
+A file holds what `fit` leaves in a model: an attribute or a type that is not listed here is refused, so that nothing
+that was put beside a model slips into its file. (What a caller puts in the place of such an attribute is kept as it
+is.) Pickle has none of this: it runs what the file tells it to, and keeps whatever an object holds.
 """
 
 import io
@@ -57,6 +58,19 @@ _KINDS = {
 }
 _NAMES = {home: name for name, home in _KINDS.items()}
 _NOT_KEPT = ("ledger", "account")
+# Attributes that `fit`, `set_output` or routing sets; tests/unit/test_learn_keep.py compares them with the classes.
+_STATE = frozenset(
+    {
+        "_axes", "_box", "_forest", "_metadata_request", "_model", "_of_dataset", "_parts", "_seen",
+        "_sklearn_output_config", "_target", "_target_ends", "categories_", "class_count_", "class_prior_",
+        "classes_", "cluster_centers_", "cluster_sizes_", "coef_", "components_", "covariance_", "curve_",
+        "data_max_", "data_min_", "estimators_", "expected_accuracy_", "expected_accuracy_interval_",
+        "expected_score_", "explained_variance_", "explained_variance_ratio_", "feature_importances_",
+        "feature_log_prob_", "feature_names_in_", "grid_", "intercept_", "loss_", "mean_", "min_", "n_components_",
+        "n_features_in_", "n_iter_", "n_rows_", "ranks_", "scale_", "shapes_", "standard_errors_", "theta_", "tree_",
+        "var_",
+    }
+)  # fmt: skip
 
 
 def save(model: Any, path: str | os.PathLike[str], *, key: SigningKey | None = None) -> Path:
@@ -157,6 +171,10 @@ class _Writer:
         state = {name: value for name, value in vars(model).items() if name not in told and name != "release_"}
         if not state:
             raise BadInput("the model is not fitted: there is nothing to keep.")
+        for foreign in sorted(state.keys() - _STATE):
+            raise BadInput(
+                f"the model has {foreign:.60}, which no fit sets. Delete it: nobody knows whether it is public."
+            )
         return {
             "class": name,
             "params": {name: self.value(value) for name, value in told.items() if name not in _NOT_KEPT},

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.privacy.errors import BadSchema
+from cloister.privacy.errors import BadInput, BadSchema
 
 __all__ = ["Categories", "category", "number", "numbers_in"]
 
@@ -152,6 +152,7 @@ def number(cell: Any) -> float:
 
 def numbers_in(column: NDArray[Any]) -> Floats:
     """A column of numbers, each cell as `number` reads it."""
+    _check_column(column)
     kind = column.dtype.kind
     if kind in "iufb":
         with np.errstate(all="ignore"):
@@ -167,6 +168,12 @@ def numbers_in(column: NDArray[Any]) -> Floats:
         except (TypeError, ValueError, OverflowError):
             pass
     return _one_by_one(number, cells, np.float64)
+
+
+def _check_column(column: NDArray[Any]) -> None:
+    """Refuse a table: compared with a column, it would be broadcast, and one row would be counted beside all others."""
+    if column.ndim != 1:
+        raise BadInput("a column is an array of one dimension.")
 
 
 def _one_by_one(read: Callable[[Any], Any], cells: Sequence[Any], kind: Any) -> NDArray[Any]:
@@ -226,6 +233,7 @@ class Categories:
 
     def codes(self, column: NDArray[Any]) -> Integers:
         """The place of each cell."""
+        _check_column(column)
         if column.dtype.kind in ("fb" if self._exact else "iufb"):
             return self._codes_of_numbers(numbers_in(column))
         # Iterating keeps the scalars of dates; other arrays are read faster as a list.

@@ -1,7 +1,7 @@
 """Read containers: every array, list and frame becomes columns of cells, by declared types alone.
 
     read_rows(X)      a table: its columns, and the whole array if it came as one or as a list of rows
-    read_column(y)    one column
+    read_column(y)    one column, of one dimension whatever it came as: (n, 1) beside (n,) would be broadcast to (n, n)
 
 What numpy makes of a foreign column may depend on its cells: pyarrow reads a missing code of a dictionary as the last
 word of the dictionary, and one missing cell turns polars text from fixed-width text into objects. So numpy is never
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
 
-__all__ = ["as_array", "is_frame", "read_column", "read_rows"]
+__all__ = ["as_array", "is_frame", "is_table", "read_column", "read_rows"]
 
 _SHAPE = (
     "Expected 2D array, got another shape. Reshape your data either using array.reshape(-1, 1) or "
@@ -46,29 +46,34 @@ def read_rows(rows: Any) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
     if hasattr(rows, "tocsr") or hasattr(rows, "tocsc"):
         raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
     whole = as_array(rows)
-    if whole.ndim != 2:
-        raise BadInput(_SHAPE)
     return list(whole.T), whole
 
 
 def as_array(rows: Any) -> NDArray[Any]:
-    """An array of numpy's own class; a list of rows becomes an array of objects."""
-    return _from_rows(rows) if isinstance(rows, list | tuple) else _series(rows, "X")
+    """An array of numpy's own class, of rows and columns; a list of rows becomes an array of objects."""
+    found = _from_rows(rows) if isinstance(rows, list | tuple) else _series(rows, "X")
+    if found.ndim != 2:
+        raise BadInput(_SHAPE)
+    return found
 
 
 def read_column(y: Any) -> NDArray[Any]:
-    """Labels or targets as an array. A list becomes one column of objects, whatever its cells are.
+    """Labels, targets or answers as an array of one dimension; a table of one column is that column.
 
-    A cell that is a list of one is that one, and a longer list is no label: whether others are lists does not matter.
+    A list becomes one column of objects, whatever its cells are. A cell that is a list of one is that one, and a longer
+    list is no label: whether others are lists does not matter.
     """
     if isinstance(y, list | tuple):
         return _objects([one[0] if _holds_one(one) else one for one in y])
-    if not is_frame(y):
-        return _series(y, "y")
-    columns = _frame_columns(y)
-    if len(columns) == 1:
-        return columns[0].reshape(-1, 1)
-    return np.empty((len(columns[0]) if columns else 0, len(columns)), dtype=object)  # to be refused by its shape
+    columns = _frame_columns(y) if is_frame(y) else [_series(y, "y")]
+    if len(columns) != 1 or columns[0].shape[1:] not in ((), (1,)) or not columns[0].ndim:
+        raise BadInput("y is one column: an array of one dimension, or a table of one column.")
+    return columns[0].reshape(-1)
+
+
+def is_table(y: Any) -> bool:
+    """Whether a column came as a table of one column: by its type and shape."""
+    return is_frame(y) or len(getattr(y, "shape", ())) == 2
 
 
 def _holds_one(cell: Any) -> bool:

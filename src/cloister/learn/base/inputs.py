@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
-from cloister.learn.base.containers import is_frame, read_column, read_rows
+from cloister.learn.base.containers import is_frame, is_table, read_column, read_rows
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 
 __all__ = [
@@ -334,9 +334,9 @@ def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
     if y is None:
         raise BadInput(f"y is one column of {what}, as long as X; requires y to be passed, but the target y is None.")
     given = read_column(y)
-    if given.ndim not in (1, 2) or (given.ndim == 2 and given.shape[1] != 1) or len(given) != length:
+    if len(given) != length:
         raise BadInput(f"y is one column of {what}, as long as X.")
-    if given.ndim == 2:
+    if is_table(y):
         from sklearn.exceptions import DataConversionWarning
 
         warnings.warn(
@@ -344,7 +344,7 @@ def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
             DataConversionWarning,
             stacklevel=4,
         )
-    return given.reshape(-1)
+    return given
 
 
 # What an estimator keeps of its input

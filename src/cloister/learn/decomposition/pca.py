@@ -227,7 +227,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         unit, mean = longest / CELLS, frame.centre + seen.middle / frame.scale
         if self.method == "power":
             directions, values = power(meter, rest, cells, frame.features, count, self._start(frame.features, count))
-            return Components(directions, values * unit**2 / seen.rows, math.nan, mean, seen.rows)
+            variance = values * unit**2 / seen.rows * float((1 / frame.scale).max()) ** 2
+            return Components(directions, variance, math.nan, mean, seen.rows)
         widest = math.ceil(min(longest, 0.5 + abs(seen.middle).max()) / unit) if not frame.round else CELLS
         d = frame.features
         reach = Reach(math.isqrt(d * CELLS**2) + 1, CELLS**2, min(widest, CELLS) ** 2 * CELLS**2)
@@ -255,10 +256,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             middle = np.clip(whole[-1, :-1] / rows, -0.5, 0.5)
             scatter = whole[:-1, :-1] - rows * np.outer(middle, middle)
             mean = design.centre + middle / design.scale
-            back = np.diag(1 / design.scale)  # from scaled columns to the units of the data
-            return main_directions(
-                back @ scatter @ back, noise * float((1 / design.scale).max()) ** 2, rows, mean, 1.0, count
-            )
+            # From scaled columns to parts of the widest one: fourth powers of its width may be beyond floats.
+            least = float(design.scale.min())
+            back = np.diag(least / design.scale)
+            return main_directions(back @ scatter @ back, noise, rows, mean, least, count)
 
         self._keep(self._train(steps, data), count)
         keep_features(self, len(design.names), design.names, dataset=True)

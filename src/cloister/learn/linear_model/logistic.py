@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.base.bounds_search import wants_bounds
 from cloister.learn.base.frame import Floats, Frame
-from cloister.learn.base.inputs import is_dataset, keep_features, read_classes
+from cloister.learn.base.inputs import is_dataset, keep_features
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import classes_of, read_names, read_relation
 from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
@@ -41,9 +41,11 @@ __all__ = ["LogisticRegression"]
 # them. With p coefficients and n rows that is at most about sqrt(2 p / (π n)) of all rows, however the half-space was
 # chosen: the best of all half-spaces is right on so many more than half of normal rows with labels at random (Gardner
 # & Derrida 1988), and labels that can be learned vary less and leave less to follow. So much is taken off the lower
-# end of the interval, beside noise and the chance of rows. Where that leaves nothing to say, nothing is said. The
-# number itself is corrected by what a fit without noise gains (`_corrected`). Coverage is measured in
-# tests/unit/test_learn_forecast.py, for labels at random too.
+# end of the interval, beside noise and the chance of rows. Where there are too few rows to say anything, nothing is
+# said. That is decided by the number of rows that the fit itself released. Were it decided by the two counts, they
+# would be told mostly where their noise is large, and intervals would not hold. The number itself is corrected by what
+# a fit without noise gains (`_corrected`). Coverage is measured in tests/unit/test_learn_forecast.py, for labels at
+# random too.
 #
 # Inside an engine (`of_moments`) accuracy follows from released second moments, and costs nothing. The scores of a
 # class are taken to be normal: they are sums over many features. With class shares p, mean scores m = w'μ + b and a
@@ -57,8 +59,10 @@ __all__ = ["LogisticRegression"]
 
 
 CHECK = Fraction(1, 40)  # of the spend
-_LEAST_ROWS = 4.0  # times the noise on a count
+_LEAST_ROWS = 3.0  # times the noise on their number
 _WIDEST = 0.2  # a wider margin says nothing
+_SURE = NormalDist().inv_cdf(0.975)
+_SHARES = np.linspace(0.0, 1.0, 1001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +94,18 @@ def of_moments(found: ClassMoments, weights: Floats, shift: float, optimism: flo
 
 
 def counted(
-    meter: PrivacyFilter, loss: Loss, look: Callable[[], NDArray[np.bool_]], parameters: int
+    meter: PrivacyFilter, loss: Loss, look: Callable[[], NDArray[np.bool_]], parameters: int, rows: float
 ) -> Forecast | None:
     """Accuracy from a noisy count of rows that the model gets right, and of those it does not.
+
+    The interval has all shares p at which (1 - p) right - p wrong, whose mean is then 0, is no larger than noise and
+    chance let expect (Fieller 1954). The noise in the number of rows is in it, so that it holds for few rows too.
 
     Args:
         meter, loss: pay.
         look: gives whether the model is right about each row; call it inside a step.
         parameters: how many numbers were fitted.
+        rows: about how many there are, released before with noise of its own: decides whether anything is told.
 
     Privacy: the loss: a row is in one of two counts, by itself and the released model.
     """
@@ -108,19 +116,26 @@ def counted(
         return np.array([int(right.sum()), int((~right).sum())], dtype=np.int64)
 
     right, wrong = (float(one) for one in meter.release(both, noise))
-    rows = right + wrong
-    if rows < _LEAST_ROWS * noise.standard_error:
+    # Laplace noise has longer tails than normal noise.
+    hidden = noise.standard_error * max(_SURE, -math.log(0.05) / math.sqrt(2) if loss.measure == "epsilon" else 0.0)
+    if rows < 1 or math.hypot(hidden / rows, _SURE / math.sqrt(2 * rows)) + _owed(parameters, rows) / 2 > _WIDEST:
         return None
-    share = min(max(right / rows, 0.0), 1.0)
-    hidden = noise.standard_error * math.hypot(share, 1 - share) / rows
-    # Where all rows seem right the chance of rows is not none: at least that of a row or two.
-    spread = max(share * (1 - share), 1 / rows)
-    margin = NormalDist().inv_cdf(0.975) * math.sqrt(hidden**2 + 2 * spread / rows)
-    owed = math.sqrt(2 * parameters / (math.pi * rows))
-    if margin + owed / 2 > _WIDEST:  # half of the interval's width
+    total = right + wrong
+    least, most = max(total - math.sqrt(2) * hidden, 1.0), max(total + math.sqrt(2) * hidden, 1.0)
+    chance = _SURE**2 * 2 * most * _SHARES * (1 - _SHARES)
+    allowed = 0.5 + np.sqrt(hidden**2 * ((1 - _SHARES) ** 2 + _SHARES**2) + chance)
+    held = _SHARES[np.abs((1 - _SHARES) * right - _SHARES * wrong) <= allowed]
+    if not len(held):  # counts that no share of any number of rows explains
         return None
-    low, high = max(share - margin - owed, 0.0), min(share + margin, 1.0)
-    return Forecast(min(max(_corrected(share, parameters / rows), low), high), low, high)
+    step = float(_SHARES[1])
+    low, high = max(held[0] - step - _owed(parameters, least), 0.0), min(held[-1] + step, 1.0)
+    share = right / total if total > 0 else 0.5
+    return Forecast(float(np.clip(_corrected(share, parameters / least), low, high)), float(low), float(high))
+
+
+def _owed(parameters: int, rows: float) -> float:
+    """How large a share of its rows a model may owe to having followed them."""
+    return math.sqrt(2 * parameters / (math.pi * rows))
 
 
 def _corrected(share: float, each: float) -> float:
@@ -247,30 +262,37 @@ class LogisticRegression(LinearClassifier):
         return self
 
     def _learn(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows) -> LinearModel:
-        model = self._descended(meter, BudgetShare(budget.part(1 - CHECK)), data)
+        model, count = self._descended(meter, BudgetShare(budget.part(1 - CHECK)), data)
 
         def right() -> NDArray[np.bool_]:
             rows, labels = data.look()
             return np.asarray(model.places(rows, data.frame) == labels)
 
-        seen = counted(meter, budget.part(CHECK), right, model.coefficients.size + model.intercepts.size)
+        seen = counted(meter, budget.part(CHECK), right, model.coefficients.size + model.intercepts.size, count)
         return (
             model if seen is None else replace(model, accuracy=seen.accuracy, accuracy_interval=(seen.low, seen.high))
         )
 
-    def _descended(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows) -> LinearModel:
+    def _descended(
+        self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows
+    ) -> tuple[LinearModel, float]:
+        """The model, and about how many rows there are; 0 where noise hides that."""
         if self.method in ("quadratic", "functional"):
             laplace = self.method == "functional"
             found = moments_of_rows(meter, budget, data, laplace=laplace)
             weights, shift = (taylor if laplace else discriminant)(found)
             features = weights * (2 * data.frame.scale)
-            return LinearModel(features, shift - features @ data.frame.centre, 1)
+            count, noise = float(found.counts.sum()), found.line_noise / (2 * data.frame.reach)
+            known = count if count >= _LEAST_ROWS * noise * math.sqrt(len(data.classes)) else 0.0
+            return LinearModel(features, shift - features @ data.frame.centre, 1), known
         residual = Logistic() if len(data.classes) == 2 else Softmax(len(data.classes))
         newton = {"gradient": False, "newton": True}.get(self.method)
         binary = residual.outputs == 1
         fitted = descend(meter, budget, data.frame, residual, data.look, rows=self.rows, newton=newton, errors=binary)
         errors = _standard_errors(meter, budget, fitted, data.frame) if fitted.kept else None
-        return LinearModel.of(fitted, data.frame, errors)
+        survey = fitted.survey
+        known = survey.rows if survey.rows >= _LEAST_ROWS * survey.noise else 0.0
+        return LinearModel.of(fitted, data.frame, errors), known
 
     def _fit_engine(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
         names = read_names(data, table, target, features)
@@ -288,7 +310,7 @@ class LogisticRegression(LinearClassifier):
             return LinearModel(features, shift - features @ design.centre, 1, accuracy=accuracy)
 
         model = self._train(steps, data)
-        self._keep(model, read_classes(listed), None, design.box)
+        self._keep(model, listed, None, design.box)
         keep_features(self, len(design.names), design.names, dataset=True)
         self._finish(model)
         return self

@@ -70,7 +70,10 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     Attributes:
         coef_, intercept_: as in scikit-learn; from a dataset, one coefficient for each name in `feature_names_in_`.
         standard_errors_: of the coefficients and, last, of the intercept; sampling error and noise together. They rest
-            on errors of one variance. None for the methods that have no theory for them.
+            on errors of one variance. What the noise hides of a coefficient is guessed to be at most half the target's
+            range over the feature's range: where bounds are far wider than the rows and a slope is steeper than that,
+            they are too small, and the coefficient is drawn to zero. Give narrower bounds, or `bounds="find"`. None
+            for the methods that have no theory for them.
         expected_score_: the R² that the released moments let expect.
         n_rows_: about how many rows there were, as released.
         release_, loss_: the receipt and what was paid.

@@ -33,12 +33,14 @@ class ScaleProbe:
         middle: about their mean, in the frame.
         spread: about the root of their mean squared distance from it.
         stretch: what each feature is multiplied by afterwards; `spread` is that of the stretched rows.
+        noise: the standard deviation of the noise on `rows`; 0 if their number is public.
     """
 
     rows: float
     middle: Floats
     spread: float
     stretch: Floats
+    noise: float = 0.0
 
 
 def probe_scale(
@@ -69,7 +71,7 @@ def probe_scale(
     # The noise makes the mean longer, by its own variance.
     around = float(released[d + 1]) / count * frame.reach**2 - float(middle @ middle) + d * (noise / count) ** 2
     spread = math.sqrt(min(max(around, frame.reach**2 / 100), frame.reach**2))
-    return ScaleProbe(count, middle, spread, np.ones(d))
+    return ScaleProbe(count, middle, spread, np.ones(d), noise if rows is None else 0.0)
 
 
 def _totals(cells: Floats) -> Integers:

@@ -1,9 +1,15 @@
 """Models as candidates: which of their parts learn from rows, and what each may spend."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from cloister.learn.base.estimator import PrivateEstimator
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.learn.base.containers import as_array, is_frame, read_column
+from cloister.learn.base.estimator import Payer, PrivateEstimator
 from cloister.learn.base.nested_budget import DryRun, paying
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
@@ -15,8 +21,10 @@ __all__ = [
     "Search",
     "model_of",
     "paying_parts",
+    "payer_of",
     "priced",
     "read_candidates",
+    "read_pair",
     "rehearse",
     "settled",
     "take",
@@ -162,6 +170,40 @@ def total_spend(model: Any) -> BudgetShare:
     return BudgetShare(sum(purses[1:], start=purses[0]))
 
 
+def payer_of(models: Sequence[Any], ledger: Any, account: Any) -> tuple[Any, Any]:
+    """The ledger and the account that pay: those of the call, or else those that the models name.
+
+    An account that a model names limits what its rows cost. So no other payer takes its place: two accounts, an account
+    of a model beside a ledger of the call, and two ledgers are refused.
+    """
+    parts = [part for model in models for part in paying_parts(model)]
+    accounts = [one for one in (account, *(part.account for part in parts)) if one is not None]
+    if len({_account_name(one) for one in accounts}) > 1 or (accounts and account is None and ledger is not None):
+        raise BadInput(
+            "models and the call name different payers. One account pays for all of it: give it to the call, or to "
+            "the models, or to both."
+        )
+    if accounts:
+        return ledger, accounts[0]
+    ledgers = [one for one in (ledger, *(part.ledger for part in parts)) if one is not None]
+    if len({_ledger_name(one) for one in ledgers}) > 1:
+        raise BadInput("models and the call name different ledgers. One pays for all of it.")
+    return (ledgers[0] if ledgers else None), None
+
+
+def _account_name(account: Any) -> Any:
+    """What tells accounts apart; anything else is told by itself, to be refused where it should pay."""
+    return Payer.of(account) if isinstance(account, Account) else account if isinstance(account, Payer) else id(account)
+
+
+def _ledger_name(ledger: Any) -> Any:
+    if isinstance(ledger, Ledger):
+        ledger = Payer.of(ledger)
+    if isinstance(ledger, Payer):
+        return ledger.owner if ledger.folder is None else Path(ledger.folder).resolve()
+    return Path(ledger).resolve() if isinstance(ledger, str | os.PathLike) else id(ledger)
+
+
 def priced(model: Any, share: Loss) -> Any:
     """A fresh copy whose parts together spend exactly this."""
     from sklearn.base import clone
@@ -193,16 +235,31 @@ def read_candidates(models: Any, grid: Mapping[str, Sequence[Any]] | None) -> tu
     return [one for one, _ in pairs], [change for _, change in pairs]
 
 
-def rehearse(model: Any, X: Any, y: Any, share: Loss) -> None:  # noqa: N803
-    """Fit on no rows at all, so that a parameter that is wrong is told before anything is charged."""
-    if isinstance(model, PrivateEstimator):  # transformers of others may refuse an empty table
-        with paying(DryRun()):
-            priced(model, share).fit(take(X, []), take(y, []))
+def read_pair(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:  # noqa: N803
+    """Rows as an array or frame, and their labels as an array of one dimension."""
+    rows, labels = X if is_frame(X) else as_array(X), read_column(y)
+    if len(labels) != len(rows):
+        raise BadInput("y is one column, as long as X.")
+    return rows, labels
+
+
+def rehearse(model: Any, X: Any, y: Any, score: Callable[[Any, Any, Any], Any]) -> None:  # noqa: N803
+    """Fit on no rows at all and score that, so that whatever is wrong is told before anything is charged.
+
+    Args:
+        model: settled and priced.
+        X, y: from `read_pair`; no row of them is taken.
+        score: of a fitted model on rows and labels.
+    """
+    from sklearn.base import clone
+
+    with paying(DryRun()):
+        nothing = take(X, []), take(y, [])
+        score(clone(model).fit(*nothing), *nothing)
 
 
 def take(rows: Any, places: Any) -> Any:
     """Some rows of an array or frame."""
-    import numpy as np
     from sklearn.utils import _safe_indexing
 
     chosen = np.asarray(places, dtype=np.int64)

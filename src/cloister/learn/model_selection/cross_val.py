@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.bounds_search import noise_for
-from cloister.learn.base.containers import as_array, is_frame, read_column
 from cloister.learn.base.nested_budget import paying
 from cloister.learn.base.quiet import quiet
-from cloister.learn.model_selection.candidates import Search, rehearse, settled, take, total_spend
+from cloister.learn.model_selection.candidates import Search, payer_of, read_pair, rehearse, settled, take, total_spend
 from cloister.learn.model_selection.scoring import read_scoring
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput, BadLoss
@@ -52,7 +51,8 @@ def cross_val_score(
         cv: how many folds.
         scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).
         score_spend: what all scores together cost; a tenth of a fit unless given.
-        ledger, account, random_state: as for an estimator.
+        ledger, account: who pays; the model's own unless given here. If both name one, it is the same.
+        random_state: as for an estimator.
 
     Returns:
         A release: `value` has a score for each fold, `standard_error` what the noise adds to each, `loss` the total.
@@ -64,16 +64,15 @@ def cross_val_score(
     """
     if isinstance(cv, bool) or not isinstance(cv, int) or not 2 <= cv <= 100:
         raise BadInput("cv is the number of folds: a whole number from 2 to 100.")
-    X, y = X if is_frame(X) else as_array(X), read_column(y)  # noqa: N806
-    if len(y) != len(X):
-        raise BadInput("y is one column, as long as X.")
+    X, y = read_pair(X, y)  # noqa: N806
     model = settled(model)
+    payer = payer_of([model], ledger, account)
     fit, score = total_spend(model), read_scoring(scoring, model)
     scores = BudgetShare(fit.part(_SCORES)) if score_spend is None else budget_share(score_spend)
     if scores.pure != fit.pure:
         raise BadLoss("the fits and the scores must be paid alike: both with a pure epsilon, or both with a rho.")
     noise = noise_for(root_above(2) * score.most, 2 * score.most, scores.loss)
-    rehearse(model, X, y, fit.loss)
+    rehearse(model, X, y, lambda one, rows, labels: (score.points(one, rows, labels), score.counted(one, labels)))
 
     def steps(meter: PrivacyFilter, _budget: BudgetShare) -> NDArray[np.float64]:
         fold = uniform(cv, (len(y),), meter.source)
@@ -91,7 +90,7 @@ def cross_val_score(
 
     asked = f"cross-validate {model!r} by {score.name} in {cv} folds"
     total = fit.loss * cv + scores.loss
-    found, release = Search(total, ledger, account, random_state, asked).carry_out(steps)
+    found, release = Search(total, *payer, random_state, asked).carry_out(steps)
     weights = np.maximum(found[1], score.most)
     share = np.clip(found[0] / weights, 0.0, 1.0)
     error = noise.standard_error * np.sqrt(1 + share**2) / weights * score.slope

@@ -22,6 +22,7 @@ from cloister.data.private_table import PrivateTable
 from cloister.data.schema import Column
 from cloister.learn.base.bounds_search import noise_for
 from cloister.learn.base.cells import Categories, numbers_in
+from cloister.learn.base.containers import read_column
 from cloister.learn.model_selection.intervals import Evaluation, Interval
 from cloister.learn.preprocessing.encode_features import prepare
 from cloister.privacy.filter import PrivacyFilter
@@ -93,9 +94,8 @@ def _classes(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
         counts = np.zeros(groups * answers, dtype=np.int64)
         true = _codes(columns[trial.target], classes)
         kept = (true >= 0) & (group >= 0)
-        if not kept.any():
-            return counts
-        said = _codes(np.asarray(model.predict(prepare(model, _some(columns, kept)))), classes)
+        # The model is asked even if no row is left: whether it can answer must not tell that there is one.
+        said = _codes(read_column(model.predict(prepare(model, _some(columns, kept)))), classes)
         cell = (said == true[kept]) if answers == 2 else 2 * true[kept] + said
         np.add.at(counts, group[kept] * answers + cell.astype(np.int64), 1)
         return counts
@@ -206,9 +206,7 @@ def _numbers(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
         counts = np.zeros(groups * (_STEPS + 1), dtype=np.int64)
         goal = numbers_in(columns[trial.target])
         kept = ~np.isnan(goal) & (group >= 0)
-        if not kept.any():
-            return counts
-        said = np.asarray(model.predict(prepare(model, _some(columns, kept))), dtype=np.float64)
+        said = numbers_in(read_column(model.predict(prepare(model, _some(columns, kept)))))
         away = np.nan_to_num(np.abs(np.clip(said, low, high) - np.clip(goal[kept], low, high)), nan=high - low)
         np.add.at(counts, group[kept] * (_STEPS + 1) + np.searchsorted(edges, away, side="left"), 1)
         return counts

@@ -45,8 +45,7 @@ class Scoring:
         Privacy: a row adds at most `most`, and never takes any away.
         """
         given = read_column(labels)
-        if not len(given):
-            return 0
+        # The model is asked even if there is no row: whether it can answer must not tell that there is one.
         each = np.clip(self.share(model, rows, given), 0.0, 1.0)
         return int(on_grid(each * self.most, self.most).astype(np.int64).sum())
 
@@ -58,40 +57,56 @@ class Scoring:
         return int((codes(given, list(model.classes_)) >= 0).sum())
 
 
-def read_scoring(name: str | None, model: Any) -> Scoring:
-    """The score of that name, or the usual one of the model."""
+def read_scoring(name: str | None, *models: Any) -> Scoring:
+    """The score of that name, or the usual one of the first model. All models must be able to give it."""
     from sklearn.base import is_classifier, is_regressor
 
     if name is None:
-        kinds = {"accuracy": is_classifier(model), "neg_mean_squared_error": is_regressor(model)}
+        kinds = {"accuracy": is_classifier(models[0]), "neg_mean_squared_error": is_regressor(models[0])}
         name = next((kind for kind, fits in kinds.items() if fits), None)
         if name is None:
             raise BadInput("only classifiers and regressors have a score here.")
+    if not isinstance(name, str) or name not in ("accuracy", "neg_log_loss", "neg_mean_squared_error"):
+        raise BadInput("scoring is 'accuracy', 'neg_log_loss' or 'neg_mean_squared_error'.")
+    fits = is_regressor if name == "neg_mean_squared_error" else is_classifier
+    if not all(fits(model) for model in models):
+        kind = "regressors" if fits is is_regressor else "classifiers"
+        raise BadInput(f"{name} is a score of {kind}, and a model here is none.")
     if name == "accuracy":
         return Scoring(name, 1, _right, lambda share: share, 1.0)
     if name == "neg_log_loss":
+        if not all(hasattr(model, "predict_proba") for model in models):
+            raise BadInput("neg_log_loss needs predict_proba, and a model here has none. Use scoring='accuracy'.")
         return Scoring(name, _FINE, _surprise, lambda share: (share - 1) * _WORST, _WORST)
-    if name == "neg_mean_squared_error":
-        width = _width(model_of(model))
-        return Scoring(name, _FINE, _nearness(width), lambda share: (share - 1) * width**2, width**2)
-    raise BadInput("scoring is 'accuracy', 'neg_log_loss' or 'neg_mean_squared_error'.")
+    width = max(_width(model_of(model)) for model in models)
+    return Scoring(name, _FINE, _nearness(width), lambda share: (share - 1) * width**2, width**2)
+
+
+def _said(model: Any, rows: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """The model's answers, one for each label: fewer, more or a table of them would be broadcast."""
+    found = read_column(model.predict(rows))
+    if len(found) != len(labels):
+        raise BadInput("a model gives one answer for each row.")
+    return found
 
 
 def _right(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
-    true, said = (codes(one, list(model.classes_)) for one in (labels, model.predict(rows)))
+    true, said = (codes(one, list(model.classes_)) for one in (labels, _said(model, rows, labels)))
     return np.asarray((true >= 0) & (true == said), dtype=np.float64)
 
 
 def _surprise(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
-    place = codes(labels, list(model.classes_))
-    likely = np.asarray(model.predict_proba(rows))[np.arange(len(place)), place]
+    place, every = codes(labels, list(model.classes_)), np.asarray(model.predict_proba(rows))
+    if every.shape != (len(place), len(model.classes_)):
+        raise BadInput("a model gives one probability for each row and class.")
+    likely = every[np.arange(len(place)), place]
     return np.where(place < 0, 0.0, 1 + np.log(np.maximum(likely, math.exp(-_WORST))) / _WORST)
 
 
 def _nearness(width: float) -> Callable[[Any, Any, NDArray[Any]], Floats]:
     def share(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
         with np.errstate(all="ignore"):  # a warning would tell of one row
-            away = (np.asarray(model.predict(rows), dtype=np.float64) - numbers_in(labels)) / width
+            away = (numbers_in(_said(model, rows, labels)) - numbers_in(labels)) / width
             return np.asarray(1 - np.minimum(away**2, 1.0))
 
     return share

@@ -16,13 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from cloister.learn.base.containers import as_array, is_frame, read_column
 from cloister.learn.base.nested_budget import paying
 from cloister.learn.base.quiet import quiet
-from cloister.learn.model_selection.candidates import Search, paying_parts, priced, read_candidates, rehearse, take
+from cloister.learn.model_selection.candidates import (
+    Search,
+    payer_of,
+    paying_parts,
+    priced,
+    read_candidates,
+    read_pair,
+    rehearse,
+    take,
+)
 from cloister.learn.model_selection.scoring import Scoring, read_scoring
 from cloister.privacy.budget_split import BudgetShare, budget_share
-from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -101,7 +108,8 @@ def select(
         scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).
         refit: whether the chosen one is fitted anew, on all rows, with two thirds of the spend. If not, the trials
             have nearly all of it and the chosen trial is kept: better for two or three candidates on few rows.
-        ledger, account, random_state: as for an estimator.
+        ledger, account: who pays; those that the models name unless given here. If several name one, it is the same.
+        random_state: as for an estimator.
 
     Privacy: the spend, for one row added or removed. Whether a row is held back is a coin of its own, so two
         neighbouring tables, with the same coins for the rows they share, differ in one part by one row. Candidates,
@@ -109,13 +117,12 @@ def select(
         alone in tests/unit/test_learn_select.py.
     """
     candidates, changes = read_candidates(models, grid)
-    score = read_scoring(scoring, candidates[0])
+    payer = payer_of(candidates, ledger, account)
+    score = read_scoring(scoring, *candidates)
     shares = _shares(budget_share(spend), len(candidates), refit)
-    X, y = X if is_frame(X) else as_array(X), read_column(y)  # noqa: N806
-    if len(y) != len(X):
-        raise BadInput("y is one column, as long as X.")
+    X, y = read_pair(X, y)  # noqa: N806
     for candidate in candidates:
-        rehearse(candidate, X, y, shares["trials"].split(len(candidates)))
+        rehearse(priced(candidate, shares["trials"].split(len(candidates))), X, y, score.points)
 
     def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[int, Any]:
         coins = uniform(_HELD_BACK, (len(y),), meter.source)
@@ -129,7 +136,7 @@ def select(
             return found, priced(candidates[found], shares["final fit"]).fit(X, y)
 
     asked = f"select among {candidates!r} by {score.name}"
-    (index, best), release = Search(spend, ledger, account, random_state, asked).carry_out(steps)
+    (index, best), release = Search(spend, *payer, random_state, asked).carry_out(steps)
     release = replace(release, value=best)
     for part in paying_parts(best, fitted=True):
         if hasattr(part, "release_"):  # not of a transformer that was given no columns
