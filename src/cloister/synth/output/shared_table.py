@@ -14,8 +14,9 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ import numpy as np
 
 from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadInput, BadSource, ReceiptRejected, SealBroken
+from cloister.privacy.ledger.rules import tidy
 from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.mechanism import REGISTRY, Pure
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.privacy.unit import ROW, Unit
@@ -35,9 +38,10 @@ from cloister.synth.output.expected_errors import ExpectedError, RangeCondition,
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HandedTable", "meets", "parse_table", "read_table", "side_path", "sign_side"]
+__all__ = ["HANDED_IN", "HandedTable", "meets", "parse_table", "pure_of", "read_table", "side_path", "sign_side"]
 
 KIND = "synthetic table"
+HANDED_IN = "handed in"  # the mechanism in a hub's receipt for a table that its owner made elsewhere
 PRICE = ("private", "loss", AS_EPSILON, "unit", "neighbours")  # what a side file says of it, and a receipt vouches for
 _PURPOSE = b"cloister synthetic table\n"  # signatures of different kinds of text must never be exchangeable
 
@@ -83,7 +87,8 @@ class HandedTable:
         """Raise unless the holder of the owner's key signed this price, and these rows where a hub did.
 
         The price is the loss with its neighbours, the unit, and whether the noise was private. All of it is compared
-        with the receipt to the byte; an epsilon that is stated beside the loss must be one that the loss keeps.
+        with the receipt to the byte; a pure loss that was charged as a rho must follow from the steps that the receipt
+        lists; an epsilon that is stated beside the loss must be one that the loss keeps.
 
         Raises:
             ReceiptRejected: the receipt is not the owner's, or the side file says something else than it.
@@ -210,12 +215,14 @@ def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]
 
     Args:
         receipt: whose signature was checked.
-        loss: that the side file states. An account that counts in rho is charged the rho of a pure loss.
+        loss: that the side file states. An account that counts in rho is charged the rho of a pure loss: such a loss
+            is vouched for if every step of the receipt was pure and their epsilons are within it.
         asked: the epsilon that the side file states, which the loss keeps; a receipt says nothing of it.
     """
     paid = Loss.from_json(receipt.body["loss"])
-    if paid.measure == "rho" and loss.is_pure and loss.as_rho() == paid:
-        paid = loss
+    if paid.measure == "rho" and loss.is_pure and _charged(loss) == paid:
+        spent = pure_of(receipt.body["parameters"])
+        paid = loss if spent is not None and spent <= loss.amount else paid
     return {
         "private": receipt.body["private"],
         "loss": paid.to_json(),
@@ -223,6 +230,35 @@ def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]
         "unit": receipt.body["unit"],
         "neighbours": str(paid.relation),
     }
+
+
+def _charged(loss: Loss) -> Loss:
+    """What an account in rho is charged for a pure loss."""
+    same = loss.as_rho()
+    return replace(same, amount=tidy(same.amount))
+
+
+def pure_of(steps: object) -> Fraction | None:
+    """The epsilon that all steps of a receipt cost together; None if one of them has no pure loss that it states."""
+    total = Fraction(0)
+    for step in steps if isinstance(steps, list) else ():
+        facts = step if isinstance(step, dict) else {}
+        name, stated, times = (
+            facts.get(one, last) for one, last in (("mechanism", ""), ("epsilon", ""), ("times", "1"))
+        )
+        if not (isinstance(name, str) and isinstance(stated, str) and isinstance(times, str)):
+            return None
+        kind = REGISTRY.get(name)
+        if name != HANDED_IN and (kind is None or not issubclass(kind, Pure)):
+            return None
+        try:
+            each, many = Fraction(stated), int(times)
+        except (ValueError, ZeroDivisionError):
+            return None
+        if each <= 0 or many < 1:
+            return None
+        total += each * many
+    return total or None
 
 
 def _same(one: object, other: object) -> bool:
