@@ -92,8 +92,8 @@ def carried(name: str, ds: Any, meter: Steps) -> Steps:
         return steps(meter), SimpleNamespace(body={"mechanism": "any"}, text=lambda: "null")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "measure_steps", without_a_ledger)
-        patch.setattr(two_tables, "measure_steps", without_a_ledger)
+        patch.setattr(run, "release_steps", without_a_ledger)
+        patch.setattr(two_tables, "release_steps", without_a_ledger)
         MAKE[name](ds)
     return meter
 

@@ -334,7 +334,7 @@ def test_a_charge_after_the_look_is_caught(tables: Tables, monkeypatch: Patch) -
         found = steps(Free())
         return found, release_steps(lambda meter: None, **more)[1]
 
-    monkeypatch.setattr(run, "measure_steps", late)
+    monkeypatch.setattr(run, "release_steps", late)
     before = data.account.spent
     order.clear()
     synth.independent(data, spend=SPEND)

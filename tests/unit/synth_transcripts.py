@@ -86,7 +86,7 @@ def _carried(patch: pytest.MonkeyPatch, meter: Transcript, make: Callable[[], An
 
     with patch.context() as inside:
         for module in (run, two_tables, workload):
-            inside.setattr(module, "measure_steps", without_a_ledger)
+            inside.setattr(module, "release_steps", without_a_ledger)
         return make(), meter
 
 
