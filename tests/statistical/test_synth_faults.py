@@ -17,7 +17,7 @@ from cloister.privacy.filter import release_steps
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Exponential
 from cloister.synth import run
-from cloister.synth.domain.domain import domain
+from cloister.synth.domain import domain
 from cloister.synth.domain.resolution import Resolution
 from cloister.synth.generators import aim, mggm, mst
 from cloister.synth.measure import marginals
