@@ -303,7 +303,7 @@ def test_noise_of_the_wrong_scale_is_caught(tmp_path: Any, monkeypatch: Patch) -
     tables, loss = Tables.opened(tmp_path), cl.epsilon(4)
     generator = Generator(mst, "mst")
     assert np.abs(evidence(generator, tables, loss, 40)).max() <= float(loss.amount)
-    monkeypatch.setattr(marginals, "law", weak_noise)
+    monkeypatch.setattr(marginals, "noise_for", weak_noise)
     assert np.abs(evidence(generator, tables, loss, 40)).max() > float(loss.amount)
     tables.close()
 
