@@ -3,6 +3,7 @@
 import json
 import math
 from datetime import date, datetime
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,9 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
-from cloister.privacy.errors import BadSource, ReceiptRejected
-from cloister.synth.output.shared_table import parse_table
+from cloister.privacy.errors import BadSource, ReceiptRejected, SealBroken
+from cloister.synth.console import add_score
+from cloister.synth.output.shared_table import parse_table, pure_of, sign_side
 from cloister.synth.scoring.report.provenance import told_making
 
 ROWS = 400
@@ -209,3 +211,83 @@ def test_a_pure_table_of_an_account_in_rho_verifies(data, tmp_path):
     )
     with pytest.raises(ReceiptRejected):
         synth.read_table(tmp_path / "pure.parquet").verify(data.account.book.key.public)
+
+
+@pytest.mark.parametrize("amount", ["0.005", "0.02", "0.125", "2"])
+def test_gaussian_noise_is_not_handed_on_as_a_pure_epsilon(data, tmp_path, amount):
+    """A rho of e²/2 is what an account in rho is charged for a pure e too; the receipt says which noise it was."""
+    made = synth.mst(data, spend=cl.rho(amount), columns=["code", "back"], rows=5)
+    side = made.to_parquet(tmp_path / "made.parquet")
+    told, key = json.loads(side.read_text()), data.account.book.key.public
+    synth.read_table(tmp_path / "made.parquet").verify(key)
+    pure = cl.epsilon(Fraction(math.isqrt(int(2_000_000 * Fraction(amount))), 1000))
+    assert pure.as_rho() == made.loss
+    for beside in ({}, {"loss as epsilon": {"epsilon": float(pure.amount), "delta": 0}}):
+        side.write_text(json.dumps(told | {"loss": pure.to_json()} | beside))
+        with pytest.raises(ReceiptRejected):
+            synth.read_table(tmp_path / "made.parquet").verify(key)
+
+
+def test_a_pure_price_follows_from_the_steps_of_a_receipt():
+    laplace = {"mechanism": "discrete-laplace", "epsilon": "1/10", "sensitivity": "1", "scale": "10", "times": "3"}
+    choice = {"mechanism": "exponential", "epsilon": "1/5", "sensitivity": "1", "monotone": "false", "times": "1"}
+    assert pure_of([laplace, choice]) == Fraction(1, 2)
+    gaussian = {"mechanism": "discrete-gaussian", "sensitivity": "1", "sigma": "1", "proof": "zCDP", "times": "1"}
+    odd = [{**laplace, "times": "0"}, {**laplace, "epsilon": "-1"}, {**laplace, "epsilon": 1}, {"mechanism": []}, 1]
+    for steps in (
+        [laplace, gaussian],
+        [laplace, {**gaussian, "epsilon": "1/10"}],
+        [],
+        None,
+        "pure",
+        *([o] for o in odd),
+    ):
+        assert pure_of(steps) is None
+
+
+@pytest.mark.parametrize("amount", ["0.12345678901234567890123", "1/7", "0.1"])
+def test_a_pure_table_of_many_digits_verifies_too(data, tmp_path, amount):
+    synth.mst(data, spend=cl.epsilon(amount), columns=["code", "back"], rows=5).to_parquet(tmp_path / "made.parquet")
+    synth.read_table(tmp_path / "made.parquet").verify(data.account.book.key.public)
+
+
+def test_the_price_of_a_score_is_held_against_its_own_receipt(data, tmp_path):
+    made = synth.mst(data, spend=cl.rho("0.1"), columns=["code", "back"], rows=5)
+    side, key = made.to_parquet(tmp_path / "made.parquet"), data.account.book.key.public
+    for seed in (None, "seed"):
+        add_score(side, synth.publishable_score(data, made, spend=cl.epsilon("0.3"), random_state=seed))
+        told = json.loads(side.read_text())
+        again = synth.read_table(tmp_path / "made.parquet")
+        again.verify(key)
+        assert "  scored    for epsilon 0.3 more\n" in f"{again}\n"
+        score, other = told["score"], cl.rho("0.045")
+        assert score["private"] is (seed is None)
+        for change in (
+            {"private": not score["private"]},
+            {"loss": {**score["loss"], "amount": "1/1000000000"}},
+            {"loss": {**score["loss"], "relation": "replace-one"}},
+            {"loss": None},
+            {"unit": "one person (at most 999 rows)"},
+            {"receipt": None},
+            {"receipt": told["receipt"]},
+            {"receipt": 5},
+        ):
+            side.write_text(json.dumps(told | {"score": score | change}))
+            with pytest.raises(ReceiptRejected):
+                synth.read_table(tmp_path / "made.parquet").verify(key)
+        assert other == cl.epsilon("0.3").as_rho()
+        side.write_text(json.dumps(told | {"score": score | {"loss": other.to_json()}}))  # the weaker claim, as charged
+        synth.read_table(tmp_path / "made.parquet").verify(key)
+
+
+def test_rows_that_nobody_signed_are_refused_if_that_is_asked(data, tmp_path):
+    made = synth.mst(data, spend=cl.rho("0.1"), columns=["code", "back"], rows=5)
+    side, key = made.to_parquet(tmp_path / "made.parquet"), data.account.book.key
+    content = (tmp_path / "made.parquet").read_bytes()
+    signed = sign_side(made.side, content, key)
+    parse_table(content, json.dumps(signed).encode()).verify(key.public, rows=True)
+    without = {name: value for name, value in signed.items() if name not in ("signature", "sha256")}
+    for told in (side.read_bytes(), json.dumps(without).encode()):
+        parse_table(content, told).verify(key.public)
+        with pytest.raises(SealBroken, match="nobody signed the rows"):
+            parse_table(content, told).verify(key.public, rows=True)

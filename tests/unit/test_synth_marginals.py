@@ -104,12 +104,11 @@ def test_merged_counts_keep_the_total():
 
 
 def test_a_choice_takes_the_better_candidate_when_it_can_afford_to(tmp_path):
-    chosen = surveyed(
-        opened(tmp_path, budget="100000"),
-        lambda survey: survey.choose(lambda inside: [0.0, inside.exact((0,))[0], 1.0], survey.purse.loss),
-        spend="10000",
-    )
-    assert chosen == 1
+    def scores(inside):
+        return [0, inside.parts * int(inside.exact((0,))[0]), 1]
+
+    data = opened(tmp_path, budget="100000")
+    assert surveyed(data, lambda survey: survey.choose(scores, survey.purse.loss), spend="10000") == 1
 
 
 def test_steps_cannot_go_beyond_the_spend(tmp_path):

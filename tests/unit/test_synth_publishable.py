@@ -87,7 +87,7 @@ def test_what_cannot_be_paid_is_refused_before_a_row_is_read(tmp_path, monkeypat
 
 def test_the_charge_stands_before_the_first_look(tmp_path, monkeypatch):
     ds = opened(tmp_path, visits("real"), BY_ROW, cl.rho(1))
-    monkeypatch.setattr(Measurer, "exact", lambda *_: 1 / 0)
+    monkeypatch.setattr(Measurer, "counted", lambda *_: 1 / 0)
     with pytest.raises(cl.privacy.errors.LookFailed):
         scored(ds, visits("fresh"), spend=cl.rho("0.25"))
     assert ds.left == cl.rho("0.75")

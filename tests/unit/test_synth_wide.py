@@ -9,6 +9,7 @@ from cloister import synth
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.ledger import Ledger
 from cloister.synth.domain.coarsening import most_grains
+from cloister.synth.domain.domain import read_domain
 from cloister.synth.generators.aim import _weights
 from cloister.synth.measure import error_estimate
 from cloister.synth.measure.marginals import NoisyMarginal
@@ -110,14 +111,14 @@ def test_a_model_of_many_columns_answers_as_multiplied_matrices_do(columns):
 
 
 def test_candidates_are_worth_what_the_workload_shares_of_their_columns(tmp_path):
-    domain = synth.domain.read_domain(binary(tmp_path, 7, rows=2))[0]
+    domain = read_domain(binary(tmp_path, 7, rows=2))[0]
     asked = {("c0", "c1", "c2", "c3"): 2.0, ("c1", "c5"): 0.5, ("c6",): 1.0}
     found = _weights(domain, asked)
     by_hand = {
         part: sum(worth * len({f"c{i}" for i in part} & set(names)) for names, worth in asked.items()) for part in found
     }
     assert found == pytest.approx({part: worth / max(by_hand.values()) for part, worth in by_hand.items()})
-    assert len(_weights(synth.domain.read_domain(binary(tmp_path / "w", 120, rows=2))[0], None)) == 280_840 + 7_140
+    assert len(_weights(read_domain(binary(tmp_path / "w", 120, rows=2))[0], None)) == 280_840 + 7_140
 
 
 @pytest.mark.parametrize("name", ["independent", "mst", "aim", "privbayes"])

@@ -425,7 +425,7 @@ class RemoteDataset:
         told = self.client.get(f"{place}?{words}")
         content = self.client.transport.raw("GET", f"{place}/table?{words}")
         found = parse_table(content, json.dumps(of_form(told.get("side"), dict)).encode())
-        found.verify(self.client.owner_key or of_form(told.get("key"), str))
+        found.verify(self.client.owner_key or of_form(told.get("key"), str), rows=True)
         return found
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:

@@ -133,7 +133,7 @@ class HadamardResponse(Oracle):
             mass = np.bincount(block, weights=shares, minlength=self.blocks)[block]
         else:  # the average over a domain, when only some shares are given
             mass = np.full(len(shares), 1 / self.blocks)
-        gain = half * (inside - outside)
+        gain = float(half * (self.inside - self.outside))
         square = mass * half * (inside + outside) + (1 - mass) * 2 * half * outside
         return np.asarray((square - shares * gain**2) / (people * gain**2))
 

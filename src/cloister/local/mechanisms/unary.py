@@ -210,7 +210,7 @@ def _bits_at(cut: Fraction, amount: Fraction) -> tuple[Fraction, Fraction]:
 
 def best_theta(amount: Fraction) -> Fraction:
     """The cut in [1/2, 1] of least variance for a rare value, to four places; no rounding of it costs privacy."""
-    e = float(amount)
+    e = max(float(amount), 1e-6)  # the cut is the same below; differences would have no digits left
 
     def variance(theta: float) -> float:
         p, q = 1 - math.exp(e * (theta - 1) / 2) / 2, math.exp(-e * theta / 2) / 2

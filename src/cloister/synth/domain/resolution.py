@@ -13,8 +13,10 @@ Privacy: all of it follows from counts that were released.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cloister.synth.domain.axis import Cells
 from cloister.synth.domain.coarsening import grains_of, ladder_of, nonnegative, smoothed
@@ -149,11 +151,12 @@ class Resolution:
                     table = np.moveaxis(np.tensordot(self._step(place, step), table, (1, side)), 0, side)
         return table
 
-    def coarsen(self, table: Floats, places: Places, level: int) -> Floats:
-        """A table at one level, summed to the next."""
+    def coarsen(self, table: NDArray[Any], places: Places, level: int) -> NDArray[Any]:
+        """A table at one level, summed to the next; integers exactly."""
         for side, place in enumerate(places):
             if table.shape[side] > self.size(place, level + 1):
-                table = np.moveaxis(np.tensordot(self._step(place, level), table, (1, side)), 0, side)
+                sums = self._step(place, level).astype(table.dtype, copy=False)
+                table = np.moveaxis(np.tensordot(sums, table, (1, side)), 0, side)
         return table
 
     def _step(self, place: int, level: int) -> Floats:

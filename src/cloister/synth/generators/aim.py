@@ -18,6 +18,7 @@ from math import comb, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
@@ -26,7 +27,15 @@ from cloister.synth.domain.coarsening import grain_marginal
 from cloister.synth.domain.domain import Domain, Places, read_domain
 from cloister.synth.domain.resolution import Resolution
 from cloister.synth.measure.error_estimate import estimate_error
-from cloister.synth.measure.marginals import MOST_PLACES, Floats, MarginalCounts, Measurer, NoisyMarginal
+from cloister.synth.measure.marginals import (
+    MOST_PLACES,
+    Floats,
+    MarginalCounts,
+    Measurer,
+    NoisyMarginal,
+    gaps,
+    l1,
+)
 from cloister.synth.model.inference import Model, fit, total_of
 from cloister.synth.model.junction_tree import tree_cells, tree_cliques
 from cloister.synth.model.marginal_oracle import LARGEST, MarginalOracle
@@ -50,6 +59,8 @@ _MOST_PARTS = 4_000_000  # of all marginals of a workload: sets of their columns
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
 _CELLS, _MOST_LIGHT, _CLOSER = 66.0, 3.0, 0.4  # columns of few cells: more rounds and closer fits, as both are cheap
 _KEPT = 40_000  # true counts of larger tables are put together again when they are needed again
+_WORTH = 2**20  # weights are whole numbers of parts
+_EXACT = 2**53  # whole numbers that add up to less are exact in floats
 _LEAST = 3.0  # standard errors that a cell must hold to be kept apart
 
 
@@ -172,7 +183,7 @@ class _Run:
     singles: list[NoisyMarginal] = field(default_factory=list)
     measured: list[tuple[NoisyMarginal, _Candidate]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    true: dict[tuple[Places, int], Floats] = field(default_factory=dict)
+    true: dict[tuple[Places, int], NDArray[np.int64]] = field(default_factory=dict)
 
     def made(self) -> GeneratorResult:
         """Measure, choose, fit; then the review."""
@@ -311,27 +322,30 @@ class _Run:
         for number, one in enumerate(candidates):
             levels.setdefault(one.places, []).append((number, one))
 
-        def scores(inside: Measurer) -> Floats:
-            answer = np.zeros(len(candidates))
+        def scores(inside: Measurer) -> list[int]:
+            answer, total = [0] * len(candidates), asked.model.total
             for places, counts in inside.counted(levels):
                 level = levels[places][0][1].level
-                gap = self._true(places, level, counts, inside.whole)
-                gap = gap - self.resolution.at_level(asked.joint(places), places, level) * asked.model.total
+                expected = self.resolution.at_level(asked.joint(places), places, level) * total
+                gap: NDArray[Any] = gaps(self._true(places, level, counts), expected, total, inside.whole)
+                if l1(gap) < _EXACT:  # sums of them are exact in floats too, and faster
+                    gap = gap.astype(np.float64)
+                worth = max(1, round(self.weights[places] * _WORTH))
                 for number, one in levels[places]:
                     while level < one.level:
                         gap = self.resolution.coarsen(gap, places, level)
                         level += 1
-                    noise = sqrt(2 / pi) * sigma * one.cells
-                    answer[number] = self.weights[places] * (float(np.abs(gap).sum()) - noise)
+                    noise = round(sqrt(2 / pi) * sigma * one.cells * inside.parts)
+                    answer[number] = worth * (l1(gap) - noise)
             return answer
 
-        return self.survey.choose(scores, loss)
+        return self.survey.choose(scores, loss, _WORTH)
 
-    def _true(self, places: Places, level: int, counts: MarginalCounts, whole: int) -> Floats:
+    def _true(self, places: Places, level: int, counts: MarginalCounts) -> NDArray[np.int64]:
         """True counts at a level of resolution. Inside a step only."""
         known = self.true.get((places, level))
         if known is None:
-            known = counts.table(self.resolution.merges(places, level)) / whole
+            known = counts.table(self.resolution.merges(places, level))
             if known.size <= _KEPT:
                 self.true[places, level] = known
         return known

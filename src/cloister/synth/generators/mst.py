@@ -15,13 +15,11 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import grain_marginal, grains_of
 from cloister.synth.domain.domain import Places
 from cloister.synth.measure.error_estimate import estimate_error
-from cloister.synth.measure.marginals import Measurer, Merges
+from cloister.synth.measure.marginals import Measurer, Merges, gaps, l1
 from cloister.synth.model.inference import Model, fit, total_of
 from cloister.synth.model.marginal_oracle import MarginalOracle
 from cloister.synth.output.table import SyntheticTable
@@ -103,17 +101,17 @@ def choose_tree(survey: Measurer, model: Model, loss: Loss, tell: Progress) -> l
     part_of = list(range(columns))
     asked = MarginalOracle(model)
     grains: list[Merges] = [tuple(model.grains[place].cells for place in pair) for pair in pairs]
-    gaps: dict[Places, float] = {}
+    far: dict[Places, int] = {}
     tree: list[Places] = []
     for done in range(columns - 1):
         open_pairs = [pair for pair in pairs if part_of[pair[0]] != part_of[pair[1]]]
 
-        def scores(inside: Measurer, listed: list[Places] = open_pairs) -> list[float]:
-            if not gaps:
+        def scores(inside: Measurer, listed: list[Places] = open_pairs) -> list[int]:
+            if not far:
                 for (pair, counts), merges in zip(inside.counted(pairs), grains, strict=True):
-                    far = counts.table(merges) / inside.whole - asked.joint(pair) * model.total
-                    gaps[pair] = float(np.abs(far).sum())
-            return [gaps[pair] for pair in listed]
+                    expected = asked.joint(pair) * model.total
+                    far[pair] = l1(gaps(counts.table(merges), expected, model.total, inside.whole))
+            return [far[pair] for pair in listed]
 
         chosen = open_pairs[survey.choose(scores, loss.split(columns - 1))]
         tree.append(chosen)

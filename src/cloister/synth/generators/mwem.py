@@ -23,7 +23,16 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.domain import Domain, Places
 from cloister.synth.measure.error_estimate import estimate_error
-from cloister.synth.measure.marginals import Floats, Measurer, Merges, NoisyMarginal, merged_counts, merged_shape
+from cloister.synth.measure.marginals import (
+    Floats,
+    Measurer,
+    Merges,
+    NoisyMarginal,
+    gaps,
+    l1,
+    merged_counts,
+    merged_shape,
+)
 from cloister.synth.model.full_joint import MOST_CELLS, allowed_cells, check_cells, full_joint
 from cloister.synth.options import check_names, check_whole
 from cloister.synth.output.expected_errors import MarginalQuery, RangeCondition
@@ -153,14 +162,14 @@ def _questions(domain: Domain, workload: Workload | None, bought: bool = False) 
 
 def _worst(survey: Measurer, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:
     """The question that the weights answer worst, chosen privately; what noise would do to an answer is taken off."""
-    sigma = survey.noise(loss)
+    sigma, total = survey.noise(loss), float(weights.sum())
     expected = [one.of(_marginal(weights, one.places)) for one in questions]
-    noise = [sqrt(2 / pi) * sigma * one.size for one in expected]
+    noise = [round(sqrt(2 / pi) * sigma * one.size * survey.parts) for one in expected]
 
-    def scores(inside: Measurer) -> list[float]:
+    def scores(inside: Measurer) -> list[int]:
         counted = inside.counted([one.places for one in questions])
         return [
-            float(np.abs(counts.table(one.merges) / inside.whole - there).sum()) - much
+            l1(gaps(counts.table(one.merges), there, total, inside.whole)) - much
             for one, (_, counts), there, much in zip(questions, counted, expected, noise, strict=True)
         ]
 

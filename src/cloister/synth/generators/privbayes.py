@@ -24,7 +24,7 @@ import numpy as np
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.domain import Places
 from cloister.synth.measure.error_estimate import estimate_error
-from cloister.synth.measure.marginals import Floats, Measurer, NoisyMarginal
+from cloister.synth.measure.marginals import Floats, Measurer, NoisyMarginal, gaps, l1
 from cloister.synth.model.inference import Model, fit
 from cloister.synth.model.junction_tree import tree_cells, tree_cliques
 from cloister.synth.model.marginal_oracle import LARGEST, MarginalOracle
@@ -130,13 +130,15 @@ class _Network:
         asked = self.model.asked()
         candidates = self._candidates(asked)
 
-        def expected(one: _Candidate) -> Floats:
-            return _product(asked.marginal(one.parents), asked.marginal((one.column,)), one, self.model.total)
+        total = self.model.total
 
-        def scores(inside: Measurer) -> list[float]:
+        def expected(one: _Candidate) -> Floats:
+            return _product(asked.marginal(one.parents), asked.marginal((one.column,)), one, total)
+
+        def scores(inside: Measurer) -> list[int]:
             counted = inside.counted([one.places for one in candidates])
             return [
-                float(np.abs(counts.table() / inside.whole - expected(one)).sum())
+                l1(gaps(counts.table(), expected(one), total, inside.whole))
                 for one, (_, counts) in zip(candidates, counted, strict=True)
             ]
 

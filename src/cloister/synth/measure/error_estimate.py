@@ -11,7 +11,7 @@ that have rows: all others are as far off as the model expects rows there.
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from cloister.privacy.budget_split import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 from cloister.synth.domain.domain import Places
-from cloister.synth.measure.marginals import MOST_PLACES
+from cloister.synth.measure.marginals import MOST_PLACES, gaps, in_parts, l1, parts_of
 from cloister.synth.model.marginal_oracle import LARGEST
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEs
     """Buy the mean errors of a model.
 
     Privacy: the loss. Each mean of L1 distances moves by at most m rows with a unit of m rows, all of them together by
-        m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each.
+        m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each. Distances are integers, and rounded once.
     """
     columns, asked = len(model.grains), model.asked()
     sets = [one for one in _looked_at(columns) if _answerable(one, asked, survey.domain)]
@@ -65,12 +65,13 @@ def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEs
     step = -(-survey.most * _GRID // survey.whole) + 1
     noise = noise_for(root_above(numbers * step**2), numbers * step, loss)
 
-    def look() -> NDArray[np.int64]:
+    def look() -> NDArray[Any]:
         far = {one: _distance(asked, model.total, one, counts, survey.whole) for one, counts in survey.counted(sets)}
-        means = [np.mean([far[one] for one in sets if len(one) == k]) for k in range(1, ways + 1)]
+        means = [_mean([far[one] for one in sets if len(one) == k], survey.parts) for k in range(1, ways + 1)]
         for i in range(columns):  # a column of which no pair can be looked at stands for itself
-            means.append(np.mean([far[one] for one in sets if len(one) == 2 and i in one] or [far[i,]]))
-        return np.asarray(np.floor(np.array(means) * _GRID), dtype=np.int64)
+            own = [far[one] for one in sets if len(one) == 2 and i in one]
+            means.append(_mean(own or [far[i,]], survey.parts))
+        return np.array(means, dtype=np.int64 if max(means) < 2**62 else object)
 
     told = np.asarray(survey.meter.release(look, noise), dtype=np.float64) / _GRID
     half = 0.5 / max(model.total, 1.0)
@@ -111,10 +112,19 @@ def _answerable(places: Places, asked: "Asks", domain: "Domain") -> bool:
     return len(places) == 1 or (asked.part_cells(places) <= LARGEST and domain.cells(places) < MOST_PLACES)
 
 
-def _distance(asked: "Asks", total: float, places: Places, counts: "MarginalCounts", whole: int) -> float:
-    """The L1 distance between model and table, in rows. Inside a step only."""
+def _mean(distances: list[int], parts: int) -> int:
+    """The mean on the grid, rounded down in integers."""
+    return sum(distances) * _GRID // (len(distances) * parts)
+
+
+def _distance(asked: "Asks", total: float, places: Places, counts: "MarginalCounts", whole: int) -> int:
+    """The L1 distance between model and table, in whole parts of a row. Inside a step only.
+
+    Where only cells with rows are listed, all others are as far off as the model expects rows there: what it expects in
+    all, less in those that are listed. A cell that a unit adds to the list moves that by no more than it holds.
+    """
     if prod(counts.shape) <= _LISTED and asked.cells(places) <= LARGEST:
-        return float(np.abs(asked.marginal(places) - counts.table() / whole).sum())
-    expected = asked.at(places, counts.places)
-    beside = max(total - float(expected.sum()), 0.0)  # rows that are expected where there are none
-    return float(np.abs(counts.numbers / whole - expected).sum()) + beside
+        return l1(gaps(counts.table(), asked.marginal(places), total, whole))
+    expected, parts = asked.at(places, counts.places), parts_of(whole)
+    listed = int(in_parts(expected, total, parts).sum())
+    return l1(gaps(counts.numbers, expected, total, whole)) + int(in_parts(np.array(total), total, parts)) - listed

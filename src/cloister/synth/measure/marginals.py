@@ -2,17 +2,19 @@
 
     survey = Survey(domain, relation, meter, purse)
     ages = survey.measure([(0,), (1,)], loss)               # two marginals under one loss
-    best = survey.choose(scores, loss, sensitivity)         # a private choice by scores over exact marginals
+    best = survey.choose(scores, loss)                      # a private choice by scores over exact marginals
 
 A survey is all that a generator sees of the rows. Marginals are counts by public cells, computed by statements in the
 engine (DuckDB, PostgreSQL, Spark) and kept as integers inside this process until noise was added.
 
 Privacy: a unit's rows count at most m (a person with more has each of them counted less, data/statistics.py), so it
 moves one marginal by at most m in L1 and in L2, and k marginals together by k·m in L1 and √k·m in L2. Scores that are
-L1 distances to one marginal move by at most m.
+L1 distances to one marginal move by at most m. What a model expects is rounded to whole parts of a row, in which counts
+are integers too, before a distance is taken (`gaps`): nothing is rounded that depends on a row.
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -42,7 +44,11 @@ __all__ = [
     "Measurer",
     "check_noise",
     "deviation",
+    "gaps",
+    "in_parts",
+    "l1",
     "merged_counts",
+    "parts_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -53,7 +59,9 @@ MOST_PLACES = 2**62  # cells of a marginal whose places are whole numbers of 64 
 _AT_ONCE = 24  # marginals in one statement: more make it long to plan
 _KEPT = 2**25  # cells with rows, of all marginals together, that are kept in memory
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e8  # rows
-_GRID = 64  # scores are counted in parts of a row, so that weights need not be whole
+_GRID = 64  # scores are counted in parts of a row
+_PARTS = 2**20  # of a row, in which distances to a model are counted
+_MOST_COUNTED = 2**60  # parts of rows that a model can expect in all cells together
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,11 @@ class Measurer:
         return self.relation.whole
 
     @property
+    def parts(self) -> int:
+        """The parts of a row that distances to a model are counted in."""
+        return parts_of(self.whole)
+
+    @property
     def most(self) -> int:
         """What all rows of one unit count together, at most, in the same integers."""
         return self.relation.most
@@ -179,22 +192,22 @@ class Measurer:
             start += size
         return released
 
-    def choose(self, scores: Callable[["Measurer"], Sequence[float] | Floats], loss: Loss, weight: float = 1.0) -> int:
+    def choose(self, scores: Callable[["Measurer"], Sequence[int]], loss: Loss, scale: int = 1) -> int:
         """The index of a candidate, likelier the higher its score (exponential mechanism).
 
         Args:
-            scores: gives a score in rows for each candidate of a public list; may call `exact`.
+            scores: gives an exact score for each candidate of a public list: a Python integer, in parts of which
+                `scale * parts` are one row. May call `counted`.
             loss: of the choice.
-            weight: by how much a score moves at most, for each row that a marginal moves in L1.
+            scale: into how many a part is divided, so that weights need not be whole.
 
-        Privacy: the loss, if one unit moves no score by more than `weight` times `rows_each`. Scores are put on a grid
-            of 1/64 row first, which can move each by one step: that is part of the sensitivity.
+        Privacy: the loss, if one unit moves no score by more than `rows_each` rows. Scores are integers of any size,
+            and rounded down to a grid of 1/64 row once, in integers; the sensitivity has a step more than that needs.
         """
-        size = Fraction(weight).limit_denominator(10**6) * self.most / self.whole
-        mechanism = Exponential.for_loss(math.ceil(size * _GRID) + 1, loss)
+        mechanism = Exponential.for_loss(math.ceil(Fraction(self.most * _GRID, self.whole)) + 1, loss)
 
-        def look() -> NDArray[np.int64]:
-            return np.floor(np.asarray(scores(self), dtype=np.float64) * _GRID).astype(np.int64)
+        def look() -> list[int]:
+            return [operator.index(one) * _GRID // (scale * self.parts) for one in scores(self)]
 
         return int(self.meter.release(look, mechanism))
 
@@ -250,8 +263,7 @@ def deviation(noise: DiscreteGaussian | DiscreteLaplace, worth: int) -> float:
 def check_noise(relation: "PrivateTable", loss: Loss) -> None:
     """Refuse a spend whose noise hides every table. From public facts alone; nothing is charged or read.
 
-    Distances to counts are floats before they are put on a grid. As long as the noise on a count, and with it what a
-    model expects, is far below 2^53, their rounding is far below a step of the grid.
+    No guarantee rests on it: distances to counts are exact at any spend. It keeps models within what floats hold.
     """
     noise = deviation(noise_for(relation.most, relation.most, loss), relation.whole)
     if noise > _MOST_NOISE:
@@ -259,6 +271,50 @@ def check_noise(relation: "PrivateTable", loss: Loss) -> None:
             f"this spend buys noise of about {noise:.0e} rows on a single count, in which any table is lost. "
             f"Spend more: {_MOST_NOISE:.0e} rows are the most."
         )
+
+
+def parts_of(whole: int) -> int:
+    """In how many parts of a row distances to a model are counted.
+
+    Args:
+        whole: what one row counts in exact counts.
+    """
+    return whole * max(1, _PARTS // whole)
+
+
+def in_parts(expected: Floats, total: float, parts: int) -> NDArray[np.int64]:
+    """What a model expects in some cells, in whole parts of a row; each cell by itself.
+
+    Args:
+        expected: rows in each cell.
+        total: rows that the model expects in all cells. If 64 bits would not hold them, all cells are scaled down.
+        parts: of a row.
+
+    Privacy: the same for neighbouring tables: it depends on the released model and public facts alone, also where the
+        listed cells are those with rows, as no cell's number depends on the others.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = expected * (min(1.0, _MOST_COUNTED / max(total * parts, 1.0)) * parts)
+    return np.asarray(np.clip(np.nan_to_num(np.rint(scaled)), 0, 2 * _MOST_COUNTED), dtype=np.int64)
+
+
+def gaps(exact: NDArray[np.int64], expected: Floats, total: float, whole: int) -> NDArray[np.int64]:
+    """Exact counts less what a model expects, in parts of a row: exact integers.
+
+    Args:
+        exact: the counts, of which `whole` are one row.
+        expected: rows in the same cells.
+        total, whole: as for `in_parts` and `parts_of`.
+
+    Privacy: as secret as the counts. A unit moves all of them together by what it moves the counts, in L1.
+    """
+    parts = parts_of(whole)
+    return exact * (parts // whole) - in_parts(expected, total, parts)
+
+
+def l1(gaps: NDArray[Any]) -> int:
+    """The sum of absolute integers, exactly. Integers below 2^53 in all may be given as floats."""
+    return int(np.abs(gaps).sum())
 
 
 def merged_shape(shape: Sequence[int], merges: Merges) -> tuple[int, ...]:

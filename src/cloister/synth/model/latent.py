@@ -128,8 +128,9 @@ class LatentClasses:
             for inside, table in tables:
                 sides = tuple(self.shape[place] for place in inside)
                 chance *= table[:, np.ravel_multi_index(tuple(where[place][some] for place in inside), sides)]
-            found[some] = self.total * (self.shares @ chance)
-        return found
+            for share, own in zip(self.shares, chance, strict=True):  # no product of matrices: its last digits may
+                found[some] += share * own  # depend on how many cells are listed, and that on rows
+        return self.total * found
 
     def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
         """The rows that it expects, each counted by the product of what its cells weigh."""

@@ -14,30 +14,35 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cloister.privacy.canonical import canonical
-from cloister.privacy.errors import BadInput, BadSource, ReceiptRejected, SealBroken
+from cloister.privacy.errors import BadInput, BadSource, CloisterError, ReceiptRejected, SealBroken
+from cloister.privacy.ledger.rules import tidy
 from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.mechanism import REGISTRY, Pure
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.privacy.unit import ROW, Unit
 from cloister.synth.domain.axis import Axis, arrow_types
 from cloister.synth.measure.marginals import Floats
+from cloister.synth.options import check_flag
 from cloister.synth.output.cost import AS_EPSILON, cost_text, stated_epsilon, written_epsilon
 from cloister.synth.output.expected_errors import ExpectedError, RangeCondition, bounded, least_told, plain_condition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HandedTable", "meets", "parse_table", "read_table", "side_path", "sign_side"]
+__all__ = ["HANDED_IN", "HandedTable", "meets", "parse_table", "pure_of", "read_table", "side_path", "sign_side"]
 
 KIND = "synthetic table"
+HANDED_IN = "handed in"  # the mechanism in a hub's receipt for a table that its owner made elsewhere
 PRICE = ("private", "loss", AS_EPSILON, "unit", "neighbours")  # what a side file says of it, and a receipt vouches for
 _PURPOSE = b"cloister synthetic table\n"  # signatures of different kinds of text must never be exchangeable
 
@@ -79,29 +84,45 @@ class HandedTable:
         told = self.side.get("receipt")
         return None if told is None else Receipt.parse(canonical(told))
 
-    def verify(self, owner_key: PublicKey | str) -> None:
+    def verify(self, owner_key: PublicKey | str, *, rows: bool = False) -> None:
         """Raise unless the holder of the owner's key signed this price, and these rows where a hub did.
 
         The price is the loss with its neighbours, the unit, and whether the noise was private. All of it is compared
-        with the receipt to the byte; an epsilon that is stated beside the loss must be one that the loss keeps.
+        with the receipt to the byte; a pure loss that was charged as a rho must follow from the steps that the receipt
+        lists; an epsilon that is stated beside the loss must be one that the loss keeps. The price of a score in the
+        side file is held against its own receipt, unless a hub signed all of it. Rows, errors and scores themselves
+        are vouched for by a hub's signature alone.
+
+        Args:
+            owner_key: the owner's public key, from a place you trust.
+            rows: whether to refuse a table whose rows nobody signed.
 
         Raises:
             ReceiptRejected: the receipt is not the owner's, or the side file says something else than it.
-            SealBroken: the table is not the one that the side file names; or a hub signed it, and it was changed since.
+            SealBroken: the table is not the one that the side file names; or a hub signed it, and it was changed since;
+                or nobody signed the rows, and `rows` is set.
         """
+        check_flag("rows", rows)
         if self.side.get("sha256", self._digest) != self._digest:
             raise SealBroken("the table was changed, or the side file is another's. Ask for both as they were written.")
-        if "signature" in self.side:
+        signed = "signature" in self.side
+        if signed:
             rest = {name: value for name, value in self.side.items() if name != "signature"}
             key = PublicKey.parse(owner_key) if isinstance(owner_key, str) else owner_key
             if not key.verify(_PURPOSE + _text(rest), str(self.side["signature"])) or "sha256" not in rest:
                 raise SealBroken("the signature does not fit: the table or its side file was changed, or is another's.")
+        elif rows:
+            raise SealBroken(
+                "nobody signed the rows: a receipt vouches for a price only. Ask for the table that a hub signed."
+            )
         receipt = self.receipt
         if receipt is None:
             raise ReceiptRejected("this table has no receipt: nobody vouches for its loss. Ask its owner for one.")
         receipt.verify(owner_key)
         if not _same(_claimed(self.side), _vouched(receipt, self.loss, stated_epsilon(self.side))):
             raise ReceiptRejected("the receipt is genuine, but the side file says something else.")
+        if not signed and self.side.get("score") is not None:
+            _verify_score(self.side["score"], owner_key)
 
     def to_arrow(self) -> "pa.Table":
         """The rows as an Arrow table."""
@@ -189,12 +210,14 @@ class HandedTable:
     def __str__(self) -> str:
         head = [] if self.side["private"] else ["NOT PRIVATE: the noise came from a seeded source"]
         names, many = ", ".join(self._table.column_names), len(self.side["measured"])
+        scored = _score_loss(self.side.get("score"))
         return "\n".join(
             [
                 *head,
                 f"{len(self):,} synthetic rows of {self.side['table']} by {self.side['method']}: {names}",
                 f"  cost      {cost_text(self.loss, stated_epsilon(self.side))}",
                 f"  protects  {self.side['unit']}, {self.loss.relation} neighbours",
+                *([f"  scored    for {scored} more"] if scored is not None else []),
                 *([f"  measured  {many} marginal{'' if many == 1 else 's'}"] if many else []),
             ]
         )
@@ -210,12 +233,14 @@ def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]
 
     Args:
         receipt: whose signature was checked.
-        loss: that the side file states. An account that counts in rho is charged the rho of a pure loss.
+        loss: that the side file states. An account that counts in rho is charged the rho of a pure loss: such a loss
+            is vouched for if every step of the receipt was pure and their epsilons are within it.
         asked: the epsilon that the side file states, which the loss keeps; a receipt says nothing of it.
     """
     paid = Loss.from_json(receipt.body["loss"])
-    if paid.measure == "rho" and loss.is_pure and loss.as_rho() == paid:
-        paid = loss
+    if paid.measure == "rho" and loss.is_pure and _charged(loss) == paid:
+        spent = pure_of(receipt.body["parameters"])
+        paid = loss if spent is not None and spent <= loss.amount else paid
     return {
         "private": receipt.body["private"],
         "loss": paid.to_json(),
@@ -223,6 +248,56 @@ def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]
         "unit": receipt.body["unit"],
         "neighbours": str(paid.relation),
     }
+
+
+def _verify_score(score: Any, owner_key: PublicKey | str) -> None:
+    """Raise unless the owner signed the price that a score states."""
+    told = score.get("receipt") if isinstance(score, Mapping) else None
+    if told is None:
+        raise ReceiptRejected("the score in the side file has no receipt: nobody vouches for its loss. Take it out.")
+    receipt = Receipt.parse(canonical(told))
+    receipt.verify(owner_key)
+    loss = _score_loss(score)
+    vouched = {} if loss is None else _vouched(receipt, loss, None)
+    if loss is None or not all(_same(score.get(name), vouched[name]) for name in ("private", "loss", "unit")):
+        raise ReceiptRejected("the score's receipt is genuine, but the side file says something else of its price.")
+
+
+def _score_loss(score: Any) -> Loss | None:
+    """What a side file says that its score cost; None if it does not."""
+    try:
+        return Loss.from_json(score["loss"])
+    except (CloisterError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _charged(loss: Loss) -> Loss:
+    """What an account in rho is charged for a pure loss."""
+    same = loss.as_rho()
+    return replace(same, amount=tidy(same.amount))
+
+
+def pure_of(steps: object) -> Fraction | None:
+    """The epsilon that all steps of a receipt cost together; None if one of them has no pure loss that it states."""
+    total = Fraction(0)
+    for step in steps if isinstance(steps, list) else ():
+        facts = step if isinstance(step, dict) else {}
+        name, stated, times = (
+            facts.get(one, last) for one, last in (("mechanism", ""), ("epsilon", ""), ("times", "1"))
+        )
+        if not (isinstance(name, str) and isinstance(stated, str) and isinstance(times, str)):
+            return None
+        kind = REGISTRY.get(name)
+        if name != HANDED_IN and (kind is None or not issubclass(kind, Pure)):
+            return None
+        try:
+            each, many = Fraction(stated), int(times)
+        except (ValueError, ZeroDivisionError):
+            return None
+        if each <= 0 or many < 1:
+            return None
+        total += each * many
+    return total or None
 
 
 def _same(one: object, other: object) -> bool:

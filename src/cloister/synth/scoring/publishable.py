@@ -1,5 +1,6 @@
 """A score that may be told: errors of one- and two-way marginals with noise, paid for by the ledger."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ class PublishableScore:
             "two-way error": None if self.two_way is None else self.two_way.to_json(),
             "pairs": self.pairs,
             "columns": [{"column": name, **one.to_json()} for name, one in self.columns.items()],
+            "receipt": None if self.release.receipt is None else json.loads(self.release.receipt.text()),
         }
 
     def __str__(self) -> str:

@@ -171,6 +171,11 @@ def _pay(book: JobLedger, account: Account, loss: Loss, given: Described, job: J
     charge.look()  # from here on it may be seen
     entry = charge.commit()
     made = {"mechanism": "handed in", "made": "outside this hub", "method": str(given.side["method"])}
+    claimed = given.scoring if what else given.loss
+    if (
+        claimed is not None and claimed.is_pure
+    ):  # an account in rho is charged its rho, which does not tell that it was pure
+        made["epsilon"] = str(claimed.amount)
     facts = {
         "software": f"cloister {__version__}",
         "request": fingerprint(request),

@@ -213,7 +213,8 @@ def buy_rows(survey: Measurer, loss: Any, marginals: int, sure: str = "0.95") ->
     noise = noise_for(survey.most, survey.most, loss)
 
     def look() -> NDArray[np.int64]:
-        return np.rint([survey.exact((0,)).sum() * survey.whole]).astype(np.int64)
+        [(_, counts)] = survey.counted([(0,)])
+        return np.array([counts.numbers.sum()], dtype=np.int64)
 
     found = int(np.ravel(survey.meter.release(look, noise))[0]) / survey.whole
     margin = float(noise.margin(sure)) / survey.whole
