@@ -25,6 +25,7 @@ from cloister.privacy.errors import QueryRefused
 from cloister.query.expression import Expression
 from cloister.query.from_clause import SourceRows, compile_relation
 from cloister.query.grammar import refuse_unread
+from cloister.query.sql_text import parse, parse_condition
 
 __all__ = [
     "FACTS",
@@ -74,7 +75,9 @@ def expression(text: str) -> Any:
     if len(text) > _LONGEST or text.encode("utf-8", "replace").decode() != text:
         raise QueryRefused(f"a rule is text of at most {_LONGEST:,} characters.")
     try:
-        found = sqlglot.parse_one(text, read="duckdb", into=exp.Condition)
+        found = parse_condition(text)
+    except QueryRefused:
+        raise
     except Exception:  # a parser that trips over a text in its own way has not understood it either
         raise QueryRefused("this is not an expression that we understand. Write for example ward = 'surgery'") from None
     for node in found.find_all(exp.Placeholder):
@@ -110,7 +113,7 @@ def relation(view: TableView, table: Table, rows: SourceRows) -> SourceRows:
     """
     text = select(view, table)
     try:
-        parsed: Any = sqlglot.parse_one(text, read="duckdb")
+        (parsed,) = parse(text)[1]
         refuse_unread(parsed)
     except sqlglot.errors.SqlglotError:
         raise QueryRefused("this rule is not SQL that we understand") from None
@@ -172,9 +175,9 @@ def tables_in(sql: str, schema: Schema) -> frozenset[str]:
         QueryRefused: it cannot be read.
     """
     try:
-        named = {
-            node.name.lower() for one in sqlglot.parse(sql, read="duckdb") if one for node in one.find_all(exp.Table)
-        }
+        named = {node.name.lower() for one in parse(sql)[1] if one for node in one.find_all(exp.Table)}
+    except QueryRefused:
+        raise
     except Exception:
         raise QueryRefused("this is not SQL that we understand. Start from SELECT COUNT(*) FROM a_table.") from None
     return frozenset(name for name in schema.tables if name.lower() in named)
