@@ -1,7 +1,7 @@
 """SQL text from a person, read by sqlglot within fixed limits.
 
-sqlglot tries several readings of some texts, one inside the other: `DECIMAL(DECIMAL(… x …))` doubles its work with every
-level. Text that somebody else wrote is therefore read here and nowhere else. Length, tokens and nesting are limited
+sqlglot tries several readings of some texts, one inside the other: every level of `DECIMAL(DECIMAL(… x …))` doubles
+the work. Text that somebody else wrote is therefore read here and nowhere else. Length, tokens and nesting are limited
 before sqlglot starts; the steps of its parser are counted and limited while it reads.
 """
 
@@ -32,7 +32,7 @@ _OPEN = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, To
 _CLOSE = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
 
 
-class _TooManySteps(Exception):  # noqa: N818
+class _TooManySteps(Exception):
     """The parser goes over the same text again and again."""
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "TableView",
     "relation",
     "select",
+    "shows_all",
     "tables_in",
     "visible",
     "visible_columns",
@@ -138,16 +139,21 @@ def visible_columns(view: TableView, table: Table) -> tuple[str, ...]:
 def visible_schema(schema: Schema, views: Mapping[str, TableView] | None) -> Schema:
     """The schema as a person sees it: their tables, their columns, and what is public of a transformed column.
 
-    Every private table keeps its unit, also where the view does not show that column: see `visible_columns`.
+    Every private table keeps a unit. Where the view hides the column that names it, the unit's own public word stands
+    in its place; rules for synthetic rows that speak of hidden or transformed columns are left out.
     """
     if views is None:
         return schema
-    tables = {name: _visible_table(schema.tables[name], view) for name, view in visible(schema, views).items()}
+    tables = {
+        name: _visible_table(schema.tables[name], view, schema.unit.name)
+        for name, view in visible(schema, views).items()
+    }
     keys = tuple(
         key
         for key in schema.foreign_keys
         if all(
-            table in tables and (column in tables[table].columns or column == tables[table].unit)
+            table in tables
+            and (column in tables[table].columns or column == tables[table].unit == schema.tables[table].unit)
             for table, column in ((key.table, key.column), (key.other_table, key.other_column))
         )
     )
@@ -214,8 +220,16 @@ def _public_facts(table: Table) -> SourceRows:
     return base_rows(table, exp.select("*").from_("nothing"))
 
 
-def _visible_table(table: Table, view: TableView) -> Table:
-    """A table as it is seen. It keeps its unit: a private table without one would be taken to protect rows."""
+def shows_all(view: TableView, table: Table) -> bool:
+    """Whether a view shows a table as it is: every row, every column, the unit's too, and nothing made coarser."""
+    if view.rows is not None or view.transforms:
+        return False
+    known = {name.lower() for name in (*([table.unit] if table.unit else []), *table.columns)}
+    return view.columns is None or {name.lower() for name in view.columns} >= known
+
+
+def _visible_table(table: Table, view: TableView, unit: str) -> Table:
+    """A table as it is seen. It keeps a unit: a private table without one would be taken to protect rows."""
     rows = relation(view, table, _public_facts(table))
     changed = {name.lower() for name in view.transforms}
     columns = {
@@ -223,7 +237,19 @@ def _visible_table(table: Table, view: TableView) -> Table:
         for name, term in rows.columns.items()
         if name != table.unit
     }
-    return replace(table, columns=columns)
+    plain = {name for name in columns if name.lower() not in changed}
+    never = tuple(one for one in table.never if plain.issuperset(one))
+    determines = tuple(one for one in table.determines if plain.issuperset((*one[0], one[1])))
+    named = table.unit if table.unit is None or table.unit in rows.columns else _free(unit, columns)
+    return replace(table, columns=columns, unit=named, never=never, determines=determines)
+
+
+def _free(name: str, columns: Iterable[str]) -> str:
+    """A name that no visible column has. It must not depend on those that are hidden."""
+    taken = {one.lower() for one in columns}
+    while name.lower() in taken:
+        name += "_id"
+    return name
 
 
 def _described(name: str, term: Expression) -> Column:
