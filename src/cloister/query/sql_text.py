@@ -36,8 +36,13 @@ class _TooManySteps(Exception):
     """The parser goes over the same text again and again."""
 
 
-def parse(text: str) -> tuple[list[Token], list[Any]]:
+def parse(text: str, *, composed: bool = False) -> tuple[list[Token], list[Any]]:
     """Read statements of DuckDB's SQL.
+
+    Args:
+        text: the statements.
+        composed: whether we put it together from parts that were each read here, such as the rules of a view. Then it
+            may be as long as they are together; steps are counted all the same.
 
     Returns:
         the tokens, and the statements.
@@ -46,7 +51,7 @@ def parse(text: str) -> tuple[list[Token], list[Any]]:
         QueryRefused: it is too long or nested too deeply, or takes the parser too many steps.
         Exception: whatever sqlglot raises at a text that it does not understand.
     """
-    tokens = _tokens(text)
+    tokens = sqlglot.tokenize(text, read="duckdb") if composed else _tokens(text)
     return tokens, _read(tokens, text, None)
 
 

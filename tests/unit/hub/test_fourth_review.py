@@ -7,12 +7,16 @@ import time
 import pytest
 import sqlalchemy as sa
 
+from cloister.data.schema import Schema
 from cloister.hub.core.copies import copy_folder, remove_orphaned_copies
 from cloister.hub.core.models import AuditEntry, Dataset
-from cloister.hub.datasets import datasets, upload
+from cloister.hub.datasets import dataset_view, datasets, upload
 from cloister.hub.jobs import planner
+from cloister.hub.policy import views
+from cloister.hub.policy.views import TableView
 from cloister.hub.surveys.device import submissions
 from cloister.hub.surveys.question import SurveyQuestion
+from cloister.hub.web.words import in_order
 from cloister.privacy.errors import BadInput, StoreFailed
 
 # Deleting
@@ -133,3 +137,42 @@ def test_a_planner_that_was_killed_is_answered_like_a_busy_hub():
     answer = child.ask(None, threading.Event())
     with pytest.raises(StoreFailed, match="Try again"):
         planner._read(answer)
+
+
+# Rules and pages
+
+
+def test_rules_that_go_over_too_many_categories_are_refused_before_they_are_worked_out():
+    names = ", ".join(f"c{i}" for i in range(15_000))
+    text = f"""
+unit: {{name: p, max_rows: 1}}
+tables:
+  t: {{unit: p, columns: {{a: {{type: text, categories: [{names}]}}, n: {{type: integer, bounds: [0, 100]}}}}}}
+"""
+    schema = Schema.parse(text, max_bytes=None)
+    rule = f"CASE {' '.join(['WHEN n = 1 THEN UPPER(a)'] * 150)} END"
+    ((_, problem),) = views.problems({"t": TableView(transforms={"a": rule})}, schema)
+    assert "many categories" in problem
+    assert list(views.problems({"t": TableView(transforms={"a": "UPPER(a)"})}, schema)) == []
+
+
+def test_what_a_view_shows_is_worked_out_once(hospital_hub, monkeypatch):
+    begun, real = [], dataset_view.visible_schema
+    monkeypatch.setattr(dataset_view, "visible_schema", lambda *asked: begun.append(1) or real(*asked))
+    dataset_view._worked_out.cache_clear()
+    with hospital_hub.hub.database.reading() as session:
+        seen = [
+            dataset_view.visible_dataset(
+                hospital_hub.hub, session, hospital_hub.people[who], "visits", hospital_hub.here
+            )
+            for who in ("cleo", "cleo", "ada", "ada")
+        ]
+    assert len(begun) == 2
+    assert [list(one.schema.tables["visits"].columns)[:3] for one in seen[::2]] == [
+        ["ward", "age"],
+        ["ward", "age", "stay_days"],
+    ]
+
+
+def test_signs_that_turn_a_text_around_are_written_out():
+    assert in_order("SELECT \u202e1\u2069 FROM t") == "SELECT \u27e8U+202E\u27e91\u27e8U+2069\u27e9 FROM t"

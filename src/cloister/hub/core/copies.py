@@ -1,4 +1,4 @@
-"""Folders for copies of the database in clear. They hold wrapped keys, and must not outlive the process that made them."""
+"""Folders for copies of the database in clear: they hold wrapped keys, and must not outlive their process."""
 
 import fcntl
 import os
