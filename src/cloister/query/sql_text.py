@@ -7,7 +7,6 @@ before sqlglot starts; the steps of its parser are counted and limited while it 
 
 import logging
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import sqlglot
@@ -75,7 +74,7 @@ def _tokens(text: str) -> list[Token]:
     if len(tokens) > _MOST_TOKENS:
         raise QueryRefused(f"this has more than {_MOST_TOKENS:,} words and signs. Ask for less at once.")
     depth = chained = 0
-    for before, token in pairwise([None, *tokens]):
+    for before, token in zip([None, *tokens], tokens, strict=False):
         if token.token_type in _OPEN:
             depth += 1
         elif token.token_type in _CLOSE:

@@ -443,7 +443,7 @@ def finish_erasing(hub: Hub) -> bool:
         try:
             cursor = connection.cursor()
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            busy = cursor.fetchone()[0]
+            busy, *_ = cursor.fetchone() or (True,)
         finally:
             connection.close()
         if busy or pending.stat().st_mtime_ns != begun:  # or another dataset was deleted meanwhile
