@@ -464,7 +464,9 @@ def test_thirty_two_posts_at_once_never_spend_more_than_there_is(town, limit):
     assert answers.count(202) >= 5
 
     def work(name):
-        shelf = hub_town.Shelf(town.hub, lambda one, version, who: datasets.open_for_work(town.hub, one, version, who))
+        shelf = hub_town.DatasetPool(
+            town.hub, lambda one, version, who: datasets.open_for_work(town.hub, one, version, who)
+        )
         while (job := queue.claim(town.hub.database, name)) is not None:
             run_job(town.hub, job, name, shelf)
         shelf.close()

@@ -6,10 +6,10 @@ from math import comb
 
 import numpy as np
 import pytest
-from cloister.local.base.intervals import _at_least, _laplace, coins
 from scipy.stats import binom
 
 from cloister import local
+from cloister.local.base.intervals import _at_least, _laplace, coins
 from cloister.local.mechanisms.direct import DirectEncoding
 from cloister.privacy.errors import BadProbability
 

@@ -9,6 +9,7 @@ Read in the order of the work:
     tongue      how each of them says things
     views       every table as its schema says it is, whatever the cells hold
     tables      a source and its schema, opened together
+    pinned_files  files held open, so that a name that changes leads nowhere else
     statistics  bounded integer sums by group, computed where the rows live
     summaries   counts, histograms, marginals, sums and cross products by column names
     relation    a table as somebody may see it, for models: sums over it, or its rows, so many of each unit

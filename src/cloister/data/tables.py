@@ -217,6 +217,7 @@ def _duckdb(
     named: Mapping[str, object], schema: Schema | None, memory: str | None, threads: int | None, spill: bool
 ) -> Engine:
     from cloister.data.engines.duckdb import DuckDB
+    from cloister.data.pinned_files import PinnedTable
 
     engine = DuckDB(memory, threads, spill=spill)
     try:
@@ -226,6 +227,8 @@ def _duckdb(
                 engine.add_dataset(name, one, table)
             elif _home(one) in _FRAMES:
                 engine.add_arrow(name, _arrow(one, table), table)
+            elif isinstance(one, PinnedTable):
+                engine.add_pinned(name, one, table)
             elif isinstance(one, str | os.PathLike):
                 _add_file(engine, name, Path(one), table)
             else:

@@ -2,6 +2,7 @@
 
 In the order of the work:
 
+    sql_text     SQL text from a person, read within fixed limits
     question     one SELECT taken apart: rows, groups, aggregates, and what happens to the answer afterwards
     rows         FROM, JOIN, WHERE, subqueries: one relation in which every row belongs to one unit
     term         row-wise expressions, with their public type and interval: the allow-list of the language

@@ -1,12 +1,10 @@
 """A question: one SELECT taken apart into rows, groups, aggregates, and what happens to the answer afterwards."""
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
 from cloister.data.dialect import dialect_of
@@ -16,13 +14,10 @@ from cloister.query.aggregate import Aggregate, compile_aggregate, is_aggregate
 from cloister.query.expression import Expression, Scope, compile_term
 from cloister.query.from_clause import SourceRows, compile_relation, from_clause, refuse_extras, with_clause
 from cloister.query.grammar import refuse_cut, refuse_dropped, refuse_reserved, refuse_unread
+from cloister.query.sql_text import LONGEST, is_text, parse
 
 __all__ = ["Group", "Output", "Question", "ask", "relation"]
 
-# The parser logs what it does not understand, and so what an analyst asked. Whoever keeps logs need not read that.
-logging.getLogger("sqlglot").addFilter(lambda _record: False)
-
-_LONGEST = 20_000
 _DEEPEST = 120
 
 
@@ -133,10 +128,12 @@ def relation(sql: str, tables: Callable[[str, frozenset[str] | None], SourceRows
 
 
 def _parse(sql: str) -> exp.Select:
-    if not isinstance(sql, str) or len(sql) > _LONGEST or not _is_text(sql):
-        raise QueryRefused(f"a question is SQL text of at most {_LONGEST:,} characters, none of them NUL.")
+    if not isinstance(sql, str) or len(sql) > LONGEST or not is_text(sql):
+        raise QueryRefused(f"a question is SQL text of at most {LONGEST:,} characters, none of them NUL.")
     try:
-        tokens, parsed = sqlglot.tokenize(sql, read="duckdb"), sqlglot.parse(sql, read="duckdb")
+        tokens, parsed = parse(sql)
+    except QueryRefused:
+        raise
     except Exception:  # a parser that trips over a text in its own way has not understood it either
         raise QueryRefused("this is not SQL that we understand. Start from SELECT COUNT(*) FROM a_table.") from None
     asked = [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]  # a comment at the end
@@ -160,11 +157,6 @@ def _depth(query: exp.Expression) -> int:
         deepest = max(deepest, depth)
         rest.extend((child, depth + 1) for child in node.iter_expressions())
     return deepest
-
-
-def _is_text(sql: str) -> bool:
-    """Whether every engine can be sent it: half a surrogate pair has no encoding, and PostgreSQL knows no NUL."""
-    return "\0" not in sql and sql.encode("utf-8", "replace").decode() == sql
 
 
 def _used_columns(query: exp.Select) -> frozenset[str] | None:

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
 
-__all__ = ["DuckDB", "remove_orphaned_spill"]
+    from cloister.data.pinned_files import PinnedFiles, PinnedTable
+
+__all__ = ["DuckDB", "private_folder", "remove_orphaned_spill", "remove_private_folder"]
 
 _SEAL = (
     "SET enable_external_access = false",
@@ -81,12 +83,13 @@ class DuckDB:
         self._frames: dict[str, str] = {}
         self._paths: list[str] = []
         self._folders: list[str] = []
+        self._pinned: list[PinnedFiles] = []
         self._clean_up: Callable[[], object] = lambda: None
         self._empty: Any = None  # made when a statement is first prepared
         folder = ""
         if spill:
-            folder, lock = _spill_folder()
-            self._clean_up = weakref.finalize(self, _remove, folder, lock, os.getpid())
+            folder, lock = private_folder()
+            self._clean_up = weakref.finalize(self, remove_private_folder, folder, lock, os.getpid())
         self._connection = duckdb.connect(":memory:")
         self._connection.execute(f"SET temp_directory = {self._say.text(folder)}")
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
@@ -102,7 +105,17 @@ class DuckDB:
         place, option = self._file(path), f"delim = {self._say.text(separator)}, columns = {{{columns}}}, {_CSV}"
         self._add(name, f"SELECT * FROM read_csv({place}, {option})")  # noqa: S608
 
-    def add_parquet(self, name: str, path: Path, facts: Table | None = None) -> None:
+    def add_pinned(self, name: str, table: "PinnedTable", facts: Table | None = None) -> None:
+        """Parquet files that are held open, as `add_parquet` reads others. They are let go on close."""
+        self._pinned.append(table.source)
+        self._paths += map(str, table.files)
+        self.add_parquet(name, table.path, facts, pinned=True)
+
+    def unchanged(self) -> bool:
+        """Whether files that are held open still lie where they were found. Others are not asked about."""
+        return all(one.unchanged() for one in dict.fromkeys(self._pinned))
+
+    def add_parquet(self, name: str, path: Path, facts: Table | None = None, *, pinned: bool = False) -> None:
         """A Parquet file, or all Parquet files under a folder; with `facts`, those columns that the schema names.
 
         Files with moments that DuckDB's own reader can stop at are read by Arrow.
@@ -110,9 +123,9 @@ class DuckDB:
         # Its least and greatest values leave NaN out, and are its writer's word. The optimizer would believe them, and
         # drop a comparison with a bound that they lie within: what was to be clipped would not be.
         self._connection.execute("SET disabled_optimizers = 'statistics_propagation'")
-        place = self._file(path)
+        place = self._file(path, pinned=pinned)
         if path.is_dir():
-            place = self._say.text(f"{path.resolve()}/**/*.parquet")
+            place = self._say.text(f"{path if pinned else path.resolve()}/**/*.parquet")
         if self._has_fragile_moments(place, facts):
             self._add_parts(name, [self._by_arrow(place)], facts)
         else:
@@ -210,8 +223,8 @@ class DuckDB:
         for statement in _SEAL:
             self._connection.execute(statement)
 
-    def _file(self, path: Path) -> str:
-        whole = str(path.resolve())
+    def _file(self, path: Path, *, pinned: bool = False) -> str:
+        whole = str(path if pinned else path.resolve())  # links to what is held open are not to be followed
         if any(sign in whole for sign in "*?[]{}"):
             raise BadSource(f"{path} has a wildcard in its name, which DuckDB would follow. Rename it.")
         (self._folders if path.is_dir() else self._paths).append(whole + "/" * path.is_dir())
@@ -291,7 +304,7 @@ class DuckDB:
     def again(self) -> "DuckDB":
         """A connection of its own to the same tables, under the same limits. Close it before this one."""
         other = copy(self)
-        other._lock, other._clean_up, other._empty = threading.Lock(), lambda: None, None
+        other._lock, other._clean_up, other._empty, other._pinned = threading.Lock(), lambda: None, None, []
         other._connection = self._connection.cursor()
         for name, table in self._arrow.items():  # these belong to a connection, views to all
             other._connection.register(name, table)
@@ -304,6 +317,8 @@ class DuckDB:
         self._connection.close()
         if self._empty is not None:
             self._empty.close()
+        for one in self._pinned:
+            one.close()
         self._clean_up()
 
 
@@ -338,8 +353,8 @@ def remove_orphaned_spill() -> int:
     return removed
 
 
-def _spill_folder() -> tuple[str, int]:
-    """A new folder that only this user can read, and the lock that says it is in use."""
+def private_folder() -> tuple[str, int]:
+    """Make a folder that only this user can read, and the lock that says it is in use."""
     remove_orphaned_spill()
     folder = tempfile.mkdtemp(prefix=_SPILL)
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -347,7 +362,8 @@ def _spill_folder() -> tuple[str, int]:
     return folder, lock
 
 
-def _remove(folder: str, lock: int, process: int) -> None:
+def remove_private_folder(folder: str, lock: int, process: int) -> None:
+    """Remove a private folder, and let go of its lock."""
     if os.getpid() == process:  # a forked child ends before its parent, which may still need the folder
         shutil.rmtree(folder, ignore_errors=True)
     os.close(lock)

@@ -6,6 +6,7 @@
     audit  trail  audit_triggers              the audit log, its hash chain, and triggers that protect it
     logs  metrics  notices  heartbeats        operation
     child_process  cache                      limits on memory and time
+    copies                                    folders for copies of the database in clear
 
 The lowest layer: it imports no other part of the hub.
 """

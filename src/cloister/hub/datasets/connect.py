@@ -4,12 +4,12 @@ Owners type addresses, so an address could be used to make the hub knock at door
 only hosts and folders that the operator has listed for the organisation that the dataset belongs to, asked when an
 address is typed and again whenever it is opened; the address a host stands for is looked up once, checked, kept, and
 used from then on, so that a name cannot be made to point elsewhere later; no option that names a file or another host;
-no link that leads out of a folder. Addresses hold passwords: they are sealed with the dataset's key.
+no link on the way to a file: files are opened once, checked, and read through what was opened. Addresses hold
+passwords: they are sealed with the dataset's key.
 """
 
 import ipaddress
 import json
-import os
 import re
 import socket
 from collections.abc import Mapping
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from cloister.data.pinned_files import PinnedFiles, PinnedTable
 from cloister.data.schema import Schema
 from cloister.hub.core.models import Dataset
 from cloister.hub.core.settings import Settings
-from cloister.privacy.errors import BadForm, MissingExtra
+from cloister.privacy.errors import BadForm, BadSource, MissingExtra
 
 __all__ = ["Link", "open_source", "read_address"]
 
@@ -183,22 +184,30 @@ def _allowed(settings: Settings, dataset: Dataset, text: str) -> Path:
     return path
 
 
-def _files(settings: Settings, dataset: Dataset, text: str, schema: Schema) -> dict[str, str]:
-    """For each table NAME.parquet or the folder NAME; the whole folder, if there is one table only."""
+def _files(settings: Settings, dataset: Dataset, text: str, schema: Schema) -> dict[str, PinnedTable]:
+    """For each table NAME.parquet or the folder NAME; the whole folder, if there is one table only.
+
+    The files are opened here, from the listed folder on and without following a link, and are read through what was
+    opened. Whoever can write into the folder could otherwise put a link to another's file there, after the check.
+    """
     folder = _allowed(settings, dataset, text)
-    for place, folders, files in os.walk(folder):
-        if any((Path(place) / name).is_symlink() for name in (*folders, *files)):
-            raise BadForm("address: the folder holds a link. Put the files themselves there.")
-    found: dict[str, str] = {}
+    if str(folder) != text:  # since it was typed, a part of it has become a link
+        raise BadForm("address: a link leads to this folder by now. Connect the folder itself.")
     for name in schema.tables:
         if Path(name).name != name:
             raise BadForm(f"the table {name!r:.60} cannot be the name of a file. Rename it.")
-        choices = [folder / f"{name}{ending}" for ending in _PARQUET] + [folder / name]
-        alone = [folder] if len(schema.tables) == 1 and any(folder.glob("*.parquet")) else []
-        place_of = next((one for one in choices + alone if one.exists()), None)
-        if place_of is None:
-            raise BadForm(f"the folder has neither {name}.parquet nor a folder {name}.")
-        found[name] = str(place_of)
+    try:
+        held = PinnedFiles(folder)
+    except BadSource as error:
+        raise BadForm(f"address: {str(error).removeprefix(f'{error.code}: ')}") from None
+    found: dict[str, PinnedTable] = {}
+    for name in schema.tables:
+        names = [*(f"{name}{ending}" for ending in _PARQUET), name]
+        table = held.table(names, whole=len(schema.tables) == 1)
+        if table is None:
+            held.close()
+            raise BadForm(f"the folder has neither {name}.parquet nor a folder {name} with Parquet files.")
+        found[name] = table
     return found
 
 

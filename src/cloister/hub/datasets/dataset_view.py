@@ -4,7 +4,9 @@ Whoever could have a role, on request for instance, knows that the dataset exist
 a role that they have shows it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -18,7 +20,7 @@ from cloister.hub.policy.conditions import Environment, Subject
 from cloister.hub.policy.decide import Verdict, allowed_purposes, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
 from cloister.hub.policy.versions import current
-from cloister.hub.policy.views import visible_schema
+from cloister.hub.policy.views import TableView, visible_schema
 from cloister.privacy.errors import BadPolicy, NotHere
 
 __all__ = ["DatasetView", "visible_datasets", "visible_dataset"]
@@ -81,6 +83,26 @@ def visible_dataset(hub: Hub, session: Session, person: Person, name: str, envir
     return sight
 
 
+def _shown(text: str, views: Mapping[str, TableView] | None) -> Schema:
+    """What views show of a schema. It is worked out once: rules over many categories take a while."""
+    rules = {name: (one.columns, one.rows, dict(one.transforms)) for name, one in (views or {}).items()}
+    found = _worked_out(text, _Views(repr(rules) if views is not None else "", views))
+    return replace(found, tables={name: replace(one, columns=dict(one.columns)) for name, one in found.tables.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """Views that can be looked up: they are equal if they are written alike."""
+
+    text: str
+    views: Mapping[str, TableView] | None = field(compare=False)
+
+
+@lru_cache(maxsize=128)
+def _worked_out(text: str, seen: _Views) -> Schema:
+    return visible_schema(Schema.parse(text, max_bytes=None), seen.views)
+
+
 def _sight(
     hub: Hub, session: Session, person: Person, dataset: Dataset, environment: Environment
 ) -> DatasetView | None:
@@ -97,5 +119,5 @@ def _sight(
     if not concerns(policy, person, subject, environment):
         return None
     verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
-    shown = visible_schema(whole, verdict.view) if whole is not None and verdict.allowed else None
+    shown = _shown(ready.schema, verdict.view) if ready is not None and verdict.allowed else None
     return DatasetView(dataset, mine, policy, verdict, ready, shown, number, subject, environment)

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from cloister.data.engines.engine import DialectName
 from cloister.data.schema import Schema
 from cloister.data.tables import Tables, open_tables
+from cloister.hub.core.copies import remove_orphaned_copies
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.keys import seal
@@ -35,6 +36,7 @@ __all__ = [
     "examine",
     "examine_version",
     "find",
+    "finish_erasing",
     "latest_schema",
     "new_version",
     "newest",
@@ -49,6 +51,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{1,59}")  # no @: the ledger writes dataset@person
+_ERASING = "erase-pending"  # a file: a key was erased, and may still lie in the write-ahead log
 _TAKEN = ("new",)  # /datasets/new is a page
 _DIALECTS: dict[str, DialectName] = {"sealed": "duckdb", "folder": "duckdb", "postgres": "postgres", "spark": "spark"}
 
@@ -411,18 +414,42 @@ def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None
     hub.audit.write(session, person.id, "dataset.deleted", f"dataset/{dataset.name}")
     session.flush()
     folders = [hub.folder / "sealed" / str(dataset.id), *(hub.folder / "uploads" / upload.id for upload in waiting)]
+    (hub.folder / _ERASING).touch(mode=0o600)  # before the commit: whoever is killed after it leaves word
     afterwards(session, lambda: _erase(hub, folders))
 
 
 def _erase(hub: Hub, folders: list[Path]) -> None:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-    if hub.database.url.startswith("sqlite"):  # the key is in the write-ahead log, too
+    (hub.folder / _ERASING).touch(mode=0o600)  # a worker may have taken it away before the commit
+    finish_erasing(hub)
+
+
+def finish_erasing(hub: Hub) -> bool:
+    """Overwrite erased keys where they still lie: in the write-ahead log, and in copies that a killed backup left.
+
+    While somebody reads the database, SQLite keeps the pages that they see. Workers try again until it is done.
+
+    Returns:
+        whether nothing is left to erase.
+    """
+    remove_orphaned_copies(hub.folder)
+    pending = hub.folder / _ERASING
+    if not pending.exists():
+        return True
+    if hub.database.url.startswith("sqlite"):
+        begun = pending.stat().st_mtime_ns
         connection = hub.database.engine.raw_connection()
         try:
-            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            cursor = connection.cursor()
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy, *_ = cursor.fetchone() or (True,)
         finally:
             connection.close()
+        if busy or pending.stat().st_mtime_ns != begun:  # or another dataset was deleted meanwhile
+            return False
+    pending.unlink(missing_ok=True)
+    return True
 
 
 def _own(person: Person, dataset: Dataset) -> None:

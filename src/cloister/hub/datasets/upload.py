@@ -79,7 +79,7 @@ def begin(hub: Hub, session: Session, person: Person, dataset: Dataset, *, table
     )
     session.add(upload)
     session.flush()
-    hub.audit.write(session, person.id, "upload.begun", f"dataset/{dataset.name}", table=table, upload=upload.id)
+    hub.audit.write(session, person.id, "upload.begun", f"dataset/{dataset.name}", upload=upload.id)
     return upload
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from cloister.data.engines.duckdb import DuckDB
 from cloister.data.tables import Tables
 from cloister.dataset import Dataset
 from cloister.hub.accounting.statements import analyst
@@ -67,9 +68,14 @@ class DatasetPool:
     def get(self, dataset: models.Dataset, version: models.Version, person: models.Person) -> OpenDataset:
         """A version, opened now unless it is open already."""
         with self._lock:
-            if version.id in self._kept:
-                self._kept.move_to_end(version.id)
-                return self._kept[version.id]
+            kept = self._kept.get(version.id)
+        if kept is not None and _is_unchanged(kept):
+            with self._lock:
+                if version.id in self._kept:
+                    self._kept.move_to_end(version.id)
+            return kept
+        if kept is not None:
+            self._drop(version.id, kept)
         opened = self._open(dataset, version, person)
         with self._lock:
             kept = self._kept.setdefault(version.id, opened)
@@ -77,6 +83,15 @@ class DatasetPool:
         for one in [*old, *([opened] if kept is not opened else [])]:
             _close(one)
         return kept
+
+    def _drop(self, version_id: int, opened: OpenDataset) -> None:
+        """Close a version whose files are no longer those that it was opened with."""
+        with self._lock:
+            gone = self._kept.get(version_id) is opened
+            if gone:
+                del self._kept[version_id]
+        if gone:
+            _close(opened)
 
     def _open(self, dataset: models.Dataset, version: models.Version, person: models.Person) -> OpenDataset:
         budget = Loss.from_json(dataset.budget)
@@ -171,6 +186,12 @@ class PersonReleases:
         rows = [{"dataset_id": self._dataset_id, "person_id": self._person_id, "fingerprint": one} for one in self._new]
         make: Any = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
         session.execute(make(models.Seen).on_conflict_do_nothing(), rows)
+
+
+def _is_unchanged(opened: OpenDataset) -> bool:
+    """Whether the files of a connected folder are still those that were opened; other tables are always the same."""
+    engine = opened.data.tables.engine
+    return not isinstance(engine, DuckDB) or engine.unchanged()
 
 
 def _close(opened: OpenDataset) -> None:

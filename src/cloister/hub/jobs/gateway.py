@@ -30,7 +30,8 @@ from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.policy import cost, versions
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
-from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.policy import SEE_SCHEMA, Policy
+from cloister.hub.policy.views import TableView, shows_all, visible
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadPolicy, CloisterError, Denied, NotHere, NotNow, OverBudget, QueryRefused
 from cloister.privacy.loss import Loss
@@ -261,6 +262,10 @@ def pass_gate(
     verdict = decide(policy, number, subject, work.operation, purpose, environment, tables)
     _require(hub, person, dataset_name, kind, verdict)
     planned = _plan(hub, dataset, person, opened, verdict, work, parameters)
+    if dataset.owner_id != person.id:
+        known = decide(policy, number, subject, SEE_SCHEMA, "", environment)
+        if not (known.allowed and all(_shows_all(one.view, opened.data.schema, tables) for one in (verdict, known))):
+            planned = replace(planned, statements=())  # they name what the view hides, and its rules
     if planned.cells > hub.settings.result_cells:
         raise QueryRefused(
             f"the answer would have {planned.cells:,} cells, and {hub.settings.result_cells:,} are kept here. "
@@ -281,6 +286,12 @@ def basis_of(version: Version, tables: Collection[str], verdict: Verdict) -> str
     view = None if verdict.view is None else {name: asdict(one) for name, one in sorted(verdict.view.items())}
     facts = {"version": version.id, "tables": sorted(tables), "view": view}
     return fingerprint(json.dumps(facts, sort_keys=True, default=dict))
+
+
+def _shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Collection[str]) -> bool:
+    """Whether a view shows these tables as they are."""
+    seen = visible(schema, view)
+    return all(name in seen and shows_all(seen[name], schema.tables[name]) for name in tables)
 
 
 def _known(

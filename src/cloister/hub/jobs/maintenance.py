@@ -20,6 +20,7 @@ from cloister.hub.core import heartbeats
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Version
 from cloister.hub.datasets import ingest, upload
+from cloister.hub.datasets.datasets import finish_erasing
 from cloister.hub.jobs import queue
 from cloister.hub.jobs.dataset_pool import DatasetPool, deleted
 from cloister.hub.policy import versions
@@ -57,6 +58,7 @@ class Chores:
             "expire": (60.0, lambda: _expire(hub)),
             "retention": (600.0, lambda: remove_old_results(hub)),
             "uploads": (3600.0, lambda: upload.tidy(hub)),
+            "erase": (10.0, lambda: finish_erasing(hub)),
             "audit": (60.0, lambda: hub.audit.keep()),
             "watch": (300.0, lambda: activity.watch(hub)),
         }

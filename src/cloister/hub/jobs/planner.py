@@ -154,6 +154,8 @@ def _read(answer: tuple[str, Any]) -> Passed:
         raise BadForm(f"{value} Ask for less at once: fewer columns, bins, groups or subqueries.")
     if word == "busy":
         raise StoreFailed("the hub's database is busy. Try again in a moment.")
+    if word == "died":
+        raise StoreFailed("the process that made this plan has ended. Try again in a moment.")
     if word == "gone":
         raise NotNow("nobody waits for this plan any more.")
     raise RuntimeError(f"planning failed: {value}")  # a surprise; the child has logged where
@@ -173,7 +175,7 @@ class _Plans:
         return self._child.alive
 
     def ask(self, asked: PlanRequest, stop: threading.Event) -> tuple[str, Any]:
-        """Its answer; or ("limit", …), ("gone", …) or ("failed", …) if it was killed or died."""
+        """Its answer; or ("limit", …), ("gone", …), ("failed", …) or ("died", …) if there is none."""
         try:
             if not self._ready:
                 if (word := self._answer(_START_S, stop))[0] != "ready":
@@ -183,8 +185,8 @@ class _Plans:
             self._child.pipe.send(asked)
             answer = self._answer(self._settings.plan_seconds, stop)
         except (EOFError, OSError):
-            answer = "failed", "the child died"
-        if answer[0] in ("limit", "gone", "failed"):
+            answer = "died", ""  # by a signal, or for want of memory
+        if answer[0] in ("limit", "gone", "failed", "died"):
             self.kill()
         if answer[0] == "limit":
             _LOG.warning("a plan was stopped", extra={"facts": {"kind": asked.kind, "person": asked.person_id}})

@@ -33,6 +33,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.hub.core import models
+from cloister.hub.core.copies import copy_folder
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.keys import OVERHEAD, MasterKey, seal, unseal
@@ -236,8 +237,8 @@ def _database_file(settings: Settings) -> Path:
 
 def _add_database(archive: tarfile.TarFile, listed: dict[str, str], name: str, path: Path) -> None:
     """One moment of a database that others may be writing to."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        copy = Path(folder) / name
+    with copy_folder(path.parent) as folder:
+        copy = folder / name
         place = f"file:{quote(str(path.absolute()))}?mode=ro"
         with closing(sqlite3.connect(place, uri=True)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)

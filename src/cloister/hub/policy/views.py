@@ -25,12 +25,14 @@ from cloister.privacy.errors import QueryRefused
 from cloister.query.expression import Expression
 from cloister.query.from_clause import SourceRows, compile_relation
 from cloister.query.grammar import refuse_unread
+from cloister.query.sql_text import parse, parse_condition
 
 __all__ = [
     "FACTS",
     "TableView",
     "relation",
     "select",
+    "shows_all",
     "tables_in",
     "visible",
     "visible_columns",
@@ -39,6 +41,7 @@ __all__ = [
 
 FACTS = ("person", "organisation", "country")
 _LONGEST = 4_000
+MOST_WORK = 300_000  # categories that a view's rules go over; about a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,9 @@ def expression(text: str) -> Any:
     if len(text) > _LONGEST or text.encode("utf-8", "replace").decode() != text:
         raise QueryRefused(f"a rule is text of at most {_LONGEST:,} characters.")
     try:
-        found = sqlglot.parse_one(text, read="duckdb", into=exp.Condition)
+        found = parse_condition(text)
+    except QueryRefused:
+        raise
     except Exception:  # a parser that trips over a text in its own way has not understood it either
         raise QueryRefused("this is not an expression that we understand. Write for example ward = 'surgery'") from None
     for node in found.find_all(exp.Placeholder):
@@ -110,7 +115,7 @@ def relation(view: TableView, table: Table, rows: SourceRows) -> SourceRows:
     """
     text = select(view, table)
     try:
-        parsed: Any = sqlglot.parse_one(text, read="duckdb")
+        (parsed,) = parse(text, composed=True)[1]
         refuse_unread(parsed)
     except sqlglot.errors.SqlglotError:
         raise QueryRefused("this rule is not SQL that we understand") from None
@@ -135,16 +140,21 @@ def visible_columns(view: TableView, table: Table) -> tuple[str, ...]:
 def visible_schema(schema: Schema, views: Mapping[str, TableView] | None) -> Schema:
     """The schema as a person sees it: their tables, their columns, and what is public of a transformed column.
 
-    Every private table keeps its unit, also where the view does not show that column: see `visible_columns`.
+    Every private table keeps a unit. Where the view hides the column that names it, the unit's own public word stands
+    in its place; rules for synthetic rows that speak of hidden or transformed columns are left out.
     """
     if views is None:
         return schema
-    tables = {name: _visible_table(schema.tables[name], view) for name, view in visible(schema, views).items()}
+    tables = {
+        name: _visible_table(schema.tables[name], view, schema.unit.name)
+        for name, view in visible(schema, views).items()
+    }
     keys = tuple(
         key
         for key in schema.foreign_keys
         if all(
-            table in tables and (column in tables[table].columns or column == tables[table].unit)
+            table in tables
+            and (column in tables[table].columns or column == tables[table].unit == schema.tables[table].unit)
             for table, column in ((key.table, key.column), (key.other_table, key.other_column))
         )
     )
@@ -159,10 +169,20 @@ def problems(views: Mapping[str, TableView], schema: Schema) -> Iterator[tuple[s
         if table is None:
             yield name, f"there is no table {name:.60} in the schema. There are: {', '.join(schema.tables)}"
             continue
+        if work_of(view, table) > MOST_WORK:
+            yield name, "its rules name columns with many categories too often. Name each of them a few times only"
+            continue
         try:
             relation(view.bound(dict.fromkeys(FACTS, "x")), table, _public_facts(table))
         except QueryRefused as error:
             yield name, str(error).partition(": ")[2].rstrip(".")
+
+
+def work_of(view: TableView, table: Table) -> int:
+    """How many categories a view's rules go over: what is public of a rule is worked out value by value."""
+    sizes = {name.lower(): len(column.categories or ()) for name, column in table.columns.items()}
+    texts = [*([view.rows] if view.rows is not None else []), *view.transforms.values()]
+    return sum(sizes.get(node.name.lower(), 0) for text in texts for node in expression(text).find_all(exp.Column))
 
 
 def tables_in(sql: str, schema: Schema) -> frozenset[str]:
@@ -172,9 +192,9 @@ def tables_in(sql: str, schema: Schema) -> frozenset[str]:
         QueryRefused: it cannot be read.
     """
     try:
-        named = {
-            node.name.lower() for one in sqlglot.parse(sql, read="duckdb") if one for node in one.find_all(exp.Table)
-        }
+        named = {node.name.lower() for one in parse(sql)[1] if one for node in one.find_all(exp.Table)}
+    except QueryRefused:
+        raise
     except Exception:
         raise QueryRefused("this is not SQL that we understand. Start from SELECT COUNT(*) FROM a_table.") from None
     return frozenset(name for name in schema.tables if name.lower() in named)
@@ -211,8 +231,16 @@ def _public_facts(table: Table) -> SourceRows:
     return base_rows(table, exp.select("*").from_("nothing"))
 
 
-def _visible_table(table: Table, view: TableView) -> Table:
-    """A table as it is seen. It keeps its unit: a private table without one would be taken to protect rows."""
+def shows_all(view: TableView, table: Table) -> bool:
+    """Whether a view shows a table as it is: every row, every column, the unit's too, and nothing made coarser."""
+    if view.rows is not None or view.transforms:
+        return False
+    known = {name.lower() for name in (*([table.unit] if table.unit else []), *table.columns)}
+    return view.columns is None or {name.lower() for name in view.columns} >= known
+
+
+def _visible_table(table: Table, view: TableView, unit: str) -> Table:
+    """A table as it is seen. It keeps a unit: a private table without one would be taken to protect rows."""
     rows = relation(view, table, _public_facts(table))
     changed = {name.lower() for name in view.transforms}
     columns = {
@@ -220,7 +248,19 @@ def _visible_table(table: Table, view: TableView) -> Table:
         for name, term in rows.columns.items()
         if name != table.unit
     }
-    return replace(table, columns=columns)
+    plain = {name for name in columns if name.lower() not in changed}
+    never = tuple(one for one in table.never if plain.issuperset(one))
+    determines = tuple(one for one in table.determines if plain.issuperset((*one[0], one[1])))
+    named = table.unit if table.unit is None or table.unit in rows.columns else _free(unit, columns)
+    return replace(table, columns=columns, unit=named, never=never, determines=determines)
+
+
+def _free(name: str, columns: Iterable[str]) -> str:
+    """A name that no visible column has. It must not depend on those that are hidden."""
+    taken = {one.lower() for one in columns}
+    while name.lower() in taken:
+        name += "_id"
+    return name
 
 
 def _described(name: str, term: Expression) -> Column:

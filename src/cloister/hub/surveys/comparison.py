@@ -11,7 +11,6 @@ from statistics import NormalDist
 from typing import Any
 
 import sqlalchemy as sa
-import sqlglot
 from sqlalchemy.orm import Session
 from sqlglot import exp
 
@@ -19,6 +18,7 @@ from cloister.hub.approvals.visibility import find_job, result_of
 from cloister.hub.core.models import Job, Person
 from cloister.hub.surveys.question_result import CONFIDENCE, QuestionResult
 from cloister.privacy.errors import NotHere
+from cloister.query.sql_text import parse
 
 __all__ = ["ComparedResult", "both", "fitting", "share_of"]
 
@@ -62,7 +62,7 @@ def fitting(session: Session, person: Person, found: QuestionResult) -> list[Job
 def _may_fit(sql: str) -> bool:
     """Whether a question counts by one column; from its text alone."""
     try:
-        tree = sqlglot.parse_one(sql, read="duckdb")
+        (tree,) = parse(sql)[1]
     except Exception:  # what a parser trips over is no question that was answered
         return False
     group = tree.args.get("group")
@@ -95,7 +95,7 @@ def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, 
 def _counts(sql: str, column: str, alone: bool) -> bool:
     """Whether a column of an answer is a count; one without a name is, if it is the only number."""
     try:
-        tree = sqlglot.parse_one(sql, read="duckdb")
+        (tree,) = parse(sql)[1]
     except Exception:  # what a parser trips over is no question that was answered
         return False
     for place, one in enumerate(tree.selects if isinstance(tree, exp.Select) else ()):

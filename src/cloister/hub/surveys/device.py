@@ -6,10 +6,12 @@ The noise is drawn here, by the caller's machine: whoever calls this knows the t
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date
+from fractions import Fraction
 from typing import Any
 
-from cloister.hub.surveys.question import SurveyQuestion, period
-from cloister.local import Question, seal
+from cloister.hub.surveys.question import PrivacyLevel, SurveyQuestion, period
+from cloister.local import Question, epsilon, seal
+from cloister.local.base.oracle import Oracle
 from cloister.local.base.perturb import perturb
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise.source import Source
@@ -33,6 +35,9 @@ def submissions(
         ballots: one for each person, where the survey asks for them.
         source: where random bits come from; the operating system unless given. Seeded reports are refused by a hub.
 
+    Raises:
+        BadInput: a question's mechanism costs more than the level that it is told with.
+
     Privacy: costs each person the sum of the levels chosen, at every call. It has no memory: in a survey that is asked
         again, a second call for the same people draws all noise anew and costs as much again. What keeps the promise of
         a price for life is a wallet, `cloister.local.Wallet` or the browser's.
@@ -41,8 +46,7 @@ def submissions(
     for one in told["questions"]:
         asked = SurveyQuestion.read({name: one[name] for name in SurveyQuestion.__dataclass_fields__ if name in one})
         question = Question.read(one["question"])
-        for place, level in enumerate(asked.levels):
-            mechanism = question.levels[place]  # both are sorted by epsilon
+        for level, mechanism in _levels(asked, question):
             chosen = [who for who, said in enumerate(people) if asked.id in said and said[asked.id][1] == level.name]
             if not chosen:
                 continue
@@ -58,6 +62,23 @@ def submissions(
             sent["ballot"] = dict(ballots[who])
         made.append(json.dumps(sent, separators=(",", ":")).encode("ascii"))
     return made
+
+
+def _levels(asked: SurveyQuestion, question: Question) -> list[tuple[PrivacyLevel, Oracle]]:
+    """Each level that was told, with its mechanism; both are sorted by epsilon.
+
+    Raises:
+        BadInput: a mechanism costs more than its level says. The noise would be less than what the person chose.
+    """
+    if len(asked.levels) != len(question.levels):
+        raise BadInput(f"{asked.id} is told with other levels than its mechanisms have. Do not answer it.")
+    pairs = list(zip(asked.levels, question.levels, strict=True))
+    for level, mechanism in pairs:
+        if Fraction(str(mechanism.epsilon)) > epsilon(level.epsilon).amount:
+            raise BadInput(
+                f"{asked.id}: the level {level.name} costs more than epsilon {level.epsilon}. Do not answer it."
+            )
+    return pairs
 
 
 def _value(asked: SurveyQuestion, question: Question, answer: Any) -> Any:

@@ -10,6 +10,7 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
 
 __all__ = ["FILTERS", "cell_text", "column_digits", "group_text", "loss_text", "number_text"]
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # the order of letters
 
 
 def iso(seconds: float) -> str:
@@ -93,7 +94,13 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def in_order(text: object) -> str:
+    """Text with the signs that would turn its order around on a page written out, as ⟨U+202E⟩."""
+    return "".join(f"⟨U+{ord(sign):04X}⟩" if sign in _TURNING else sign for sign in str(text))
+
+
 FILTERS = {
+    "in_order": in_order,
     "group": group_text,
     "iso": iso,
     "when": when,

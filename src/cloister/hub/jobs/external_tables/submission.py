@@ -149,7 +149,7 @@ def _begin(
         )
         session.add(job)
         session.flush()
-        facts = {"table": side["table"], "method": side["method"], "sha256": given.digest, "cost": planned.loss}
+        facts = {"method": side["method"], "sha256": given.digest, "cost": planned.loss}
         hub.audit.write(session, person.id, "table.handed_in", f"job/{job.id}", dataset=dataset.name, **facts)
         session.refresh(job)
     return job

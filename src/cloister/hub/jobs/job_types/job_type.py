@@ -57,7 +57,7 @@ class Planned:
         own: what the person's account pays: the same, and what the record tells them for the first time.
         lines: the plan in words.
         errors: each answer, with the error to expect.
-        statements: the SQL that the engine will run.
+        statements: the SQL that the engine will run. The gateway removes it unless the asker sees the tables whole.
         notes: what to keep in mind.
         blocked: why it cannot run as things stand, such as a limit that it would pass; empty if it can.
         decision: the number of the hub's decision about it in the audit log; 0 while there is none.

@@ -6,7 +6,6 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import Any, ClassVar
 
-import sqlglot
 from sqlglot import exp
 
 from cloister.client import wire
@@ -19,6 +18,7 @@ from cloister.privacy.number import rational
 from cloister.query.answer import Answer
 from cloister.query.explain import expected_errors, explain
 from cloister.query.plan import Plan
+from cloister.query.sql_text import parse
 
 __all__ = ["Query", "cells", "planned"]
 
@@ -59,7 +59,7 @@ class Query:
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """Every table of the schema that the question names, wherever in it. Whether it is SQL is the plan's matter."""
         try:
-            trees = [tree for tree in sqlglot.parse(str(parameters["sql"]), read="duckdb") if tree is not None]
+            trees = [tree for tree in parse(str(parameters["sql"]))[1] if tree is not None]
         except Exception:  # a parser trips over a text in its own ways; the plan will refuse it with a sentence
             return ()
         named = {table.name.lower() for tree in trees for table in tree.find_all(exp.Table)}

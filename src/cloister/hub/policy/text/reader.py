@@ -168,6 +168,10 @@ def _approvals(part: YamlNode, nothing: Loss) -> tuple[Approval, ...]:
 def _schema_problems(policy: Policy, schema: Schema | None) -> list[str]:
     if schema is None:
         return []
+    named = {name.lower(): table for name, table in schema.tables.items()}
+    shown = [(named.get(name.lower()), one) for role in policy.roles for name, one in (role.tables or {}).items()]
+    if sum(views.work_of(one, table) for table, one in shown if table is not None) > 4 * views.MOST_WORK:
+        return ["roles: all rules together name columns with many categories too often. Write fewer rules"]
     found = [
         f"roles.{role.name}.tables.{table}: {problem}"
         for role in policy.roles

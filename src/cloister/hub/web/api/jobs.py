@@ -63,7 +63,9 @@ class PlanFacts(BaseModel):
     own: dict[str, str] = Field(description="what the person's account pays")
     lines: list[str]
     errors: list[tuple[str, str]] = Field(description="each answer, with the error to expect")
-    statements: list[str] = Field(description="the SQL that the engine will run")
+    statements: list[str] = Field(
+        description="the SQL that the engine will run; empty unless one sees the tables whole"
+    )
     notes: list[str]
 
 
@@ -249,7 +251,7 @@ def _facts(job: Job, whole: bool = False) -> JobFacts:
         finished=job.finished,
         policy=job.policy_number,
         loss=job.loss,
-        plan=job.plan if whole else None,
+        plan={name: one for name, one in job.plan.items() if name != gateway.BASIS} if whole else None,
         parameters=job.parameters if whole else None,
         result=job.result if whole else None,
         receipts=job.receipt.splitlines() if whole and job.receipt else [],
