@@ -487,7 +487,7 @@ PRICES = {
 
 
 def prices(folder, nets):
-    """A file of prices, and public pairs of prices that differ by 0.1: as decimals by one number, as doubles by many."""
+    """A file of prices, and public pairs that differ by 0.1: one decimal, and many doubles."""
     with duckdb.connect(folder / "prices.duckdb") as file:
         file.execute("CREATE TABLE t (net DECIMAL(14, 1))")
         file.executemany("INSERT INTO t VALUES (?)", [[net] for net in nets])

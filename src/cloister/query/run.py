@@ -20,7 +20,7 @@ from cloister.privacy.receipt import Receipt
 from cloister.query.aggregate import Aggregate
 from cloister.query.analyst import Analyst
 from cloister.query.answer import Answer
-from cloister.query.answer_cache import release_id
+from cloister.query.answer_cache import made_release
 from cloister.query.estimate import FAN_OUT, Estimate, Noisy, Tree
 from cloister.query.plan import Measurement, Plan
 from cloister.query.postprocess import arrange
@@ -143,17 +143,19 @@ def run_plan(
         reader: who asks, if an account of theirs pays too; also for what the record tells them for the first time.
         version: the owner's name for this state of the data.
         source: where random bits come from.
-        record: the noisy values of a measurement that is in the record.
+        record: the noisy values of a measurement that is in the record; asked before anything is charged.
         keep: enters a new measurement into the record.
 
     Privacy: the plan's loss, for its unit, add/remove. Audited in tests/statistical/test_query_audits.py.
     """
+    # First what will be handed out, then its price: another thread may replace a release in between.
+    held = [record(one) if one.reused and record is not None else None for one in plan.measurements]
     noisy, receipt = _measured(plan, engine, account, reader, version, source)
     fresh = iter(noisy)
     values: list[list[Any]] = []
-    for one in plan.measurements:
-        if one.reused and record is not None:
-            values.append(record(one))
+    for one, known in zip(plan.measurements, held, strict=True):
+        if known is not None:
+            values.append(known)
             continue
         got = [next(fresh) for _ in one.mechanisms]
         values.append(got)
@@ -161,7 +163,7 @@ def run_plan(
             keep(one, got)
     if reader is not None:
         reader.received.add(
-            one.release or release_id(one.fingerprint(version), got)
+            one.release or made_release(one, version, got).id
             for one, got in zip(plan.measurements, values, strict=True)
         )
     agreed = consistent(plan, values)
