@@ -309,5 +309,5 @@ def _estimate(
 
 
 def _noisy(one: Measurement, value: Any, measured: Any) -> Noisy:
-    both = (np.asarray(numbers, dtype=np.float64) * one.unit for numbers in (value, measured))
-    return Noisy(*both, one.mechanisms[0], one.unit)  # type: ignore[arg-type]
+    shown, before = (np.asarray(numbers, dtype=np.float64) * one.unit for numbers in (value, measured))
+    return Noisy(shown, before, one.mechanisms[0], one.unit)  # type: ignore[arg-type]
