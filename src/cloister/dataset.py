@@ -28,7 +28,6 @@ from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.loss import Relation as Neighbours
 from cloister.privacy.measure import measure
-from cloister.privacy.mechanisms import Mechanism
 from cloister.privacy.noise import Source
 from cloister.privacy.number import Number, rational
 from cloister.privacy.release import Release
@@ -36,7 +35,7 @@ from cloister.privacy.unit import Unit
 from cloister.query.accuracy import cheapest
 from cloister.query.analyst import Analyst
 from cloister.query.answer import Answer
-from cloister.query.answer_cache import AnswerCache
+from cloister.query.answer_cache import AnswerCache, Snapshot
 from cloister.query.builder import Builder
 from cloister.query.discovery import (
     Find,
@@ -51,7 +50,7 @@ from cloister.query.discovery import (
 )
 from cloister.query.expression import Decimals, Expression
 from cloister.query.from_clause import SourceRows
-from cloister.query.plan import Measurement, Plan, fitting, make_plan, most_found
+from cloister.query.plan import Plan, fitting, make_plan, most_found
 from cloister.query.postprocess import check_arrangement
 from cloister.query.question import Question, ask, relation
 from cloister.query.run import nothing_found, rehearse, run_plan
@@ -226,13 +225,13 @@ class Dataset:
                 "this plan was made for another dataset, another view of it, or another reader. Plan the question here."
             )
         self._record.refresh()
-        if plan.basis != (len(self._record), id(plan.question)):  # the record has grown since, or the question changed
+        seen = self._record.snapshot()  # prices and answers are of this one state, whatever other threads enter
+        if plan.basis != (seen.number, id(plan.question)):  # the record has grown since, or the question changed
             if plan.finds:  # it was laid out for a placeholder: begin again from the question as it was asked
-                plan = self._plan(
-                    ask(plan.question.text, self._table, self.tables.engine.dialect), _whole(plan), plan.confidence
-                )
+                asked = ask(plan.question.text, self._table, self.tables.engine.dialect)
+                plan = self._plan(asked, _whole(plan), plan.confidence, seen)
             else:
-                again = self._plan(plan.question, plan.spend, plan.confidence)
+                again = self._plan(plan.question, plan.spend, plan.confidence, seen)
                 plan = replace(again, notes=tuple(dict.fromkeys([*again.notes, *plan.notes])))
         rehearse(plan)  # its question may have been replaced, or its groups been found, since it was made
         searches = [self._search(plan.question.rows, plan.question.groups[one.group].term) for one in plan.finds]
@@ -246,7 +245,7 @@ class Dataset:
             reader=self.reader,
             version=self.version,
             source=source,
-            record=self._record.values,
+            record=seen.values,
             keep=self._record.keep,
         )
 
@@ -442,7 +441,8 @@ class Dataset:
     def _request(self, text: str) -> str:
         return text if self.reader is None else self.reader.request(text)
 
-    def _plan(self, question: Question, spend: Loss, confidence: float) -> Plan:
+    def _plan(self, question: Question, spend: Loss, confidence: float, seen: Snapshot | None = None) -> Plan:
+        seen = seen or self._record.snapshot()
         finds: tuple[Find, ...] = ()
         hidden = [(i, group.name) for i, group in enumerate(question.groups) if group.values is None]
         known = {i: self._groups.get(self._group_key(question, i)) for i, _ in hidden}
@@ -463,15 +463,11 @@ class Dataset:
             dialect=self.tables.engine.dialect,
             confidence=confidence,
             size_hint=question.rows.size,
-            known=(lambda _one: None) if finds else self._known,  # a placeholder is on no record
+            known=(lambda _one: None) if finds else seen.release,  # a placeholder is on no record
             secret=self._secret,
         )
-        told = (replace(one, release=self._record.release(one)) if one.reused else one for one in plan.measurements)
-        plan = replace(plan, measurements=tuple(told), notes=(*plan.notes, *notes))
-        return replace(plan, finds=finds, basis=(len(self._record), id(question)), origin=self._origin)
-
-    def _known(self, one: Measurement) -> tuple[Mechanism, ...] | None:
-        return self._record.mechanisms(one)
+        plan = replace(plan, notes=(*plan.notes, *notes))
+        return replace(plan, finds=finds, basis=(seen.number, id(question)), origin=self._origin)
 
     def _table(self, name: str, used: frozenset[str] | None = None) -> SourceRows | None:
         view = self._through.get(name.lower())

@@ -2,6 +2,7 @@
 
 import csv
 import datetime as dt
+import itertools
 import math
 import os
 import stat
@@ -23,7 +24,7 @@ import cloister as cl
 from cloister.data import Schema, open_tables
 from cloister.data.draft import draft, draft_as_owner
 from cloister.data.engines.duckdb import DuckDB, remove_orphaned_spill
-from cloister.data.schema import UNIT
+from cloister.data.schema import TYPES, UNIT
 from cloister.privacy.errors import BadSchema, BadSource, EngineFailed, QueryRefused
 
 pytestmark = pytest.mark.e2e
@@ -858,6 +859,72 @@ def test_rows_with_null_where_none_may_be_are_left_out():
 
 
 # Opening
+
+
+STORED_AS = {
+    "postgres": {
+        "boolean": "true", "smallint": "1", "integer": "1", "bigint": "1", "numeric": "1", "numeric(4,1)": "1",
+        "real": "1", "double precision": "1", "text": "1", "character varying(5)": "1", "character(5)": "1",
+        "uuid": "3f2b8c1e-0000-4000-8000-000000000001", "word": "1", "date": "2025-02-01",
+        "timestamp without time zone": "2025-02-01", "timestamp with time zone": "2025-02-01",
+    },
+    "duckdb": {
+        "BOOLEAN": "true", "TINYINT": "1", "UBIGINT": "1", "HUGEINT": "1", "UHUGEINT": "1", "DECIMAL(4,1)": "1",
+        "FLOAT": "1", "DOUBLE": "1", "VARCHAR": "1", "UUID": "3f2b8c1e-0000-4000-8000-000000000001", "word": "1",
+        "DATE": "2025-02-01", "TIMESTAMP_NS": "2025-02-01", "TIMESTAMP": "2025-02-01", "TIMESTAMPTZ": "2025-02-01",
+    },
+}  # fmt: skip
+
+
+def one_row_of(stored):
+    """Statements that make a table of one row, with a column of each type."""
+    columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(stored))
+    values = ", ".join(f"'{value}'" for value in stored.values())
+    return [
+        "CREATE TYPE word AS ENUM ('1', 'a')",
+        f"CREATE TABLE t ({columns}, n INTEGER)",
+        f"INSERT INTO t VALUES ({values}, 1)",
+    ]
+
+
+def check_what_opens_can_be_asked(source, declared):
+    """A type that a column cannot be read from is refused when the table is opened, in words."""
+    refused = {}
+    for number, kind in itertools.product(range(len(declared)), [*TYPES, "unit"]):
+        facts = {"columns": {f"c{number}": {"type": kind}}}
+        if kind == "unit":
+            facts = {"unit": f"c{number}", "columns": {"n": {"type": "integer"}}}
+        unit = {"name": "p", "max_rows": 1} if kind == "unit" else "row"
+        schema = Schema.load({"unit": unit, "tables": {"t": facts}})
+        try:
+            tables = open_tables(source, schema)
+        except BadSchema as error:
+            refused[declared[number].lower(), kind] = str(error)
+            continue
+        sql = tables.view("t").sql(tables.engine.dialect)
+        tables.engine.prepare(sql)
+        assert tables.engine.run(sql).num_rows == 1
+        tables.close()
+    assert all("cannot be read as" in words for words in refused.values())
+    assert {kind for declared, kind in refused if declared == "uuid"} == {*TYPES} - {"text"}
+    assert not [kind for declared, kind in refused if declared in ("word", "text", "varchar")]
+
+
+def test_what_opens_in_postgres_can_be_asked(postgres_address):
+    psycopg = pytest.importorskip("psycopg")
+    stored = STORED_AS["postgres"]
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        for statement in one_row_of(stored):
+            connection.execute(statement)
+    check_what_opens_can_be_asked(postgres_address, list(stored))
+
+
+def test_what_opens_in_duckdb_can_be_asked(tmp_path):
+    stored, path = STORED_AS["duckdb"], tmp_path / "t.duckdb"
+    with duckdb.connect(path) as connection:
+        for statement in one_row_of(stored):
+            connection.execute(statement)
+    check_what_opens_can_be_asked(path, list(stored))
 
 
 def test_everything_that_does_not_fit_is_named_at_once_from_declared_types():

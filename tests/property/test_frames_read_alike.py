@@ -24,6 +24,58 @@ class Word(enum.StrEnum):
     TRUE = "true"
 
 
+class Hostile:
+    """A cell that answers no question."""
+
+    def _refuse(self, *_args):
+        raise ArithmeticError("a cell decides")
+
+    __eq__ = __ne__ = __lt__ = __bool__ = __float__ = __int__ = __index__ = __len__ = __str__ = __repr__ = _refuse
+    __iter__ = __array__ = __getattr__ = __complex__ = __hash__ = _refuse
+
+
+class Leaving(Hostile):
+    """A cell that ends the process, if it is asked what it is."""
+
+    def __str__(self):
+        raise SystemExit
+
+
+class OddFloat(float):
+    def __float__(self):
+        raise ArithmeticError
+
+    def __eq__(self, other):
+        raise ArithmeticError
+
+    __ne__, __hash__ = __eq__, float.__hash__
+
+
+class OddText(str):
+    __slots__ = ()
+
+    def encode(self, *_args):
+        raise ArithmeticError
+
+    def __str__(self):
+        raise ArithmeticError
+
+
+HOSTILE = {
+    "a signalling NaN": Decimal("sNaN"),
+    "a negative signalling NaN": Decimal("-sNaN123"),
+    "an object": Hostile(),
+    "an object that leaves": Leaving(),
+    "a kind of float": OddFloat(1.5),
+    "a kind of float, missing": OddFloat("nan"),
+    "a kind of text": OddText("1"),
+    "an array": np.array([1, 2]),
+    "an array of objects": np.array([Decimal("sNaN"), None], dtype=object),
+    "no moment": np.datetime64("NaT"),
+    "no span": np.timedelta64("NaT"),
+    "half a complex number": complex(1, float("nan")),
+    "a frame": pd.DataFrame({"a": [1]}),
+}
 SURROGATE = "\ud800"  # no text: pandas may refuse it
 DAY = dt.datetime(2025, 2, 1)
 LATE = dt.datetime(2025, 2, 1, 23, 30, 59, 999999)
@@ -133,3 +185,26 @@ IDS = [None, True, 1, 2**53 + 1, 2**60, 2**63, 1.0, 1.5, 2.0**60, float("inf"), 
 @pytest.mark.parametrize("together", ["a list", "two tables"])
 def test_an_id_names_the_same_person_alone_and_beside_any_other(together):
     assert differing("unit", TOGETHER[together], IDS, IDS) == []
+
+
+def column_of(*cells):
+    """A column of objects, with which pandas does nothing."""
+    array = np.empty(len(cells), dtype=object)
+    for i, cell in enumerate(cells):
+        array[i] = cell
+    return pd.Series(array)
+
+
+@pytest.mark.parametrize("kind", [*TYPES, "unit", None])
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_cell_decides_whether_a_frame_opens_or_how_others_read(kind, hostile):
+    common = ["1", 1.5, Decimal("2"), None, DAY]
+    beside = from_pandas(column_of(*common, HOSTILE[hostile], "1"), kind).to_pylist()
+    assert beside[:5] == from_pandas(column_of(*common), kind).to_pylist()
+    assert beside[6] == "1"
+
+
+def test_what_pandas_takes_for_missing_is_missing():
+    gone = [None, np.nan, pd.NA, pd.NaT, Decimal("NaN"), Decimal("sNaN"), np.datetime64("NaT"), np.timedelta64("NaT")]
+    for kind in (*TYPES, "unit", None):
+        assert from_pandas(column_of(*gone, OddFloat("nan"), np.float32("nan")), kind).null_count == len(gone) + 2

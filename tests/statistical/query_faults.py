@@ -19,7 +19,7 @@ from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.query import from_clause as relations
 from cloister.query import plan as planning
 from cloister.query import question as asking
-from cloister.query.answer_cache import AnswerCache
+from cloister.query.answer_cache import Snapshot
 
 from .query_shapes import SHAPES, Pair
 
@@ -169,11 +169,11 @@ def groups_are_read_from_rows(patch: Patch, made: Pair) -> None:
 def the_record_draws_again(patch: Patch, made: Pair) -> None:
     """A question that was answered gets fresh noise each time, and pays nothing."""
 
-    def values(self: AnswerCache, one: Any) -> list[Any]:
+    def values(self: Snapshot, one: Any) -> list[Any]:
         exact = one.sums.run(made.reading.tables.engine)[0 if one.index is None else one.index + 1]
         return [mechanism.release(exact) for mechanism in one.mechanisms]
 
-    patch(AnswerCache, "values", values)
+    patch(Snapshot, "values", values)
 
 
 FAULTS = [

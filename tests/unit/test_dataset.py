@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import replace
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -470,6 +471,49 @@ def test_a_foreign_key_to_the_joined_column_says_that_there_is_one_row(tmp_path)
         assert any("at most 1 of w" in note for note in answer.notes)
         with pytest.raises(QueryRefused, match="several rows"):
             ds.plan("SELECT COUNT(*) AS n FROM t JOIN w ON LENGTH(t.g) = w.k", spend=cl.rho(1))
+
+
+PRICES = {
+    "unit": "row",
+    "tables": {
+        "t": {"columns": {"net": {"type": "real", "bounds": [0.0, 1000.0]}}},
+        "w": {
+            "public": True,
+            "max_rows": 1,
+            "columns": {name: {"type": "real", "bounds": [0.0, 2e11]} for name in ("gross", "tax")},
+        },
+    },
+}
+
+
+def prices(folder, nets):
+    """A file of prices, and public pairs that differ by 0.1: one decimal, and many doubles."""
+    with duckdb.connect(folder / "prices.duckdb") as file:
+        file.execute("CREATE TABLE t (net DECIMAL(14, 1))")
+        file.executemany("INSERT INTO t VALUES (?)", [[net] for net in nets])
+        file.execute("CREATE TABLE w (gross DECIMAL(14, 1), tax DECIMAL(14, 1))")
+        file.executemany("INSERT INTO w VALUES (?, ?)", [[f"{2**k}.4", f"{2**k}.3"] for k in range(37)])
+    return cl.open(folder / "prices.duckdb", schema=PRICES, budget=cl.epsilon(10**6), ledger=folder)
+
+
+@pytest.mark.parametrize(
+    "join",
+    ["q ON t.net = q.net", "q ON q.net = t.net + 0", "q USING (net)", "q ON q.net = 0.1"],
+)
+def test_public_rows_are_numbered_by_what_a_join_compares(tmp_path, join):
+    with prices(tmp_path, ["0.1"]) as ds:
+        sql = f"SELECT COUNT(*) AS n FROM t JOIN (SELECT gross - tax AS net FROM w) AS {join}"
+        plan = ds.plan(sql, spend=cl.epsilon(10**4))
+        assert "at most 1 of q for each net" in str(plan)
+        assert plan.measurements[0].sums.run(ds.tables.engine)[0][0] == 1 == plan.measurements[0].sensitivity
+
+
+def test_decimals_that_are_equal_are_one_value_to_distinct(tmp_path):
+    with prices(tmp_path, ["0.1", "0.2", "0.3", "0.6"]) as ds:
+        sql = "SELECT COUNT(DISTINCT net + 0.1 + net - net) AS n FROM t WHERE net + 0.1 = 0.3 OR net = 0.2"
+        assert round(ds.sql(sql, spend=cl.epsilon(10**4)).item()) == 1
+        sql = "SELECT COUNT(DISTINCT CASE WHEN net < 0.15 THEN net * 3 ELSE net END) AS n FROM t WHERE net < 0.5"
+        assert round(ds.sql(sql, spend=cl.epsilon(10**4)).item()) == 2  # 0.1 · 3 is 0.3
 
 
 PEOPLE = pa.table({"p": [str(i) for i in range(2000)], "name": ["x"] * 2000, "age": [10] * 1000 + [40] * 1000})

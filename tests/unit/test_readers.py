@@ -1,5 +1,8 @@
 """Somebody's own account beside the dataset's, and tables seen through a view."""
 
+import threading
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,7 +15,7 @@ from cloister.privacy.ledger import Ledger, verify
 from cloister.privacy.loss import Loss, rho
 from cloister.privacy.noise import SeededSource
 from cloister.query.analyst import Analyst
-from cloister.query.answer_cache import AnswerCache
+from cloister.query.answer_cache import AnswerCache, made_release
 
 WARDS = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
 
@@ -102,6 +105,84 @@ def test_a_more_precise_release_is_news_to_whoever_knows_the_coarse_one(visits):
     again = visits.asked_by(ada).sql(WARDS, spend=rho("0.001"))
     assert again.column("visits") == precise.column("visits")
     assert ada.account.spent.amount == rho("0.501").amount
+
+
+ALL = "SELECT COUNT(*) AS n FROM visits WHERE age + {} >= 0"
+
+
+def test_what_is_handed_out_is_what_was_paid_for_though_it_is_replaced_meanwhile(visits, ledger, monkeypatch):
+    """Another thread enters a precise release between the reader's charge and the answer."""
+    bob, question = reader(visits, "bob", rho("0.01")), ALL.format(0)
+    coarse = visits.sql(question, spend=rho("0.001")).rows()
+    plan = visits.asked_by(bob).plan(question, spend=rho("0.001"))
+    charge = ledger.charge_all
+
+    def charge_then_enter(*args, **more):
+        charged = charge(*args, **more)
+        monkeypatch.setattr(ledger, "charge_all", charge)
+        visits.sql(question, spend=rho("0.5"))
+        return charged
+
+    monkeypatch.setattr(ledger, "charge_all", charge_then_enter)
+    assert visits.asked_by(bob).run(plan).rows() == coarse
+    assert bob.account.spent == rho("0.001")
+    assert len(bob.received.known) == 1
+    again = visits.asked_by(reader(visits, "carl")).sql(question, spend=rho("0.001")).rows()
+    assert again != coarse  # the precise one is kept, and costs its own price
+    with pytest.raises(OverBudget):
+        visits.asked_by(bob).sql(question, spend=rho("0.001"))
+
+
+def test_threads_pay_for_what_they_are_told(ledger):
+    """A thread enters releases that are ever more precise while readers ask. Each answer belongs to what it cost."""
+    with open_dataset(pa.table(hospital()), schema=SCHEMA, budget=rho(10**6), ledger=ledger, name="many") as visits:
+        question, prices = ALL.format(1), [rho(f"0.00{k}") for k in range(1, 9)]
+        told, made, wrong = [], {}, []
+
+        def whole(answer):
+            return tuple(answer.rows()[0].values())  # with limits: they tell how precise it is
+
+        def enter():
+            for price in prices:
+                made[whole(visits.sql(question, spend=price))] = price
+
+        def ask(name):
+            try:
+                for turn in range(6):
+                    who = reader(visits, f"{name}-{turn}", rho(1))
+                    answer = visits.asked_by(who).sql(question, spend=prices[0])
+                    told.append((whole(answer), who.account.spent, len(who.received.known)))
+            except Exception as error:
+                wrong.append(error)
+
+        made[whole(visits.sql(question, spend=rho("0.001")))] = rho("0.001")
+        threads = [threading.Thread(target=ask, args=(name,)) for name in ("ada", "bob", "carl")]
+        threads.append(threading.Thread(target=enter))
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert not wrong
+        assert len(told) == 18
+        assert all(spent == made[answer] and known == 1 for answer, spent, known in told)
+
+
+def test_two_releases_of_the_same_numbers_are_two(visits):
+    """The more precise one tells more, also where its noisy number happens to be the same."""
+    (one,) = visits.plan(ALL.format(2), spend=rho("0.001")).measurements
+    (precise,) = visits.plan(ALL.format(2), spend=rho("0.5")).measurements
+    assert made_release(one, "", [np.array([7])]).id != made_release(precise, "", [np.array([7])]).id
+    assert made_release(one, "", [np.array([7])]).id == made_release(one, "", [np.array([7])]).id
+
+
+def test_a_release_is_the_same_one_in_every_process(visits, tmp_path):
+    path = tmp_path / "visits.record"
+    first = Dataset(visits.tables, visits.account, record=path)
+    ada = reader(visits, "ada")
+    first.asked_by(ada).sql(WARDS, spend=rho("0.1"))
+    Dataset(visits.tables, visits.account, record=path).asked_by(ada).sql(WARDS, spend=rho("0.1"))
+    assert ada.account.spent == rho("0.1")
+    assert len(ada.received.known) == 1
 
 
 def test_what_a_seed_made_enters_no_record(visits):

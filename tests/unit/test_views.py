@@ -8,14 +8,14 @@ import pytest
 import sqlglot
 
 from cloister.data.dialect import dialect_of, family
-from cloister.data.schema import Column, Schema, Table
+from cloister.data.schema import TYPES, Column, Schema, Table
 from cloister.data.tables import open_tables
 from cloister.data.views import readable, view
 
 DECLARED = {
     "duckdb": {
         "BIGINT": "integer", "UTINYINT": "integer", "HUGEINT": "wide", "UBIGINT": "wide", "DECIMAL(18,3)": "wide",
-        "FLOAT": "float", "VARCHAR": "text", "ENUM('a(b)', 'c]')": "text", "UUID": "text",
+        "FLOAT": "float", "VARCHAR": "text", "ENUM('a(b)', 'c]')": "text", "UUID": "uuid",
         "TIMESTAMP WITH TIME ZONE": "zoned", "TIMESTAMP_NS": "timestamp", "DATE": "date", "BOOLEAN": "boolean",
         "TIMESTAMPTZ_NS": "zoned",
         "BIGINT[]": None, "VARCHAR[3]": None, "STRUCT(a BIGINT)": None, "BLOB": None, "MAP(VARCHAR, BIGINT)": None,
@@ -24,6 +24,7 @@ DECLARED = {
     "postgres": {
         "integer": "integer", "numeric(10,2)": "wide", "double precision": "float", "character varying(5)": "text",
         "timestamp(3) with time zone": "zoned", "timestamp without time zone": "timestamp", "enum": "text",
+        "uuid": "uuid",
         "integer[]": None, "money": None, "json": None, "bytea": None, "character varying(5)[]": None,
     },
     "spark": {
@@ -43,6 +44,7 @@ def test_no_type_is_read_from_one_that_would_lose_its_meaning():
     assert "float" not in readable("text")
     assert "date" not in readable("integer")
     assert "boolean" not in readable("integer")
+    assert [kind for kind in TYPES if "uuid" in readable(kind)] == ["text"]
     assert "text" in set.intersection(*(set(readable(kind)) for kind in ("integer", "real", "text", "date", "boolean")))
 
 

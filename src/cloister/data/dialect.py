@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
-__all__ = ["Family", "Dialect", "decimals", "family", "dialect_of"]
+__all__ = ["Family", "Dialect", "decimals", "family", "dialect_of", "is_text"]
 
 
 # Small pieces of SQL that every engine reads the same: constants, casts, LEAST and GREATEST.
@@ -83,7 +83,7 @@ def near_zero(value: float) -> float:
     return (value + _TINY) - _TINY
 
 
-Family = Literal["integer", "wide", "float", "text", "boolean", "date", "timestamp", "zoned"]
+Family = Literal["integer", "wide", "float", "text", "uuid", "boolean", "date", "timestamp", "zoned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,10 @@ class Dialect:
 
     def trimmed(self, x: str, of: str = " ") -> str:
         """Text without these characters at its ends; engines disagree about what else is blank."""
-        return f"TRIM({x}, '{of}')" if self.dialect == "duckdb" else f"TRIM('{of}' FROM {x})"
+        if self.dialect == "duckdb":
+            return f"TRIM({x}, '{of}')"
+        # PostgreSQL trims no word of an enumeration, only its text.
+        return f"TRIM('{of}' FROM {f'CAST({x} AS TEXT)' if self.dialect == 'postgres' else x})"
 
     def is_like(self, t: str, pattern: str) -> str:
         """Whether all of a text matches a pattern. In Java `$` would let a line break pass."""
@@ -154,13 +157,13 @@ _DIALECTS = {
     "duckdb": Dialect("duckdb", "DOUBLE", "VARCHAR", "TIMESTAMP", _COMMON | {
         "tinyint": "integer", "utinyint": "integer", "usmallint": "integer", "uinteger": "integer",
         "ubigint": "wide", "hugeint": "wide", "uhugeint": "wide", "decimal": "wide",
-        "float": "float", "double": "float", "varchar": "text", "enum": "text", "uuid": "text",
+        "float": "float", "double": "float", "varchar": "text", "enum": "text", "uuid": "uuid",
         "timestamp": "timestamp", "timestamp_s": "timestamp", "timestamp_ms": "timestamp", "timestamp_ns": "timestamp",
         "timestamptz_ns": "zoned",
     }),
     "postgres": Dialect("postgres", "DOUBLE PRECISION", "TEXT", "TIMESTAMP", _COMMON | {
         "numeric": "wide", "real": "float", "double precision": "float",
-        "text": "text", "character varying": "text", "character": "text", "uuid": "text", "enum": "text",
+        "text": "text", "character varying": "text", "character": "text", "uuid": "uuid", "enum": "text",
         "citext": "text", "timestamp without time zone": "timestamp",
     }, "CAST", longest_name=63),
     "spark": Dialect("spark", "DOUBLE", "STRING", "TIMESTAMP_NTZ", _COMMON | {
@@ -183,6 +186,11 @@ def family(declared: str, say: Dialect) -> Family | None:
         return None
     plain = plain.partition(" collate ")[0]
     return say.families.get(" ".join(plain.split()))
+
+
+def is_text(found: Family) -> bool:
+    """Whether a column of this family holds text; a UUID is such that is never a number, a truth or a day."""
+    return found in ("text", "uuid")
 
 
 def decimals(declared: str, say: Dialect) -> int | None:

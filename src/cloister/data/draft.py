@@ -16,7 +16,7 @@ from cloister.data.views import read, view
 __all__ = ["draft", "draft_as_owner"]
 
 _TYPE: dict[str, Type] = {
-    "integer": "integer", "wide": "real", "float": "real", "text": "text", "boolean": "boolean",
+    "integer": "integer", "wide": "real", "float": "real", "text": "text", "uuid": "text", "boolean": "boolean",
     "date": "date", "timestamp": "timestamp", "zoned": "timestamp",
 }  # fmt: skip
 _IN_TEXT: tuple[Type, ...] = ("integer", "real", "date", "timestamp")  # tried in this order on columns of text

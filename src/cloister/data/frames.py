@@ -21,6 +21,7 @@ itself holds True, 1 and 1.0 for one value.)
 
 import datetime as dt
 import math
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def from_pandas(series: Any, kind: str | None) -> Any:
     if dtype.name in ("str", "string"):
         try:
             return pa.array(series)
-        except UnicodeError:  # half a character; which cell it is does not matter to the others
+        except Exception:  # half a character; which cell it is does not matter to the others
             return _cells(series, "text")
     if kind is None:
         plain = dtype.name not in ("object", "category") and _is_number(dtype)
@@ -170,21 +171,36 @@ def _categories(series: Any, kind: str) -> Any:
 def _cells(series: Any, kind: str) -> Any:
     import pyarrow as pa
 
-    missing = series.isna()
-    return pa.array(
-        [None if gone else _said(one, kind) for one, gone in zip(series, missing, strict=True)], pa.string()
-    )
+    # Cell by cell: what pandas says of a whole column (`isna`) fails as a whole if one cell does.
+    return pa.array([_said(one, kind) for one in series], pa.string())
 
 
 def _said(value: Any, kind: str) -> str | None:
     """A cell as text that the view of a type reads; None if it is missing or cannot be written, whatever the reason."""
     try:
-        text = _written(value, kind)
-        if text is not None:
-            text.encode()
-    except Exception:  # an object's own way to say what it is may fail in any way
+        text = None if _is_missing(value) else _written(value, kind)
+        if text is None:
+            return None
+        text = str.__str__(text)  # not what a class that is derived from text makes of it
+        text.encode()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an object's own way to say what it is may fail in any way
         return None
     return text
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether pandas takes a cell for missing. Asks an object nothing that its class could answer in its own way."""
+    import pandas as pd  # type: ignore[import-untyped]
+
+    if value is None or value is pd.NA or value is pd.NaT:
+        return True
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    if isinstance(value, Decimal):
+        return Decimal.is_nan(value)  # comparing a signalling NaN is an error
+    return isinstance(value, float) and math.isnan(float.__float__(value))
 
 
 def _written(value: Any, kind: str) -> str | None:
@@ -193,9 +209,9 @@ def _written(value: Any, kind: str) -> str | None:
     if isinstance(value, bool | np.bool_):
         return str(int(value)) if kind in ("integer", "real") else str(bool(value)).lower() if _holds(kind) else None
     if isinstance(value, int | np.integer):
-        return _whole(int(value), kind)
+        return _whole(int.__int__(value) if isinstance(value, int) else int(value), kind)
     if isinstance(value, float | np.floating):
-        return _fraction(float(value), kind)
+        return _fraction(float.__float__(value) if isinstance(value, float) else float(value), kind)
     if isinstance(value, dt.date | np.datetime64):
         return _moment(value, kind)
     if isinstance(value, dt.timedelta | np.timedelta64) or hasattr(value, "closed_left"):
@@ -252,7 +268,7 @@ def _moment(value: Any, kind: str) -> str | None:
 def _micros(value: Any) -> tuple[int, bool]:
     """A moment in microseconds of UTC since 1970, rounded down, and whether it had a zone."""
     if isinstance(value, np.datetime64):
-        import pandas as pd  # type: ignore[import-untyped]
+        import pandas as pd
 
         value = pd.Timestamp(value)
     if hasattr(value, "asm8"):  # of pandas, with a unit of its own; a year may have more than four digits

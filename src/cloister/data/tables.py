@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from cloister.data.dialect import Dialect, Family, decimals, dialect_of, family
+from cloister.data.dialect import Dialect, Family, decimals, dialect_of, family, is_text
 from cloister.data.engines.arrow import is_dataset
 from cloister.data.engines.engine import Engine
 from cloister.data.frames import from_pandas, refuse_coarse
@@ -126,7 +126,7 @@ def open_tables(
         listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems, 1))
         raise BadSchema(f"the schema does not fit the source:{listed}")
     private = [table for table in schema.tables.values() if table.unit is not None]
-    as_text = any(families[table.name][table.unit or ""] == "text" for table in private)
+    as_text = any(is_text(families[table.name][table.unit or ""]) for table in private)
     return Tables(engine, schema, as_text, families)
 
 

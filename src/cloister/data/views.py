@@ -21,7 +21,7 @@ from functools import lru_cache
 import sqlglot
 from sqlglot import exp
 
-from cloister.data.dialect import Dialect, Family, dialect_of
+from cloister.data.dialect import Dialect, Family, dialect_of, is_text
 from cloister.data.schema import UNIT, Column, Table, internal
 
 __all__ = ["file_columns", "frame_columns", "read", "readable", "unit_families", "view"]
@@ -209,7 +209,7 @@ _READ: Mapping[str, Mapping[str, Callable[[str, Dialect], str]]] = {
     },
     "real": {"integer": _double, "float": _double, "wide": _double_from_wide, "text": _double_from_text},
     "boolean": {"boolean": _as_it_is, "integer": _truth_from_whole, "text": _truth_from_text},
-    "text": {"text": _text, "integer": _text, "boolean": _text_from_truth},
+    "text": {"text": _text, "uuid": _text, "integer": _text, "boolean": _text_from_truth},
     "date": {
         "date": _as_it_is, "timestamp": _day_from_moment, "zoned": _day_from_zoned, "text": _day_from_text,
     },
@@ -267,12 +267,12 @@ def _clip(column: Column, say: Dialect) -> str:
 
 def unit_families() -> tuple[str, ...]:
     """The families of declared types that can name a unit."""
-    return ("integer", "wide", "float", "text")
+    return ("integer", "wide", "float", "text", "uuid")
 
 
 def _unit(declared: Family, name: str, as_text: bool, say: Dialect) -> str:
     """The id: one person, one value, in all tables. So numbers that are not whole, or do not fit, name nobody."""
-    if declared == "text":
+    if is_text(declared):
         return _text(say.name(name), say)
     whole = read("integer", declared, name, say)
     if declared != "integer":

@@ -16,7 +16,7 @@ __all__ = ["Analyst", "ReceivedReleases"]
 
 
 class ReceivedReleases(Protocol):
-    """Which releases of noisy statistics somebody has received, by `record.release_id`."""
+    """Which releases of noisy statistics somebody has received, by `KeptRelease.id`."""
 
     def has(self, release: str) -> bool:
         """Whether it was received before."""

@@ -7,26 +7,58 @@ here is released already: keeping it costs nothing, and whoever changes it can s
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import QueryRefused
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism
-from cloister.query.plan import Measurement
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
+from cloister.query.plan import KeptRelease, Measurement
 
-__all__ = ["AnswerCache", "release_id"]
+__all__ = ["AnswerCache", "Snapshot", "made_release"]
 
 _KINDS = {kind.name: kind for kind in (DiscreteLaplace, DiscreteGaussian)}
 # Larger answers are remembered while the dataset is open, but not written down.
 _MOST_NUMBERS = 100_000
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The record as it was at one moment.
+
+    A plan is priced, and its answer put together, from one snapshot: what is charged for is what is handed out, however
+    many releases other threads enter meanwhile.
+
+    Attributes:
+        number: of the entries until then; the same for two snapshots only if they are equal.
+    """
+
+    number: int
+    _version: str
+    _kept: Mapping[str, KeptRelease] = field(repr=False)
+
+    def release(self, one: Measurement) -> KeptRelease | None:
+        """The release of this statistic, if there is one."""
+        return self._kept.get(one.fingerprint(self._version))
+
+    def values(self, one: Measurement) -> list[Any]:
+        """The noisy numbers of the release that a plan names, and of no other.
+
+        Raises:
+            QueryRefused: another release, or none, is kept.
+        """
+        found = self.release(one)
+        if found is None or found.id != one.release:
+            raise QueryRefused("the record has changed since this plan was made. Plan the question again.")
+        return list(found.values)
+
+
 class AnswerCache:
-    """Noisy statistics by what they measured.
+    """Noisy statistics by what they measured. Any number of threads may use it.
 
     Args:
         version: the owner's name for this state of the data: releases of another state do not answer for it.
@@ -36,15 +68,15 @@ class AnswerCache:
     def __init__(self, version: str = "", path: str | os.PathLike[str] | None = None) -> None:
         self._version = version
         self._path = None if path is None else Path(path)
-        self._kept: dict[str, tuple[tuple[Mechanism, ...], list[Any]]] = {}
+        self._kept: dict[str, KeptRelease] = {}
         self._entered = 0
         self._read_to = 0
-        self._reading = threading.Lock()  # plans are made at the same time
+        self._lock = threading.Lock()  # plans are made and run at the same time
         self.refresh()
 
     def refresh(self) -> None:
         """Read what other processes have written down since."""
-        with self._reading:
+        with self._lock:
             self._refresh()
 
     def _refresh(self) -> None:
@@ -58,39 +90,35 @@ class AnswerCache:
         for line in whole.decode("utf-8", "replace").splitlines():
             self._read(line)
 
-    def mechanisms(self, one: Measurement) -> tuple[Mechanism, ...] | None:
-        """The noise of an earlier release of this statistic, if there is one."""
-        found = self._kept.get(one.fingerprint(self._version))
-        return None if found is None else found[0]
-
-    def values(self, one: Measurement) -> list[Any]:
-        """The noisy numbers of that release."""
-        return self._kept[one.fingerprint(self._version)][1]
-
-    def release(self, one: Measurement) -> str:
-        """Which release of it is kept."""
-        name = one.fingerprint(self._version)
-        return release_id(name, self._kept[name][1])
+    def snapshot(self) -> Snapshot:
+        """All that is kept now."""
+        with self._lock:
+            return Snapshot(self._entered, self._version, dict(self._kept))
 
     def keep(self, one: Measurement, values: list[Any]) -> None:
         """Enter a release; a more precise one replaces it later."""
-        name = one.fingerprint(self._version)
-        self._kept[name] = (one.mechanisms, values)
-        self._entered += 1
+        made = made_release(one, self._version, values)
+        line = None
         numeric = all(mechanism.name in _KINDS for mechanism in one.mechanisms)
         if self._path is not None and numeric and sum(np.size(value) for value in values) <= _MOST_NUMBERS:
-            line = json.dumps([name, _noise(one.mechanisms), [_plain(value) for value in values]]) + "\n"
-            with self._path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
-                file.write(line.encode())
+            written = [made.statistic, _noise(one.mechanisms), [_plain(value) for value in values]]
+            line = json.dumps(written) + "\n"
+        with self._lock:  # in the file in the same order
+            self._kept[made.statistic] = made
+            self._entered += 1
+            if self._path is not None and line is not None:
+                with self._path.open("ab", buffering=0) as file:  # one write: lines of two processes do not mix
+                    file.write(line.encode())
 
     def _read(self, line: str) -> None:
         try:
             name, noise, values = json.loads(line)
             made = tuple(_KINDS[kind].for_loss(sensitivity, Loss.from_json(loss)) for kind, sensitivity, loss in noise)
-            numbers = [_array(value) for value in values]
+            numbers = tuple(_array(value) for value in values)
+            release = KeptRelease(str(name), json.dumps(noise), made, numbers)
         except Exception:  # whatever is wrong with one line must not keep the others from being read
             return  # it was cut off, or is of another version: ask again, and pay again
-        self._kept[name] = (made, numbers)
+        self._kept[release.statistic] = release
         self._entered += 1
 
     def __len__(self) -> int:
@@ -98,16 +126,21 @@ class AnswerCache:
         return self._entered
 
 
-def release_id(fingerprint_: str, values: Sequence[Any]) -> str:
-    """Which release of a statistic this is: one may be replaced by a more precise one, and that is news."""
-    return fingerprint(repr((fingerprint_, [_plain(value) for value in values])))
+def made_release(one: Measurement, version: str, values: Sequence[Any]) -> KeptRelease:
+    """What was measured just now, as the record keeps it. Its arrays can no longer be written to."""
+    for value in values:
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+    return KeptRelease(one.fingerprint(version), json.dumps(_noise(one.mechanisms)), one.mechanisms, tuple(values))
 
 
 def _array(value: Any) -> Any:
     try:
-        return np.array(value, dtype=np.int64)
+        made = np.array(value, dtype=np.int64)
     except OverflowError:  # noise of a very small loss
-        return np.array(value, dtype=object)
+        made = np.array(value, dtype=object)
+    made.setflags(write=False)
+    return made
 
 
 def _noise(mechanisms: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sqlglot import exp
 
-from cloister.data.dialect import as_double, canonical, literal
+from cloister.data.dialect import as_double, literal
 from cloister.data.schema import internal
 from cloister.data.statistics import DistinctPairs, Engine, GroupKey, Sums, integers
 from cloister.privacy import conversion
@@ -18,7 +18,7 @@ from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
 from cloister.privacy.noise import Source
 from cloister.privacy.unit import Unit
-from cloister.query.expression import Expression
+from cloister.query.expression import Expression, told_apart
 from cloister.query.from_clause import SourceRows
 
 __all__ = [
@@ -181,7 +181,7 @@ def keys_in(rows: SourceRows, term: Expression, unit: Unit, secret: str, engine:
 def keys_sql(rows: SourceRows, term: Expression, unit: Unit, secret: str, dialect: str) -> str:
     """The statement behind `keys_in`."""
     most = None if rows.by_row else unit.max_rows
-    pairs = DistinctPairs(rows.sql, (), canonical(term.sql, term.type), most, secret, rows.copies)  # type: ignore[arg-type]
+    pairs = DistinctPairs(rows.sql, (), told_apart(term), most, secret, rows.copies)  # type: ignore[arg-type]
     return pairs.units_sql(dialect)
 
 

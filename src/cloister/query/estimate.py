@@ -26,9 +26,17 @@ FAN_OUT = 16
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """A measured statistic in its own units, and how wrong its noise may have made it."""
+    """A measured statistic in its own units, and how wrong its noise may have made it.
+
+    Attributes:
+        value: the best estimate: as it was measured, or made to agree with others.
+        measured: as it was measured.
+        mechanism: the noise of the latter.
+        unit: the worth of one integer step.
+    """
 
     value: Floats
+    measured: Floats
     mechanism: Numeric
     unit: float
 
@@ -42,9 +50,13 @@ class Noisy:
         return float(self.mechanism.margin(confidence)) * self.unit
 
     def limits(self, confidence: Fraction) -> tuple[Floats, Floats]:
-        """An interval for each number."""
+        """An interval for each number: around what was measured, and as far as the estimate.
+
+        Of what was measured the law is known. An estimate that was put together from several has less variance, but
+        another law: sums of Laplace noise are less peaked than one, and where noise is mostly none they rarely are.
+        """
         margin = self.margin(confidence)
-        return self.value - margin, self.value + margin
+        return np.minimum(self.measured - margin, self.value), np.maximum(self.measured + margin, self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from cloister.data.dialect import as_double, greatest_of, least_of, literal, near_zero, rounded_near_zero
+from cloister.data.dialect import as_double, canonical, greatest_of, least_of, literal, near_zero, rounded_near_zero
 from cloister.privacy.errors import QueryRefused
 
-__all__ = ["Decimals", "Scope", "Expression", "comparable", "compile_term", "one_of", "shown"]
+__all__ = ["Decimals", "Scope", "Expression", "compared", "compile_term", "equated", "one_of", "shown", "told_apart"]
 
 NUMBERS = ("integer", "real")
 _LARGEST = 1e100  # beyond this an engine might overflow
@@ -490,23 +490,58 @@ def _known(ends: list[float | None], choose: Callable[..., float]) -> float | No
 
 def _compare(make: type[exp.Expression]) -> Callable[..., Expression]:
     def rule(node: exp.Binary, scope: Scope) -> Expression:
-        first, second = compile_term(node.this, scope), compile_term(node.expression, scope)
-        if make in (exp.EQ, exp.NEQ):
-            _refuse_unlisted(node.this, first, [node.expression], scope)
-            _refuse_unlisted(node.expression, second, [node.this], scope)
-        compare = make
-        if second.constant is not None and first.constant is None:
-            first, (second,), flipped = _isolated(node.this, first, [second], scope)
-            compare = _FLIPPED[make] if flipped else make
-        elif first.constant is not None and second.constant is None:
-            second, (first,), flipped = _isolated(node.expression, second, [first], scope)
-            compare = _FLIPPED[make] if flipped else make
-        steps = _in_steps([first, second])
-        left, right = comparable(first, second) if steps is None else steps
+        left, right, flipped = _sides(node, scope)
+        compare = _FLIPPED[make] if flipped else make
         sql = exp.Paren(this=compare(this=_wrap(left.sql), expression=_wrap(right.sql)))
         return Expression(sql, "boolean", nullable=left.nullable or right.nullable)
 
     return rule
+
+
+def _sides(node: exp.Binary, scope: Scope) -> tuple[Expression, Expression, bool]:
+    """Both sides of a comparison as the engine compares them, and whether its direction changed."""
+    first, second = compile_term(node.this, scope), compile_term(node.expression, scope)
+    if isinstance(node, exp.EQ | exp.NEQ):
+        _refuse_unlisted(node.this, first, [node.expression], scope)
+        _refuse_unlisted(node.expression, second, [node.this], scope)
+    flipped = False
+    if second.constant is not None and first.constant is None:
+        first, (second,), flipped = _isolated(node.this, first, [second], scope)
+    elif first.constant is not None and second.constant is None:
+        second, (first,), flipped = _isolated(node.expression, second, [first], scope)
+    return *compared(first, second), flipped
+
+
+def equated(node: exp.EQ, scope: Scope) -> tuple[Expression, Expression]:
+    """Both sides of an equality as the engine compares them. Rows are equal exactly where these values are.
+
+    Whatever counts, numbers or removes rows that an equality holds for one must do so by these values. The written
+    sides may differ where these do not: 0.4 - 0.3 and 0.1 are one decimal and two doubles.
+    """
+    left, right, _ = _sides(node, scope)
+    return left, right
+
+
+def compared(left: Expression, right: Expression) -> tuple[Expression, Expression]:
+    """Two terms as every comparison of them compares them: as decimals, if both are, else in one type."""
+    steps = _in_steps([left, right])
+    return comparable(left, right) if steps is None else (steps[0], steps[1])
+
+
+def told_apart(term: Expression) -> exp.Expression:
+    """A term in which equal values are one value to the last bit: what DISTINCT and PARTITION BY may look at.
+
+    A decimal that was computed in doubles is rounded to the nearest double; a zero has no sign.
+    """
+    digits = _decimals(term)
+    sql = term.sql
+    if term.type == "real" and digits is not None and not digits.nearest:
+        # A whole number below 2^42 by a power of ten up to 10^15: both are exact, so the quotient is rounded once.
+        whole = _steps(term, digits.scale).sql
+        sql = exp.Paren(
+            this=exp.Div(this=_wrap(whole), expression=literal(10.0**digits.scale), typed=False, safe=False)
+        )
+    return canonical(sql, term.type)
 
 
 def _in_steps(terms: Sequence[Expression]) -> list[Expression] | None:

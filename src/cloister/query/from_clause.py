@@ -16,7 +16,7 @@ from cloister.data.dialect import as_double, literal
 from cloister.data.schema import UNIT, internal
 from cloister.data.statistics import grid_value
 from cloister.privacy.errors import QueryRefused
-from cloister.query.expression import Expression, Scope, comparable, compile_term, one_of
+from cloister.query.expression import Expression, Scope, compared, compile_term, equated, one_of, told_apart
 from cloister.query.expression import shown as node_text
 
 __all__ = ["SourceRows", "compile_relation", "from_clause", "refuse_extras", "with_clause"]
@@ -290,7 +290,7 @@ def _condition(join: exp.Join, parts: Mapping[str, SourceRows], name: str, scope
     using, on = join.args.get("using"), join.args.get("on")
     if using:
         left = _scope(parts)
-        pairs = [comparable(left(exp.column(key.name)), scope(exp.column(key.name, name))) for key in using]
+        pairs = [compared(left(exp.column(key.name)), scope(exp.column(key.name, name))) for key in using]
         return exp.and_(*(exp.EQ(this=mine.sql, expression=other.sql) for mine, other in pairs))
     if on is None:
         return None
@@ -306,31 +306,35 @@ def _few_matches(
     """A public table with at most `most` rows for each value of the join key: so often a private row is copied.
 
     How many is the owner's word (`max_rows` of the public table, or a foreign key to the column that is compared), and
-    enforced here: further rows are left out.
+    enforced here: further rows are left out. Rows are numbered by the very value that the join compares.
     """
     if right.private:
         raise QueryRefused("start FROM the private table and JOIN the public one to it.")
     using, on = join.args.get("using"), join.args.get("on")
-    # Of one type on both sides: compared as doubles, two large integers may be one.
-    mine = _scope(parts)
-    keys = [
-        key.name for key in using or [] if mine(exp.column(key.name)).type == scope(exp.column(key.name, name)).type
-    ]
+    mine, keys = _scope(parts), dict[str, list[Expression]]()
+    for key in using or []:
+        left, own = mine(exp.column(key.name)), scope(exp.column(key.name, name))
+        if left.type == own.type:
+            keys.setdefault(key.name, []).append(compared(left, own)[1])
     for pair in list(on.flatten()) if isinstance(on, exp.And) else [on] if on is not None else []:
-        sides = [(pair.this, pair.expression), (pair.expression, pair.this)] if isinstance(pair, exp.EQ) else []
-        keys += [mine.name for mine, other in sides if _names_one_row(mine, other, name, scope)]
+        if not isinstance(pair, exp.EQ):
+            continue
+        written = (pair.this, pair.expression)
+        for i, own in enumerate(equated(pair, scope)):
+            if _names_one_row(written[i], written[1 - i], name, scope):
+                keys.setdefault(written[i].name, []).append(own)
     if not keys:
         raise QueryRefused("join a public table by equality: JOIN wards ON visits.ward = wards.ward.")
-    found = {key.lower(): key for key in right.columns}
     most = 1 if right.keys & {key.lower() for key in keys} else right.most
     if most is None:
         raise QueryRefused(
-            f"{name} may have several rows for one {keys[0]}, and a row joined to them would count as often. Ask the "
-            "owner to say in the schema how many at most: max_rows of the public table, or a foreign key to its column."
+            f"{name} may have several rows for one {next(iter(keys))}, and a row joined to them would count as often. "
+            "Ask the owner to say in the schema how many at most: max_rows of the public table, or a foreign key to "
+            "its column."
         )
     window = exp.Window(
         this=exp.RowNumber(),
-        partition_by=[exp.column(found[key.lower()], quoted=True) for key in keys],
+        partition_by=[_seen_from(internal("public"), told_apart(own)) for every in keys.values() for own in every],
         order=exp.Order(expressions=[exp.Ordered(this=exp.column(key, quoted=True)) for key in right.columns]),
     )
     numbered = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).select(
@@ -341,8 +345,17 @@ def _few_matches(
         exp.Subquery(this=numbered, alias=exp.TableAlias(this=exp.to_identifier(internal("numbered"), quoted=True)))
     )
     within = exp.LTE(this=exp.column(internal("match"), quoted=True), expression=exp.Literal.number(most))
-    note = f"a row is joined to at most {most} of {name} for each {', '.join(dict.fromkeys(keys))}"
+    note = f"a row is joined to at most {most} of {name} for each {', '.join(keys)}"
     return replace(right, sql=one.where(within), copies=most, notes=(*right.notes, note))
+
+
+def _seen_from(table: str, sql: exp.Expression) -> exp.Expression:
+    """An expression over one table, where that table has another name."""
+
+    def renamed(node: exp.Expression) -> exp.Expression:
+        return exp.column(node.name, table, quoted=True) if isinstance(node, exp.Column) else node
+
+    return sql.transform(renamed)
 
 
 def _names_one_row(mine: exp.Expression, other: exp.Expression, name: str, scope: Scope) -> bool:

@@ -37,7 +37,7 @@ from cloister.query.from_clause import SourceRows
 from cloister.query.question import Group, Question
 from cloister.query.statistic import Statistic
 
-__all__ = ["Measurement", "Plan", "fitting", "make_plan", "most_found"]
+__all__ = ["KeptRelease", "Measurement", "Plan", "fitting", "make_plan", "most_found"]
 
 _MOST_CELLS = 20_000_000
 _CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those of all groups hold together"
@@ -61,6 +61,29 @@ class EachGroup:
     def release(self, votes: Any, source: Source | None = None) -> list[int]:
         """The index chosen in each row of votes."""
         return [self.inner.choose(one, source) for one in votes]
+
+
+@dataclass(frozen=True)
+class KeptRelease:
+    """A release on record. Its noise, which is its price, and its numbers belong together: nothing of it ever changes.
+
+    Attributes:
+        statistic: the fingerprint of what was measured.
+        noise: its mechanisms, as they are written down.
+        mechanisms: the noise.
+        values: the noisy numbers, one array or list for each mechanism.
+    """
+
+    statistic: str
+    noise: str
+    mechanisms: tuple[Mechanism, ...]
+    values: tuple[Any, ...] = field(repr=False)
+
+    @cached_property
+    def id(self) -> str:
+        """Which release of a statistic this is: one may be replaced by a more precise one, and that is news."""
+        numbers = [value.tolist() if hasattr(value, "tolist") else value for value in self.values]
+        return fingerprint(repr((self.statistic, self.noise, numbers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +215,7 @@ def make_plan(
     dialect: str,
     confidence: float = 0.95,
     size_hint: int | None = None,
-    known: Callable[[Measurement], tuple[Mechanism, ...] | None] = lambda _one: None,
+    known: Callable[[Measurement], KeptRelease | None] = lambda _one: None,
     secret: str = "",
 ) -> Plan:
     """Lay out the measurements of a question and share the loss among them.
@@ -204,7 +227,7 @@ def make_plan(
         dialect: the engine's.
         confidence: of the intervals.
         size_hint: a public number of rows, for expected errors of averages.
-        known: the record: the noise of an earlier release of the same statistic, if there is one.
+        known: the record: an earlier release of the same statistic, if there is one.
         secret: keys the choice of pairs where a unit has too many different values.
     """
     _check_groups(question)
@@ -218,9 +241,9 @@ def make_plan(
     planned = _with_noise(bare, [uses[one.group_set, one.need] for one in bare], target, pure)
     final = []
     for one in planned:
-        noise = known(one)
-        better = noise is not None and replace(one, mechanisms=noise).variance <= one.variance * 1.0001
-        final.append(replace(one, mechanisms=noise, reused=True) if noise is not None and better else one)
+        kept = known(one)
+        reused = None if kept is None else replace(one, mechanisms=kept.mechanisms, reused=True, release=kept.id)
+        final.append(reused if reused is not None and reused.variance <= one.variance * 1.0001 else one)
     fresh = [i for i, one in enumerate(final) if not one.reused]
     if fresh and len(fresh) < len(final):  # what is reused costs nothing, so the others get its share
         again = _with_noise(

@@ -20,7 +20,7 @@ from cloister.privacy.receipt import Receipt
 from cloister.query.aggregate import Aggregate
 from cloister.query.analyst import Analyst
 from cloister.query.answer import Answer
-from cloister.query.answer_cache import release_id
+from cloister.query.answer_cache import made_release
 from cloister.query.estimate import FAN_OUT, Estimate, Noisy, Tree
 from cloister.query.plan import Measurement, Plan
 from cloister.query.postprocess import arrange
@@ -32,9 +32,9 @@ __all__ = ["nothing_found", "rehearse", "run_plan"]
 # Totals that add up: ROLLUP measures every level by itself, and least squares makes them agree. Post-processing.
 #
 # Hay et al. 2010: going up, a total and the sum of its parts are averaged by their variances; going down, what is
-# left over is shared among the parts by theirs. No number becomes less precise, so intervals stay valid (a little
-# wide). That holds where every row of a total is in one of its parts. Groups that were found leave rows out, so a
-# total over them stays as it was measured.
+# left over is shared among the parts by theirs. No variance grows. The law of such a number is another one, so that
+# intervals stay around what was measured (`Noisy.limits`). That holds where every row of a total is in one of its
+# parts. Groups that were found leave rows out, so a total over them stays as it was measured.
 
 
 Floats = NDArray[np.float64]
@@ -143,17 +143,19 @@ def run_plan(
         reader: who asks, if an account of theirs pays too; also for what the record tells them for the first time.
         version: the owner's name for this state of the data.
         source: where random bits come from.
-        record: the noisy values of a measurement that is in the record.
+        record: the noisy values of a measurement that is in the record; asked before anything is charged.
         keep: enters a new measurement into the record.
 
     Privacy: the plan's loss, for its unit, add/remove. Audited in tests/statistical/test_query_audits.py.
     """
+    # First what will be handed out, then its price: another thread may replace a release in between.
+    held = [record(one) if one.reused and record is not None else None for one in plan.measurements]
     noisy, receipt = _measured(plan, engine, account, reader, version, source)
     fresh = iter(noisy)
     values: list[list[Any]] = []
-    for one in plan.measurements:
-        if one.reused and record is not None:
-            values.append(record(one))
+    for one, known in zip(plan.measurements, held, strict=True):
+        if known is not None:
+            values.append(known)
             continue
         got = [next(fresh) for _ in one.mechanisms]
         values.append(got)
@@ -161,11 +163,11 @@ def run_plan(
             keep(one, got)
     if reader is not None:
         reader.received.add(
-            one.release or release_id(one.fingerprint(version), got)
+            one.release or made_release(one, version, got).id
             for one, got in zip(plan.measurements, values, strict=True)
         )
     agreed = consistent(plan, values)
-    table, notes = arrange(plan, lambda confidence: _estimates(plan, agreed, confidence))
+    table, notes = arrange(plan, lambda confidence: _estimates(plan, agreed, confidence, values))
     private = receipt is None or bool(receipt.body["private"])
     reused = ["answered from earlier releases, at no further cost"] if not plan.new else []
     return Answer(
@@ -264,17 +266,31 @@ def _tree_levels(leaves: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[Any
 # Estimates
 
 
-def _estimates(plan: Plan, values: Sequence[list[Any]], confidence: Fraction) -> list[list[Estimate]]:
+def _estimates(
+    plan: Plan, values: Sequence[list[Any]], confidence: Fraction, measured: Sequence[list[Any]] | None = None
+) -> list[list[Estimate]]:
     """For each grouping set, an estimate of each aggregate in every group."""
     return [
-        [_estimate(plan, values, group_set, aggregate, confidence) for aggregate in plan.question.aggregates]
+        [_estimate(plan, values, group_set, aggregate, confidence, measured) for aggregate in plan.question.aggregates]
         for group_set in range(len(plan.question.sets))
     ]
 
 
 def _estimate(
-    plan: Plan, values: Sequence[list[Any]], group_set: int, aggregate: Any, confidence: Fraction
+    plan: Plan,
+    values: Sequence[list[Any]],
+    group_set: int,
+    aggregate: Any,
+    confidence: Fraction,
+    measured: Sequence[list[Any]] | None = None,
 ) -> Estimate:
+    """An aggregate in every group of a grouping set.
+
+    Args:
+        values: of each measurement.
+        measured: the same before they were made to add up, if they were.
+    """
+    before = values if measured is None else measured
     places = [plan.needs[group_set, need] for need in aggregate.needs]
     first = plan.measurements[places[0]]
     if first.need.kind == "vote":
@@ -287,10 +303,11 @@ def _estimate(
         levels = tuple(np.asarray(level, dtype=np.float64) * first.unit for level in values[places[0]])
         result: Estimate = aggregate.estimate(Tree(levels, first.mechanisms, first.need.leaves, first.unit), confidence)  # type: ignore[arg-type]
         return result
-    noisy = [_noisy(plan.measurements[place], values[place][0]) for place in places]
+    noisy = [_noisy(plan.measurements[place], values[place][0], before[place][0]) for place in places]
     answer: Estimate = aggregate.estimate(noisy, confidence)
     return answer
 
 
-def _noisy(one: Measurement, value: Any) -> Noisy:
-    return Noisy(np.asarray(value, dtype=np.float64) * one.unit, one.mechanisms[0], one.unit)  # type: ignore[arg-type]
+def _noisy(one: Measurement, value: Any, measured: Any) -> Noisy:
+    shown, before = (np.asarray(numbers, dtype=np.float64) * one.unit for numbers in (value, measured))
+    return Noisy(shown, before, one.mechanisms[0], one.unit)  # type: ignore[arg-type]

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
-from cloister.data.dialect import as_double, canonical, greatest_of, least_of, literal, rounded_near_zero
+from cloister.data.dialect import as_double, greatest_of, least_of, literal, rounded_near_zero
 from cloister.data.statistics import GroupKey, Known, Value, grid_value, whole_value
 from cloister.privacy.errors import QueryRefused
-from cloister.query.expression import Expression
+from cloister.query.expression import Expression, told_apart
 
 __all__ = [
     "Leaves",
@@ -85,7 +85,7 @@ def people_statistic() -> Statistic:
 
 def values_statistic(term: Expression, text: str) -> Statistic:
     """The number of different values of a column."""
-    return Statistic("values", f"different values of {text}", column=canonical(term.sql, term.type))
+    return Statistic("values", f"different values of {text}", column=told_apart(term))
 
 
 def sum_statistic(term: Expression, text: str, centre: float = 0.0, *, squares: bool = False) -> Statistic:

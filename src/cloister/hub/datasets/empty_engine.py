@@ -7,7 +7,7 @@ down when the version was prepared, so the web processes plan without being able
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cloister.data.dialect import dialect_of, family
+from cloister.data.dialect import dialect_of, family, is_text
 from cloister.data.engines.engine import DialectName
 from cloister.data.schema import Schema
 from cloister.data.tables import Tables
@@ -67,5 +67,5 @@ def twin_of(schema: Schema, dialect: DialectName, declared: Mapping[str, Mapping
     }
     named = [(table.name, table.unit) for table in schema.tables.values() if table.unit is not None]
     return Tables(
-        EmptyEngine(dialect, declared), schema, any(families[name][unit] == "text" for name, unit in named), families
+        EmptyEngine(dialect, declared), schema, any(is_text(families[name][unit]) for name, unit in named), families
     )
