@@ -25,8 +25,7 @@ from cloister.data.tables import Tables, open_tables
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadLoss, BadProbability, BadSchema, QueryRefused
 from cloister.privacy.ledger import Account, Ledger
-from cloister.privacy.loss import Loss
-from cloister.privacy.loss import Relation as Neighbours
+from cloister.privacy.loss import Loss, check_loss
 from cloister.privacy.measure import measure
 from cloister.privacy.mechanisms import Mechanism
 from cloister.privacy.noise import Source
@@ -85,7 +84,7 @@ def open(  # noqa: A001
 
     Privacy: every answer is charged to one account before a row is read; the total stays within the budget.
     """
-    _check_loss(budget, "budget")
+    check_loss(budget, "budget")
     facts = schema if isinstance(schema, Schema) else Schema.load(schema)
     if unit is not None:
         facts = replace(facts, unit=unit)
@@ -120,7 +119,7 @@ class Dataset:
         *,
         reader: Analyst | None = None,
     ) -> None:
-        _check_loss(account.cap, "budget")
+        check_loss(account.cap, "budget")
         self.tables = tables
         self.account = account
         self.version = version
@@ -191,7 +190,7 @@ class Dataset:
         """
         self._record.refresh()
         if spend is not None:
-            _check_loss(spend)
+            check_loss(spend)
         question = ask(str(sql), self._table, self.tables.engine.dialect)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
@@ -313,7 +312,7 @@ class Dataset:
 
         Privacy: the spend; see `query.find.Thresholded`. Values that few people have stay hidden.
         """
-        _check_loss(spend)
+        check_loss(spend)
         table, name, rows, term = self._column(column)
         mechanism = key_finder(spend, self.unit, rows.by_row, rows.copies)
         self._prepare(self._search(rows, term))
@@ -338,7 +337,7 @@ class Dataset:
 
         Privacy: the spend, for a noisy histogram over public bins; the rest is post-processing.
         """
-        _check_loss(spend)
+        check_loss(spend)
         table, name, rows, term = self._column(column)
         if term.type not in ("integer", "real"):
             raise BadSchema(f"{column} is {term.type}: only numbers have bounds to find.")
@@ -535,20 +534,6 @@ def _held_to_lists(rows: SourceRows) -> SourceRows:
     """A private table in which a question compares a column of listed values with these values only."""
     known = {name: replace(term, listed=term.values is not None) for name, term in rows.columns.items()}
     return replace(rows, columns=known) if rows.private else rows
-
-
-def _check_loss(loss: object, name: str = "spend") -> None:
-    """Refuse what is no loss, or one for other neighbours, before anything is read or charged."""
-    if not isinstance(loss, Loss):
-        raise BadLoss(
-            f"{name} is a loss, got {type(loss).__name__}. Write {name}=epsilon('0.1') or {name}=rho('0.01'), "
-            "from cloister import epsilon, rho."
-        )
-    if loss.relation is not Neighbours.ADD_REMOVE:
-        raise BadLoss(
-            f"questions state {Neighbours.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove "
-            f"{name}; Loss.as_replace_one says what it is worth when a unit is replaced."
-        )
 
 
 def _with_values(question: Question, group: int, values: tuple[Any, ...] | None) -> Question:
