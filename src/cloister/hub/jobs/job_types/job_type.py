@@ -75,7 +75,7 @@ class Planned:
 
     def to_json(self) -> dict[str, Any]:
         """For the job's row and for the wire."""
-        return {**wire.plan_to_json(self), "own": self.own.to_json()}
+        return {**wire.plan_to_json(self), "own": self.own.to_json(), "blocked": self.blocked}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Planned":

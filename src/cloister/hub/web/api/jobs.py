@@ -65,6 +65,7 @@ class PlanFacts(BaseModel):
     errors: list[tuple[str, str]] = Field(description="each answer, with the error to expect")
     statements: list[str] = Field(description="the SQL that the engine will run")
     notes: list[str]
+    blocked: str = Field("", description="why it cannot run as things stand; empty if it can")
 
 
 class JobFacts(BaseModel):

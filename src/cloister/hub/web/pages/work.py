@@ -45,6 +45,7 @@ class Left:
     dataset: Loss
     mine: Loss | None
     now: Loss
+    held: Loss | None = None  # of `mine`: what work costs that waits for somebody to agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,8 @@ def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> 
     cap = cost.cap(policy.budget.per_user)
     spent = limits.spent_by(session, dataset, here.who.id, cap, here.hub.ledger)
     nothing = Loss.nothing(cap.measure, cap.relation)
-    return Left(left, cap - spent if spent <= cap else nothing, now)
+    held = sum(limits.waiting(session, dataset, here.who.id).values(), start=nothing)
+    return Left(left, cap - spent if spent <= cap else nothing, now, held if held.amount else None)
 
 
 def _words(schema: Schema) -> dict[str, dict[str, Any]]:
