@@ -11,9 +11,9 @@ import cloister as cl
 from cloister import learn
 from cloister.learn.base.frame import read_frame
 from cloister.learn.cluster.enclosing_ball import read_ground
+from cloister.learn.textbook import perturbation as risks
 from cloister.learn.textbook.input_perturbation import noisy_cells, noisy_codes, undone
 from cloister.learn.textbook.method import TextbookFit
-from cloister.learn.textbook.method import perturbation as risks
 from cloister.privacy.errors import BadInput, NotPrivate, TextbookOnly
 from cloister.privacy.noise import SeededSource
 
