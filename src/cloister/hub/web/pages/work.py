@@ -28,7 +28,7 @@ from cloister.hub.policy.purposes import offered
 from cloister.hub.web.api.jobs import planned_by, submitted_by
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
-from cloister.hub.web.problems import show, status_of, title_of
+from cloister.hub.web.problems import show, status_of, title_of, way_out
 from cloister.privacy.errors import BadInput, CloisterError, Denied, HubRefused, NotHere, NotNow, Refused
 from cloister.privacy.loss import Loss
 
@@ -215,7 +215,7 @@ def _draw(
     told = None
     if problem is not None:
         text = str(problem).removeprefix(f"{problem.code}: ")
-        told = Problem(title_of(status_of(problem)), text, problem.way_out, why)
+        told = Problem(title_of(status_of(problem)), text, way_out(problem), why)
     return page(
         request,
         "work.html",
