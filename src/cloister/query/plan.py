@@ -309,8 +309,8 @@ def _ways_out(group: Group) -> str:
         return f"Group by whole steps of it: FLOOR({name} / 10) * 10, or WIDTH_BUCKET({name}, 0, 100, 20)."
     return (
         f"Give the column categories or bounds in the schema, name them with WHERE {name} IN (...), or pay for finding "
-        "those that many people share with a delta: epsilon 1, delta 1e-8. A column that names people has none of these: "
-        "ask how many people have so many rows instead."
+        "those that many people share with a delta: epsilon 1, delta 1e-8. A column that names people has none of "
+        "these: ask how many people have so many rows instead."
     )
 
 

@@ -80,8 +80,8 @@ def _require_columns(questions: Sequence[Question], seen: set[str]) -> None:
     if missing and others:
         raise BadSource(
             f"there is no column for {', '.join(missing[:10])}. Columns that are no question: "
-            f"{', '.join(sorted(map(str, others))[:10])}. Rename the column, or take it or the question out. Nothing was "
-            "written."
+            f"{', '.join(sorted(map(str, others))[:10])}. Rename the column, or take it or the question out. Nothing "
+            "was written."
         )
 
 
