@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -23,13 +24,12 @@ from cloister.data.schema import UNIT, Column, Schema, internal
 from cloister.data.schema import Table as TableFacts
 from cloister.data.tables import Tables, open_tables
 from cloister.privacy.canonical import fingerprint
-from cloister.privacy.errors import BadLoss, BadProbability, BadSchema, QueryRefused
+from cloister.privacy.errors import BadLoss, BadProbability, BadSchema, OverBudget, QueryRefused
 from cloister.privacy.ledger import Account, Ledger
-from cloister.privacy.loss import Loss
-from cloister.privacy.loss import Relation as Neighbours
+from cloister.privacy.loss import Loss, check_loss
 from cloister.privacy.measure import measure
 from cloister.privacy.noise import Source
-from cloister.privacy.number import Number, rational
+from cloister.privacy.number import Number, rational, show
 from cloister.privacy.release import Release
 from cloister.privacy.unit import Unit
 from cloister.query.accuracy import cheapest
@@ -50,7 +50,7 @@ from cloister.query.discovery import (
 )
 from cloister.query.expression import Decimals, Expression
 from cloister.query.from_clause import SourceRows
-from cloister.query.plan import Plan, fitting, make_plan, most_found
+from cloister.query.plan import Plan, as_noise, fitting, make_plan, most_found
 from cloister.query.postprocess import check_arrangement
 from cloister.query.question import Question, ask, relation
 from cloister.query.run import nothing_found, rehearse, run_plan
@@ -61,8 +61,8 @@ __all__ = ["Dataset", "open"]
 def open(  # noqa: A001
     source: object,
     *,
-    schema: Schema | Mapping[str, Any] | str | os.PathLike[str],
-    budget: Loss,
+    schema: Schema | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    budget: Loss | None = None,
     unit: Unit | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     name: str | None = None,
@@ -74,7 +74,7 @@ def open(  # noqa: A001
     Args:
         source: a CSV or Parquet file, a folder of Parquet, a DuckDB file, an Arrow table, a pandas or polars frame, a
             Spark DataFrame or session, a postgresql:// address, or a dict from table name to any of these.
-        schema: the public facts: a `Schema`, a path to `schema.yaml`, or its content.
+        schema: the public facts: a `Schema`, a path to `schema.yaml`, or its content. Must be given.
         budget: what all answers together may cost; an add/remove loss.
         unit: whom we protect, if the schema does not say (or says otherwise).
         ledger: the ledger, or a folder for it; `.cloister` beside the work unless given.
@@ -84,7 +84,14 @@ def open(  # noqa: A001
 
     Privacy: every answer is charged to one account before a row is read; the total stays within the budget.
     """
-    _check_loss(budget, "budget")
+    if schema is None:
+        raise BadSchema(
+            "a schema says what is public of the tables: open(source, schema='schema.yaml', budget=epsilon(1)). "
+            "`cloister schema draft FILE` writes a first one."
+        )
+    if budget is None:
+        raise BadLoss("say what all answers together may cost: open(source, schema=…, budget=epsilon(1)).")
+    check_loss(budget, "budget")
     facts = schema if isinstance(schema, Schema) else Schema.load(schema)
     if unit is not None:
         facts = replace(facts, unit=unit)
@@ -102,6 +109,7 @@ def _record_name(account: str) -> str:
 
 _FEW = 1000  # if no more groups than this can be answered, a plan that finds them says so
 _LEAST_RISK = 1e-9  # of a confidence, and of what it leaves over
+_SMALL_DELTA = Fraction(1, 10**9)
 
 # What stands for a group that is still to be found; a group of another type cannot be.
 _PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
@@ -119,7 +127,7 @@ class Dataset:
         *,
         reader: Analyst | None = None,
     ) -> None:
-        _check_loss(account.cap, "budget")
+        check_loss(account.cap, "budget")
         self.tables = tables
         self.account = account
         self.version = version
@@ -190,7 +198,7 @@ class Dataset:
         """
         self._record.refresh()
         if spend is not None:
-            _check_loss(spend)
+            check_loss(spend)
         question = ask(str(sql), self._table, self.tables.engine.dialect)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
@@ -238,16 +246,19 @@ class Dataset:
         self._prepare(*searches, *plan.statements())
         if plan.finds:
             return self._find_then_run(plan, source)
-        return run_plan(
-            plan,
-            self.tables.engine,
-            self.account,
-            reader=self.reader,
-            version=self.version,
-            source=source,
-            record=seen.values,
-            keep=self._record.keep,
-        )
+        try:
+            return run_plan(
+                plan,
+                self.tables.engine,
+                self.account,
+                reader=self.reader,
+                version=self.version,
+                source=source,
+                record=seen.values,
+                keep=self._record.keep,
+            )
+        except OverBudget as error:
+            raise _explained(error, self.account, plan.spend) from None
 
     def _find_then_run(self, plan: Plan, source: Source | None) -> Answer:
         """Find a question's groups, then count in them. Two charges: the second look depends on the first answer."""
@@ -312,7 +323,7 @@ class Dataset:
 
         Privacy: the spend; see `query.find.Thresholded`. Values that few people have stay hidden.
         """
-        _check_loss(spend)
+        check_loss(spend)
         table, name, rows, term = self._column(column)
         mechanism = key_finder(spend, self.unit, rows.by_row, rows.copies)
         self._prepare(self._search(rows, term))
@@ -337,7 +348,7 @@ class Dataset:
 
         Privacy: the spend, for a noisy histogram over public bins; the rest is post-processing.
         """
-        _check_loss(spend)
+        check_loss(spend)
         table, name, rows, term = self._column(column)
         if term.type not in ("integer", "real"):
             raise BadSchema(f"{column} is {term.type}: only numbers have bounds to find.")
@@ -533,18 +544,18 @@ def _held_to_lists(rows: SourceRows) -> SourceRows:
     return replace(rows, columns=known) if rows.private else rows
 
 
-def _check_loss(loss: object, name: str = "spend") -> None:
-    """Refuse what is no loss, or one for other neighbours, before anything is read or charged."""
-    if not isinstance(loss, Loss):
-        raise BadLoss(
-            f"{name} is a loss, got {type(loss).__name__}. Write {name}=epsilon('0.1') or {name}=rho('0.01'), "
-            "from cloister import epsilon, rho."
-        )
-    if loss.relation is not Neighbours.ADD_REMOVE:
-        raise BadLoss(
-            f"questions state {Neighbours.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove "
-            f"{name}; Loss.as_replace_one says what it is worth when a unit is replaced."
-        )
+def _explained(error: OverBudget, account: Account, spend: Loss) -> OverBudget:
+    """The same refusal; with what to write, if a pure epsilon was to be paid by an account that adds rho."""
+    if account.kind == "pure" or spend.measure != "epsilon" or spend.delta:
+        return error
+    said = str(error).removeprefix(f"{error.code}: ")
+    said += f" This account adds up in rho, and a pure {spend} costs much of it."
+    if account.left.delta > _SMALL_DELTA:
+        with_delta = Loss("epsilon", spend.amount, _SMALL_DELTA, spend.relation)
+        said += f" With a delta it costs {as_noise(with_delta)[0]}: write 'epsilon {show(spend.amount)}, delta 1e-9'."
+    explained = OverBudget(said)
+    explained.decision = error.decision
+    return explained
 
 
 def _with_values(question: Question, group: int, values: tuple[Any, ...] | None) -> Question:

@@ -93,7 +93,7 @@ def test_a_survey_is_composed_published_and_answered_before_ones_eyes(place, vis
     assert troubles(page) == []
 
     page.get_by_role("link", name="See the results").click()
-    expect(page.get_by_text("Nobody has answered this question yet.")).to_have_count(2)
+    expect(page.get_by_text("There are no answers to this question to show yet.")).to_have_count(2)
     name = link.rpartition("/")[2]
     people = [{"eat": (("bread", "soup")[at % 4 > 2], "open"), "good": ("4", "medium")} for at in range(60)]
     for raw in answer(place, name, people):

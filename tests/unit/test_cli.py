@@ -80,3 +80,18 @@ def test_a_mistake_of_ours_is_not_dressed_up_as_a_refusal():
     group.get_command = lambda ctx, name: ask  # type: ignore[method-assign]
     with pytest.raises(ZeroDivisionError):
         CliRunner().invoke(group, ["ask"], catch_exceptions=False)
+
+
+def test_a_ledgers_folder_does_for_its_file(tmp_path):
+    from click.testing import CliRunner
+
+    from cloister.privacy.ledger import Ledger
+    from cloister.privacy.loss import rho
+
+    with Ledger.in_folder(tmp_path) as book:
+        book.open_account("visits", rho(1))
+        key = str(book.key.public)
+    for place in (tmp_path, tmp_path / "ledger.db"):
+        done = CliRunner().invoke(cli.main, ["ledger", "show", str(place), "--key", key])
+        assert done.exit_code == 0, done.output
+        assert "visits" in done.output

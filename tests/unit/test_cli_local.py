@@ -209,3 +209,16 @@ def test_wrong_answers_are_counted_and_skipped_on_request(place: Path) -> None:
     assert f"counted {5 - wrong + 3} reports, refused 0" in run(
         "collect", "survey.json", "r.jsonl", "--counts", "c.json"
     )
+
+
+def test_a_mistyped_column_is_refused_and_named(place: Path) -> None:
+    header, rest = (place / "answers.csv").read_text(encoding="utf-8").split("\n", 1)
+    (place / "wrong.csv").write_text(header.replace("smoker", "smokr") + "\n" + rest, encoding="utf-8")
+    asked = ("survey.json", "wrong.csv", "--level", 1, "--output", "reports.jsonl")
+    said = run("perturb", *asked, fails=True)
+    assert "there is no column for smoker" in said
+    assert "no question: smokr" in said
+    assert not (place / "reports.jsonl").exists()
+    (place / "wrong.jsonl").write_text('{"job": "nurse", "smokr": "no"}\n{"pets": "cat", "age": 30}\n')
+    said = run("perturb", "survey.json", "wrong.jsonl", "--level", 1, "--output", "reports.jsonl", fails=True)
+    assert "there is no column for smoker" in said

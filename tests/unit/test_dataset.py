@@ -719,3 +719,25 @@ def test_duckdb_prepares_statements_on_empty_tables(visits, spy, sql):
         with pytest.raises(EngineFailed):
             engine.prepare(sql)
     assert not spy.asked
+
+
+def test_without_a_schema_or_a_budget_the_sentence_says_what_to_write(tmp_path):
+    with pytest.raises(BadSchema, match=r"CLO-111: a schema says .*cloister schema draft"):
+        cl.open(VISITS)
+    with pytest.raises(BadLoss, match=r"CLO-102: say what all answers .*budget=epsilon"):
+        cl.open(VISITS, schema=SCHEMA, ledger=tmp_path)
+
+
+def test_a_pure_epsilon_that_a_rho_account_cannot_pay_is_explained(tmp_path):
+    with opened(tmp_path, cl.epsilon(3, delta="1e-7")) as data:
+        with pytest.raises(OverBudget) as caught:
+            data.sql("SELECT COUNT(*) FROM visits", spend=cl.epsilon(1))
+        assert str(caught.value).startswith("CLO-204: account visits needs rho 0.5")
+        assert "write 'epsilon 1, delta 1e-9'" in str(caught.value)
+        answer = data.sql("SELECT COUNT(*) FROM visits", spend=cl.epsilon(1, delta="1e-9"))
+        costs = str(caught.value).partition("With a delta it costs ")[2].partition(":")[0]
+        assert costs == str(data.account.spent)
+        assert answer.receipt is not None
+    with opened(tmp_path / "rho", cl.rho("0.1")) as data, pytest.raises(OverBudget) as caught:
+        data.sql("SELECT COUNT(*) FROM visits", spend=cl.epsilon(1))
+    assert "delta 1e-9" not in str(caught.value)

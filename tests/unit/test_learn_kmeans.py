@@ -61,6 +61,41 @@ def test_features_of_different_width_keep_their_distances(tmp_path: Path) -> Non
     assert sorted(np.round(found.cluster_centers_[:, 0] / 400)) == [0.0, 1.0]
 
 
+def uneven(rows: int):
+    """A narrow and a wide feature, as of ages and incomes."""
+    random = np.random.default_rng(0)
+    return np.c_[random.uniform(18, 90, rows), random.lognormal(10, 0.5, rows).clip(0, 100_000)]
+
+
+def test_centres_lie_within_the_bounds_and_say_how_noisy_they_are(tmp_path: Path) -> None:
+    bounds = ([18.0, 0.0], [90.0, 100_000.0])
+    for seed in range(4):
+        found = model(tmp_path, rho("0.05"), n_clusters=3, bounds=bounds, random_state=seed).fit(uneven(5000))
+        assert (found.cluster_centers_ >= bounds[0]).all()
+        assert (found.cluster_centers_ <= bounds[1]).all()
+        assert found.center_errors_.shape == (3,)
+        assert (found.center_errors_ > 18).all()  # in both features alike: ages are noise here, and it shows
+        assert 0 < found.size_error_ < 100
+
+
+def test_scaled_by_their_bounds_features_of_different_width_are_told_alike(tmp_path: Path) -> None:
+    rows = (uneven(20_000) - [18, 0]) / [72, 100_000]
+    best = Plain(3, n_init=5, random_state=0).fit(rows).inertia_
+    found = model(tmp_path, rho("0.05"), n_clusters=3, bounds=(0, 1)).fit(rows)
+    assert -found.score(rows) <= 1.1 * best
+    assert (found.center_errors_ < 0.02).all()
+
+
+def test_the_stated_error_of_a_centre_is_that_of_its_noise(tmp_path: Path) -> None:
+    rows = blobs(10_000, centres=1)
+    fits = [model(tmp_path, n_clusters=1, random_state=seed).fit(rows) for seed in range(60)]
+    spread = np.std([one.cluster_centers_[0] for one in fits], axis=0).mean()
+    stated = np.mean([one.center_errors_[0] for one in fits])
+    assert 0.6 * stated < spread < 1.6 * stated
+    counted = np.std([one.cluster_sizes_[0] for one in fits])
+    assert 0.6 * fits[0].size_error_ < counted < 1.6 * fits[0].size_error_
+
+
 def test_a_seeded_fit_repeats_and_is_marked(tmp_path: Path) -> None:
     rows = blobs(500)
     one, two = (model(tmp_path).fit(rows) for _ in range(2))

@@ -10,7 +10,7 @@ import pytest
 
 import cloister as cl
 from cloister import learn
-from cloister.privacy.errors import BadInput, BadLoss
+from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema
 
 CLASSES: dict[str, Any] = {"bounds": (0, 1), "classes": [0, 1]}
 CELLS = np.random.default_rng(0).random((200, 2))
@@ -78,3 +78,38 @@ def test_a_frame_may_have_columns_of_any_name(tmp_path: Path, names: tuple[str, 
     fitted = learn.GaussianNB(cl.rho(1), ledger=tmp_path, **CLASSES).fit(frame, LABELS)
     assert list(fitted.feature_names_in_) == list(names)
     assert fitted.predict(frame).shape == (200,)
+
+
+@pytest.mark.parametrize("bounds", [([0], [1]), ([0, 0, 0], [1, 1, 1]), ([0, 0], [1]), ([[0, 0]], [[1, 1]])])
+@pytest.mark.parametrize("make", [learn.KMeans, learn.PCA, learn.LogisticRegression])
+def test_bounds_of_another_length_are_refused_before_the_charge(tmp_path: Path, make: Any, bounds: Any) -> None:
+    told = {"classes": [0, 1]} if make is learn.LogisticRegression else {}
+    with pytest.raises(BadBounds, match=r"CLO-103.*\(lows, highs\) with 2 numbers each"):
+        make(cl.rho(1), bounds=bounds, ledger=tmp_path, **told).fit(CELLS, LABELS)
+    assert not (tmp_path / "ledger.db").exists()
+
+
+@pytest.mark.parametrize("features", [2, 3])
+def test_bounds_as_pairs_are_told_their_form(tmp_path: Path, features: int) -> None:
+    pairs = [(18, 90), (0, 100_000), (1, 5)][:features]
+    with pytest.raises(BadBounds, match="not a pair for each feature"):
+        learn.KMeans(cl.rho(1), bounds=pairs, ledger=tmp_path).fit(np.zeros((50, features)))
+
+
+@pytest.mark.parametrize("make", [learn.LogisticRegression, learn.GaussianNB, learn.DecisionTreeClassifier])
+def test_classes_that_the_schema_does_not_have_are_refused_before_the_charge(tmp_path: Path, make: Any) -> None:
+    words = {"type": "text", "categories": ["no", "yes"], "nullable": False}
+    schema = {"unit": "row", "tables": {"t": {"columns": {"a": NUMBER, "b": NUMBER, "back": words}}}}
+    rows = pa.table({"a": CELLS[:, 0], "b": CELLS[:, 1], "back": np.where(LABELS, "yes", "no")})
+    with cl.open(rows, schema=schema, budget=cl.rho(10), ledger=tmp_path) as data:
+        for classes in ([0, 1], ["no", "Yes"]):
+            with pytest.raises(BadSchema, match="'no', 'yes'"):
+                make(cl.rho(1), classes=classes).fit(data, target="back", features=["a", "b"])
+        assert not data.account.spent.amount
+
+
+def test_a_model_from_a_dataset_that_is_asked_about_a_frame_names_prepare(tmp_path: Path) -> None:
+    with opened(tmp_path) as data:
+        model = learn.LogisticRegression(cl.rho(1)).fit(data, target="back")
+    with pytest.raises(BadInput, match=r"learn\.prepare\(model, rows\)"):
+        model.predict(pd.DataFrame({"a": [0.5], "ward": ["surgery"]}))

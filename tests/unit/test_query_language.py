@@ -421,6 +421,8 @@ def test_every_row_rule_of_the_language_is_tried():
 REFUSED = [
     ("SELECT * FROM visits", "rows are never shown", "COUNT(*)"),
     ("SELECT age FROM visits", "neither grouped by nor aggregated", "GROUP BY"),
+    ("SELECT foo FROM visits", "there is no column foo", "There are: "),
+    ("SELECT COUNT(*) FROM visits WHERE age > (SELECT AVG(age) FROM visits)", "subquery", "ask for its number first"),
     ("SELECT ward FROM visits GROUP BY ward", "rows are never shown", "COUNT(*)"),
     ("SELECT ward, COUNT(*) FROM visits GROUP BY ward HAVING age > 5", "neither grouped by nor aggregated", "GROUP BY"),
     ("SELECT COUNT(*) FROM nowhere", "there is no table nowhere", "schema"),

@@ -14,6 +14,7 @@ from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.domain.axis import read_axis
 from cloister.synth.scoring import negatives
 from cloister.synth.scoring.report.interval import Interval, share
+from cloister.synth.scoring.risk.copies import held_back_in
 from cloister.synth.scoring.risk.membership import Membership, beaten
 from cloister.synth.scoring.rows import read_rows, sides_of
 from cloister.synth.scoring.utility.numbers import SHARES, number_distances
@@ -132,6 +133,37 @@ def test_what_reaches_the_higher_mark_of_a_bootstrap_is_useful_however_few_are_h
 def test_a_gate_needs_held_back_rows(tables):
     with pytest.raises(BadInput, match="did not see"):
         synth.gate(tables["real"], tables["fresh"], VISITS, None)
+
+
+def every_fifth(table):
+    index = np.arange(len(table))
+    return table.take(index[index % 5 != 0]), table.take(index[index % 5 == 0])
+
+
+@pytest.mark.parametrize("columns", [["age", "cost"], ["ward", "age", "stay_days"]])
+def test_rows_held_back_that_are_still_in_the_real_table_give_no_verdict(tables, columns):
+    real = tables["real"]
+    rest, held = every_fifth(real)
+    for made in (real, tables["fresh"]):
+        verdict = synth.gate(real, made, VISITS, held, columns=columns)
+        assert not verdict.passed
+        assert verdict.headline.startswith("No verdict: 100\u00a0% of the rows held back are among the real rows")
+        assert "No verdict" in str(verdict.score)
+        assert not any(one.passed for one in verdict.checks if one.about == "privacy")
+    assert synth.gate(rest, tables["fresh"], VISITS, held, columns=columns).score.not_held is None
+
+
+@pytest.mark.parametrize("columns", [["ward"], ["ward", "age"], ["ward", "age", "stay_days", "cost"]])
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_that_are_alike_are_no_sign_that_none_were_held_back(columns, seed):
+    known = Schema.load(VISITS).tables["visits"]
+    table = shuffled_rows(visits(f"split {seed}"), seed)
+    rest, held = (read_rows(one, known, sides_of(known, columns, 32)) for one in every_fifth(table))
+    assert held_back_in(rest, held) is None
+
+
+def shuffled_rows(table, seed):
+    return table.take(np.random.default_rng(seed).permutation(len(table)))
 
 
 def test_limits_are_the_owners_to_set(tables):

@@ -70,6 +70,7 @@ def serve(folder: Path | None, host: str | None, port: int | None) -> None:
     from cloister.hub.ops.serve import serve as run
 
     settings = _settings(folder, host=host, port=port)
+    _open(folder).close()  # refused before anything is announced
     click.echo(f"{settings.name} is at {settings.address}; listening on {settings.host}:{settings.port}.", err=True)
     raise SystemExit(run(settings))
 
@@ -110,7 +111,7 @@ def demo(folder: Path, port: int | None, serving: bool) -> None:
 @_FOLDER
 @click.option("--role", "roles", multiple=True, help="Such as 'data user'; may be repeated.")
 @click.option("--organisation", default="", help="Made if it is not there.")
-@click.option("--country", default="", help="Of a new organisation, as two letters.")
+@click.option("--country", default="", help="Of the organisation, as two letters; set if it has none yet.")
 def invite(email: str, folder: Path | None, roles: tuple[str, ...], organisation: str, country: str) -> None:
     """Print an invitation link for EMAIL."""
     from cloister.hub.ops.setup import invitation_link
@@ -169,9 +170,11 @@ def show_head(head: str, folder: Path | None) -> None:
 @_FOLDER
 def write_off(datasets: tuple[str, ...], folder: Path | None) -> None:
     """Give up what is left of the budgets of DATASETS, in the name of their owners."""
+    from cloister.hub.ops.ledger_heads import require_accounts
     from cloister.hub.ops.ledger_heads import write_off as give_up
 
     with _open(folder) as opened:
+        require_accounts(opened, datasets)  # a mistyped name gives up none of the others
         for name in datasets:
             for account, loss in give_up(opened, name):
                 click.echo(f"{account}: {loss} written off.")

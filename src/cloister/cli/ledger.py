@@ -10,6 +10,13 @@ from cloister.privacy.signing import PublicKey, SigningKey
 
 __all__ = ["ledger"]
 
+
+def _in_folder(_context: click.Context, _parameter: click.Parameter, place: str) -> str:
+    """Take a folder, as every --ledger does, for the ledger in it."""
+    return str(Path(place) / "ledger.db") if Path(place).is_dir() else place
+
+
+_FILE = click.argument("file", callback=_in_folder)
 _KEY = click.option("--key", required=True, help="The owner's public key (ed25519:...), or a file that holds it.")
 _OWNER = click.option("--key", required=True, type=click.Path(exists=True), help="The owner's private key file.")
 _KEPT = click.option("--kept", required=True, type=click.Path(), help="Where the head is kept outside the ledger.")
@@ -17,11 +24,11 @@ _KEPT = click.option("--kept", required=True, type=click.Path(), help="Where the
 
 @click.group()
 def ledger() -> None:
-    """Read, verify and repair a ledger (a file, or a postgresql:// address)."""
+    """Read, verify and repair a ledger (a file, its folder, or a postgresql:// address)."""
 
 
 @ledger.command("verify")
-@click.argument("file")
+@_FILE
 @_KEY
 @click.option(
     "--head", help="A head from a receipt or a printout, or the file that keeps it: the ledger must contain it."
@@ -34,7 +41,7 @@ def verify_command(file: str, key: str, head: str | None) -> None:
 
 
 @ledger.command()
-@click.argument("file")
+@_FILE
 @_KEY
 def show(file: str, key: str) -> None:
     """Show the accounts of FILE: what they may spend, have spent and have left, recomputed from the entries."""
@@ -46,7 +53,7 @@ def show(file: str, key: str) -> None:
 
 
 @ledger.command()
-@click.argument("file")
+@_FILE
 def head(file: str) -> None:
     """Print the head of FILE in one line, to keep elsewhere."""
     store = open_store(file, "read")
@@ -57,7 +64,7 @@ def head(file: str) -> None:
 
 
 @ledger.command("show-head")
-@click.argument("file")
+@_FILE
 @click.argument("head")
 @_OWNER
 @_KEPT
@@ -68,7 +75,7 @@ def show_head(file: str, head: str, key: str, kept: str) -> None:
 
 
 @ledger.command("write-off")
-@click.argument("file")
+@_FILE
 @click.argument("accounts", nargs=-1)
 @_OWNER
 @_KEPT

@@ -79,7 +79,7 @@ def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool,
 
     Run it where the answers are. Each run costs every person the levels of the questions they answer, again.
     """
-    from cloister.local.survey.answers import envelopes, read_rows
+    from cloister.local.survey.answers import envelopes, matched_rows, read_rows
     from cloister.local.survey.question import read_questions
 
     written = 0
@@ -88,7 +88,9 @@ def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool,
     beside = output.with_name(f".{output.name}.{os.getpid()}")  # a refused row leaves no half of a file behind
     try:
         with _progress([answers], "perturbing") as read, beside.open("wb") as file:
-            for one in envelopes(asked, read_rows(answers, read), level, skipped=skipped if skip_wrong else None):
+            csv = answers.suffix not in (".jsonl", ".ndjson", ".json")
+            rows = matched_rows(asked, read_rows(answers, read), header=csv)
+            for one in envelopes(asked, rows, level, skipped=skipped if skip_wrong else None):
                 file.write(one + b"\n")
                 written += 1
         beside.replace(output)

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloister.privacy.errors import BadSchema
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
     from cloister.dataset import Dataset
     from cloister.query.answer import Answer
 
-__all__ = ["data_options", "open_dataset", "price_options", "query", "read_loss"]
+__all__ = ["data_options", "need_schema", "open_dataset", "price_options", "query", "read_loss"]
 
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
+def need_schema(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
+    """Refuse a command without a schema, and say how to get one."""
+    if given is None:
+        raise BadSchema("say what is public: --schema FILE. `cloister schema draft DATA` writes a first one.")
+    return given
 
 
 def read_loss(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Loss | None:
@@ -45,7 +53,13 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             help="A further table; may be repeated.",
         ),
-        click.option("--schema", required=True, envvar="CLOISTER_SCHEMA", show_envvar=True, help="The public facts."),
+        click.option(
+            "--schema",
+            callback=need_schema,
+            envvar="CLOISTER_SCHEMA",
+            show_envvar=True,
+            help="The public facts; must be given.",
+        ),
         click.option(
             "--budget",
             required=True,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloister.cli.query import data_options, open_dataset, read_loss
+from cloister.cli.query import data_options, need_schema, open_dataset, read_loss
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.loss import Loss
@@ -190,7 +190,13 @@ def _score_to(side: Path, dataset: "Dataset", made: "SyntheticTable", **asked: A
 @synth.command()
 @click.argument("real")
 @click.argument("synthetic", type=_FILE)
-@click.option("--schema", required=True, envvar="CLOISTER_SCHEMA", show_envvar=True, help="The public facts.")
+@click.option(
+    "--schema",
+    callback=need_schema,
+    envvar="CLOISTER_SCHEMA",
+    show_envvar=True,
+    help="The public facts; must be given.",
+)
 @click.option("--holdout", metavar="SOURCE", help="Rows that the generator did not see: attacks need them.")
 @click.option("--target", help="A column that models are to predict.")
 @click.option("--of", "table", metavar="TABLE", help="Which table of the schema, if there are several.")

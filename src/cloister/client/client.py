@@ -1,7 +1,7 @@
 """Ask a hub from Python, with the standard library and pyarrow alone. It mirrors the local API.
 
     hub = cloister.client.Client("https://hub.example.org", token="clo_…", owner_key="ed25519:…")
-    visits = hub.dataset("visits", purpose="scientific research")
+    visits = hub.dataset("visits", purpose="health-research")
     print(visits.plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01")))
     answer = visits.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01"))
     answer.to_pandas()                     # the same Answer as from `cl.open(...)`, with its receipt
@@ -29,7 +29,7 @@ from cloister.client.transport import Transport, drawn, form_data, send_file, sh
 from cloister.client.wire import loss_to_text, plan_from_json
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadForm, BadLoss, BadSchema, NotNow
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, check_loss
 from cloister.privacy.number import Number
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey
@@ -235,6 +235,8 @@ class RemoteDataset:
             raise BadLoss(
                 "say what the answer may cost (spend=rho('0.01')) or how wrong it may be (within=5), one of them."
             )
+        if spend is not None:
+            check_loss(spend)
         form = {"sql": str(sql), "confidence": str(confidence)}
         form |= {"within": str(within)} if spend is None else {"spend": loss_to_text(spend)}
         return self.plan_work("query", form, purpose)
@@ -249,7 +251,8 @@ class RemoteDataset:
         """
         words, wanted = _in_words(form), purpose or self.purpose
         plan = plan_from_json(self.client.post(f"{self._path}/plan", {"kind": kind, "form": words, "purpose": wanted}))
-        return RemotePlan(plan.loss, plan.lines, plan.errors, plan.statements, plan.notes, kind, words, wanted)
+        said = (plan.loss, plan.lines, plan.errors, plan.statements, plan.notes, plan.blocked)
+        return RemotePlan(*said, kind, words, wanted)
 
     def sql(
         self, text: str, *, spend: Loss, confidence: Number = "0.95", purpose: str = "", wait_s: float = 60
@@ -267,6 +270,7 @@ class RemoteDataset:
             Waiting: it is not there yet; the job is in it.
             CloisterError: whatever the hub refuses, by the class it has there.
         """
+        check_loss(spend)
         form = {"sql": text, "spend": loss_to_text(spend), "confidence": str(confidence)}
         return self.submit("query", form, purpose=purpose).answer(wait_s=wait_s)
 
@@ -321,6 +325,7 @@ class RemoteDataset:
             Waiting: it is not there yet; the job is in it: `waiting.job.model()` later.
             MissingExtra: scikit-learn is not installed here.
         """
+        check_loss(spend)
         form: dict[str, Any] = {"estimator": estimator, "target": target, "features": list(features), "spend": spend}
         form |= {"table": table, "group": group}
         form |= {"evaluate": str(evaluate)} if evaluate is not None else {}
@@ -358,6 +363,7 @@ class RemoteDataset:
         Raises:
             Waiting: it is not there yet; the job is in it: `waiting.job.synthetic()` later.
         """
+        check_loss(spend)
         form: dict[str, Any] = {"method": method, "spend": spend, "columns": list(columns), "table": table}
         given = {"rows": rows, "bins": bins, "score": score}
         form |= {name: str(value) for name, value in given.items() if value is not None}
@@ -471,6 +477,8 @@ class RemoteDataset:
             purpose: what for; the dataset's unless given.
             spend: what it would cost, such as the loss of a plan: then every limit is asked too, as it stands.
         """
+        if spend is not None:
+            check_loss(spend)
         asked = {"operation": operation, "purpose": purpose or self.purpose}
         words = urlencode(asked if spend is None else {**asked, "spend": loss_to_text(spend)})
         return self.client.get(f"{self._path}/why?{words}")

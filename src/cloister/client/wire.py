@@ -116,6 +116,7 @@ class PlanSummary:
         errors: each answer, with the error to expect.
         statements: the SQL that the engine will run.
         notes: what to keep in mind.
+        blocked: why it cannot run as things stand, such as a limit that it would pass; empty if it can.
     """
 
     loss: Loss | None
@@ -123,13 +124,15 @@ class PlanSummary:
     errors: tuple[tuple[str, str], ...] = ()
     statements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    blocked: str = ""
 
     def __str__(self) -> str:
         cost = "nothing: it is in the record" if self.loss is None or not self.loss.amount else str(self.loss)
         parts = list(self.lines) or [f"cost       {cost}"]
         if self.errors and not self.lines:
             parts += ["", "expected error of one answer", *(f"  {text:<40} {error}" for text, error in self.errors)]
-        return "\n".join([*parts, *(f"note: {note}" for note in self.notes if note not in self.lines)])
+        notes = (f"note: {note}" for note in self.notes if note not in self.lines and note != self.blocked)
+        return "\n".join([*([f"This cannot run now: {self.blocked}"] if self.blocked else []), *parts, *notes])
 
 
 def plan_to_json(plan: Planlike) -> dict[str, Any]:
@@ -152,6 +155,7 @@ def plan_from_json(record: Mapping[str, Any]) -> PlanSummary:
             tuple((str(text), str(error)) for text, error in record.get("errors", [])),
             _texts(record.get("statements", [])),
             _texts(record.get("notes", [])),
+            str(record.get("blocked", "")),
         )
     except (TypeError, ValueError, AttributeError):
         raise BadForm("this is not a plan as a hub sends it. Check the hub's address and version.") from None

@@ -10,7 +10,7 @@ from cloister.data.schema import Column, Schema, Table
 from cloister.data.tables import Tables, open_tables
 from cloister.data.views import view
 
-__all__ = ["ColumnFit", "TableFit", "fit_of", "fit_text"]
+__all__ = ["ColumnFit", "TableFit", "fit_lines", "fit_of", "fit_text"]
 
 OWNERS_VIEW = "OWNER'S VIEW: counted in the rows without noise. Not to be published or shown to users."
 _MOST_NAMED = 5
@@ -67,12 +67,15 @@ class TableFit:
     columns: tuple[ColumnFit, ...]
 
 
-def fit_of(source: object, schema: Schema) -> tuple[TableFit, ...]:
+def fit_of(source: object, schema: Schema, **limits: Any) -> tuple[TableFit, ...]:
     """Count, in every table of a schema, what becomes of rows and values.
+
+    Args:
+        source, schema, limits: as for `open_tables`.
 
     Privacy: exact counts, and values that the schema does not name. For the owner's eyes only.
     """
-    tables = open_tables(source, schema)
+    tables = open_tables(source, schema, **limits)
     try:
         return tuple(_table(tables, known) for known in schema.tables.values())
     finally:
@@ -136,10 +139,15 @@ def _numbers(engine: Engine, counts: Sequence[str], rows: str) -> list[int]:
 
 def fit_text(tables: Sequence[TableFit]) -> str:
     """The counts in words, a line for each column that does not fit."""
-    return "\n".join([OWNERS_VIEW, *(line for one in tables for line in _table_lines(one))])
+    return "\n".join([OWNERS_VIEW, *fit_lines(tables)])
 
 
-def _table_lines(table: TableFit) -> Iterator[str]:
+def fit_lines(tables: Sequence[TableFit], *, values: bool = True) -> list[str]:
+    """Give the counts in words, a line for each column that does not fit; without `values`, none is quoted."""
+    return [line for one in tables for line in _table_lines(one, values)]
+
+
+def _table_lines(table: TableFit, values: bool) -> Iterator[str]:
     lost = table.rows - table.read
     share = f" ({100 * lost / table.rows:.2g} %)" if lost else ""
     yield f"{table.name}: {table.rows:,} rows, of which {lost:,}{share} are left out"
@@ -150,11 +158,11 @@ def _table_lines(table: TableFit) -> Iterator[str]:
         if one.fits:
             fitting += 1
         else:
-            yield f"  {one.column.name}: {'; '.join(_column_parts(one))}"
+            yield f"  {one.column.name}: {'; '.join(_column_parts(one, values))}"
     yield f"  {fitting} of {len(table.columns)} columns are read as they stand"
 
 
-def _column_parts(one: ColumnFit) -> Iterator[str]:
+def _column_parts(one: ColumnFit, values: bool) -> Iterator[str]:
     if one.lost:
         yield f"{one.lost:,} rows left out, since it is not nullable"
     if one.missing and one.lost:
@@ -163,7 +171,7 @@ def _column_parts(one: ColumnFit) -> Iterator[str]:
         yield f"{one.unreadable:,} do not read as {one.column.type}"
     if one.unknown:
         told = ", ".join(f"{value!r:.40} ({count:,})" for value, count in one.named)
-        yield f"{one.unknown:,} outside the categories: {told}"
+        yield f"{one.unknown:,} outside the categories{f': {told}' if values else ''}"
     if one.below or one.above:
         low, high = one.column.bounds or (None, None)
         yield f"{one.below + one.above:,} clipped, {one.below:,} below {low} and {one.above:,} above {high}"

@@ -320,7 +320,7 @@ class Denied(HubRefused):
     """
 
     code = "CLO-502"
-    way_out = "Read the page behind 'why?', then ask the owner for access."
+    way_out = "Read the page behind 'why?'. Lower the spend if a limit says no; else ask the owner for access."
     decision = 0
 
 

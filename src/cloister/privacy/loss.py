@@ -13,7 +13,7 @@ from cloister.privacy import conversion
 from cloister.privacy.errors import BadLoss, MeasureMismatch, RelationMismatch, UnknownRelation
 from cloister.privacy.number import Number, exp_up, rational, rounded_up, show
 
-__all__ = ["Loss", "Measure", "Relation", "epsilon", "rho"]
+__all__ = ["Loss", "Measure", "Relation", "check_loss", "epsilon", "rho"]
 
 Measure = Literal["epsilon", "rho"]
 
@@ -238,6 +238,20 @@ def rho(amount: Number, *, delta: Number | None = None, relation: str | Relation
     outside an event of probability delta.
     """
     return Loss("rho", _positive(amount, "rho"), _delta(delta), Relation.of(relation))
+
+
+def check_loss(loss: object, name: str = "spend") -> None:
+    """Refuse what is no loss, or one for other neighbours, before anything is read or charged."""
+    if not isinstance(loss, Loss):
+        raise BadLoss(
+            f"{name} is a loss, got {type(loss).__name__}. Write {name}=epsilon('0.1') or {name}=rho('0.01'), "
+            "from cloister import epsilon, rho."
+        )
+    if loss.relation is not Relation.ADD_REMOVE:
+        raise BadLoss(
+            f"questions state {Relation.ADD_REMOVE} neighbours, and this {name} is {loss}. Give an add/remove "
+            f"{name}; Loss.as_replace_one says what it is worth when a unit is replaced."
+        )
 
 
 def _positive(amount: Number, name: str) -> Fraction:

@@ -1089,7 +1089,10 @@ def _unknown(node: exp.Expression) -> str:
     if isinstance(node, exp.Window):
         return "window functions look at other people's rows. Use GROUP BY instead."
     if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
-        return "a subquery stands in FROM or WITH here, not inside an expression. Use a JOIN."
+        return (
+            "a subquery stands in FROM or WITH here, not inside an expression. Use a JOIN; or ask for its number "
+            "first, and write that number here."
+        )
     if isinstance(node, exp.Anonymous):
         return f"the function {node.name} is not offered. docs/guides/ask-a-question.md lists those that are."
     instead = _INSTEAD.get(type(node), "docs/guides/ask-a-question.md lists what is.")

@@ -37,7 +37,7 @@ from cloister.query.from_clause import SourceRows
 from cloister.query.question import Group, Question
 from cloister.query.statistic import Statistic
 
-__all__ = ["KeptRelease", "Measurement", "Plan", "fitting", "make_plan", "most_found"]
+__all__ = ["KeptRelease", "Measurement", "Plan", "as_noise", "fitting", "make_plan", "most_found"]
 
 _MOST_CELLS = 20_000_000
 _CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those of all groups hold together"
@@ -237,7 +237,7 @@ def make_plan(
             for need in aggregate.needs:
                 uses[group_set, need] = uses.get((group_set, need), 0) + 1
     bare = _measurements(question, list(uses), unit, secret)
-    target, pure = _as_noise(spend)
+    target, pure = as_noise(spend)
     planned = _with_noise(bare, [uses[one.group_set, one.need] for one in bare], target, pure)
     final = []
     for one in planned:
@@ -332,7 +332,8 @@ def _ways_out(group: Group) -> str:
         return f"Group by whole steps of it: FLOOR({name} / 10) * 10, or WIDTH_BUCKET({name}, 0, 100, 20)."
     return (
         f"Give the column categories or bounds in the schema, name them with WHERE {name} IN (...), or pay for finding "
-        "them with a delta: spend=epsilon(1, delta='1e-8')."
+        "those that many people share with a delta: epsilon 1, delta 1e-8. A column that names people has none of "
+        "these: ask how many people have so many rows instead."
     )
 
 
@@ -441,7 +442,7 @@ def _levels(leaves: int) -> tuple[int, ...]:
 # Sharing the loss
 
 
-def _as_noise(spend: Loss) -> tuple[Loss, bool]:
+def as_noise(spend: Loss) -> tuple[Loss, bool]:
     """Laplace noise for a pure loss; Gaussian for rho, and for (epsilon, delta) at the largest rho it allows.
 
     The delta of a rho is for groups that must be found. Where there are none it is not spent.

@@ -194,6 +194,7 @@ class _Rewrite:
         if isinstance(node, exp.Anonymous | exp.IgnoreNulls | exp.RespectNulls):
             compile_aggregate(node, self.scope)  # refuses it by its name
         if isinstance(node, exp.Column):
+            self.scope(node)  # one that is not there is refused as such
             raise QueryRefused(f"{node.name} is neither grouped by nor aggregated. Add it to GROUP BY.")
         copy = node.copy()
         for child in list(copy.iter_expressions()):

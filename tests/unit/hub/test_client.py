@@ -303,6 +303,19 @@ def test_one_must_say_what_it_may_cost_or_how_wrong_it_may_be(visits):
         visits.run(visits.plan(WARDS, spend=cl.rho("0.001")), source=object())
 
 
+@pytest.mark.parametrize("spend", [0.1, "rho 0.1", None, cl.rho("0.01", relation="replace-one")])
+def test_a_spend_that_is_no_loss_is_refused_as_it_is_locally(visits, spend):
+    asks = [
+        lambda: visits.sql(WARDS, spend=spend),
+        lambda: visits.train("MixedNB", target="readmitted", spend=spend),
+        lambda: visits.synthesise(spend=spend),
+    ]
+    asks += [] if spend is None else [lambda: visits.plan(WARDS, spend=spend), lambda: visits.why(spend=spend)]
+    for ask in asks:
+        with pytest.raises(BadLoss, match=r"Give an add/remove spend|Write spend=epsilon\('0.1'\)"):
+            ask()
+
+
 def test_work_that_needs_an_approval_says_so_and_goes_on_when_it_comes(visits, owner):
     with pytest.raises(Waiting, match="approval") as caught:
         visits.sql("SELECT SUM(cost) AS cost FROM visits", spend=cl.rho("0.03"))

@@ -466,6 +466,20 @@ def test_a_paused_dataset_takes_none_in_and_hands_none_out(world, files):
         take(world, "ada", job.id)
 
 
+def test_only_purposes_that_the_policy_allows_are_offered(world):
+    may = "may: [see schema, query, profile]"
+    world.publish(
+        change=[
+            (may, may.replace("profile", "profile, synthesise") + "\n    purposes: [health-research]"),
+            ("purposes: [health-research]\nbudget", "purposes: [health-research, quality-assurance]\nbudget"),
+        ]
+    )
+    offered = [one.name for one in look(world, "ada").purposes]
+    assert PURPOSE in offered
+    assert "quality-assurance" not in offered
+    assert "quality-assurance" in [one.name for one in look(world, "owner").purposes]
+
+
 def test_those_may_have_it_whom_the_policy_lets_synthesise_all_of_it(world, files):
     number = give(world, files).id
     for who in ("owner", "ada", "ben"):

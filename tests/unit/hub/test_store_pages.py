@@ -324,6 +324,26 @@ def test_no_page_shows_a_value_except_the_owners_own_look(browsers, ready):
     assert "ZZMARKZZ" not in browsers["user"].post("/datasets/visits/schema", action="look").text
 
 
+def test_the_owner_alone_sees_how_many_rows_a_version_leaves_out(hub, browsers, made):
+    data = VISITS + b"P2,Graz,50,x\n" * 5 + b"P3,surgery,,x\n" * 7 + b"P4,surgery,120,x\n" * 3
+    given = {"uploads": {"visits": sent(browsers["owner"], data)}}
+    browsers["owner"].api("POST", "/api/datasets/visits/versions", json=given)
+    with hub.database.reading() as session:
+        version = session.query(Version).one()
+    assert ingest.prepare(hub, version.id) == "ready"
+    owner = browsers["owner"]
+    page = owner.get("/datasets/visits/versions").text
+    assert "7 of 65 rows are left out" in page
+    assert "age: 7 rows left out, since it is not nullable; 7 missing; 3 clipped, 0 below 0 and 3 above 100" in page
+    assert "ward: 5 outside the categories" in page
+    assert "Graz" not in page
+    assert "7 of 65 rows of version 1 are left out" in owner.get("/datasets/visits").text
+    for path in ("/datasets/visits", "/datasets/visits/versions", "/datasets/visits/schema"):
+        assert "left out" not in browsers["user"].get(path).text
+    with hub.database.reading() as session:
+        assert "left out" not in str(session.query(Version).one().source)
+
+
 def test_a_schema_goes_through_the_form_and_comes_back_the_same():
     from cloister.data.schema import Schema
 

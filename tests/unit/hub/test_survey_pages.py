@@ -241,7 +241,7 @@ def test_every_finding_has_a_picture_in_every_look(visit, answered):
 def test_a_survey_without_answers_has_a_page_and_no_pictures(visit, answered):
     answered(MIXED, [])
     here = visit()
-    assert here.get("/surveys/sleep/results").text.count("Nobody has answered this question yet.") == 6
+    assert here.get("/surveys/sleep/results").text.count("There are no answers to this question to show yet.") == 6
     here.get("/surveys/sleep/results/smoker.svg", 404)
     assert "Nobody" not in here.get("/surveys/sleep/model").text
     assert "nobody has answered both" in here.get("/surveys/sleep/results?first=smoker&second=where").text.lower()

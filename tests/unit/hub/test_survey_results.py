@@ -143,7 +143,7 @@ def test_a_survey_that_nobody_answered_has_results_that_say_so(answered, read):
     empty = read(answered(ASKED, []))
     assert empty.n == 0
     assert empty.published() is None
-    assert sentences.headline(empty.found["smoker"]) == "Nobody has answered this question yet."
+    assert sentences.headline(empty.found["smoker"]) == "There are no answers to this question to show yet."
     assert empty.to_json()["questions"][0]["estimates"] == []
 
 

@@ -185,6 +185,24 @@ def test_a_costly_release_waits_until_a_reviewer_agrees(hospital_hub):
     assert hospital_hub.spent() == rho("0.04")
 
 
+def test_plan_and_run_count_what_waits_and_say_so(hospital_hub):
+    first = hospital_hub.submit("ada", spend="rho 0.04").id
+    second = hospital_hub.submit("ada", "SELECT AVG(age) AS n FROM visits", spend="rho 0.04").id
+    third = "SELECT SUM(cost) AS n FROM visits"
+    planned = hospital_hub.plan("ada", third, spend="rho 0.035")
+    with pytest.raises(OverBudget) as caught:
+        hospital_hub.submit("ada", third, spend="rho 0.035")
+    assert planned.blocked == gateway.sentence_of(caught.value)
+    assert planned.blocked == (
+        "your limit on this dataset is rho 0.1: this needs rho 0.035, 0.1 is left, of which 0.08 is held while your "
+        f"jobs {first}, {second} wait for somebody to agree, 0.015 short. Lower the spend, cancel what waits, or ask "
+        "the owner."
+    )
+    told = wire.plan_from_json(planned.to_json())
+    assert told.blocked == planned.blocked
+    assert str(told).startswith("This cannot run now: your limit")
+
+
 def test_a_release_that_needed_an_agreement_needs_one_for_the_next_reader_too(hospital_hub):
     hospital_hub.submit("ada", spend="rho 0.04")
     (request,) = hospital_hub.rows(sa.select(Request))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from cloister.hub.core.database import Database
 from cloister.hub.core.settings import Settings
-from cloister.privacy.errors import NotNow, StoreFailed
+from cloister.privacy.errors import CloisterError, NotNow, StoreFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.signing import SigningKey
 
@@ -41,10 +41,17 @@ class Hub:
         hub = cls(settings)
         for name in ("sealed", "records", "uploads"):
             (settings.folder / name).mkdir(mode=0o700, exist_ok=True)
-        if not settings.master_key and not hub.master_key_file.exists():
+        if settings.master_key:
+            MasterKey.load(settings)  # one that cannot be read is refused before anything is made
+        elif not hub.master_key_file.exists():
             MasterKey.create(hub.master_key_file)
-        Ledger.create(settings.ledger, key=SigningKey.create(hub.signing_key_file), head=settings.head).close()
-        hub.database.migrate()
+        hub.database.migrate()  # before the signing key, which marks a folder as a hub
+        key = SigningKey.create(hub.signing_key_file)
+        try:
+            Ledger.create(settings.ledger, key=key, head=settings.head).close()
+        except CloisterError:
+            hub.signing_key_file.unlink()
+            raise
         return hub
 
     @classmethod

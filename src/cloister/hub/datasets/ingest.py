@@ -3,6 +3,7 @@
 Runs in a worker. It may be killed at any moment and run again: until the last transaction nothing of it counts.
 """
 
+import json
 import logging
 import secrets
 import shutil
@@ -15,9 +16,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.data.schema import Schema
+from cloister.data.schema_fit import fit_lines, fit_of
 from cloister.data.tables import open_tables
 from cloister.hub.core.hub import Hub
-from cloister.hub.core.keys import unseal
+from cloister.hub.core.keys import seal, unseal
 from cloister.hub.core.models import Dataset, Upload, Version
 from cloister.hub.core.notices import tell
 from cloister.hub.core.settings import Settings
@@ -30,9 +32,10 @@ from cloister.privacy.errors import BadSchema, CloisterError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["give_up", "link_of", "prepare", "sealed_name", "sealed_tables", "unpacked"]
+__all__ = ["fit_of_version", "give_up", "link_of", "prepare", "sealed_name", "sealed_tables", "unpacked"]
 
 Progress = Callable[[float, str], None]
+_MOST_COUNTED = 500_000_000  # values of a version that are looked at to say how they fit the schema
 _REACH_S = 30  # how long a server may take to say what columns its tables have
 _LOG = logging.getLogger("cloister.hub.datasets")
 
@@ -85,9 +88,13 @@ def sealed_name(dataset: Dataset, number: int, table: str) -> str:
 
 def sealed_tables(hub: Hub, dataset: Dataset, version: Version, key: bytes) -> "dict[str, Any]":
     """A version's sealed tables, checked and opened."""
+    return _opened(hub, dataset, version.number, version.source["files"], key)
+
+
+def _opened(hub: Hub, dataset: Dataset, number: int, files: Mapping[str, Any], key: bytes) -> "dict[str, Any]":
     return {
-        table: open_table(hub.folder / "sealed" / file["path"], file, key, sealed_name(dataset, version.number, table))
-        for table, file in version.source["files"].items()
+        table: open_table(hub.folder / "sealed" / file["path"], file, key, sealed_name(dataset, number, table))
+        for table, file in files.items()
     }
 
 
@@ -123,7 +130,41 @@ def _seal(
         rows = _watched(one.tables(kept[name]), one.share, step)
         facts = write_table(path, rows, shapes[name], key, sealed_name(dataset, version.number, name))
         files[name] = {"path": str(path.relative_to(hub.folder / "sealed")), **facts}
-    return _Done({"kind": "sealed", "files": files, "from": version.source["from"]}, declared)
+    say(1.0, "counting what fits the schema")
+    fit = _counted(hub, dataset, version, schema, key, files)
+    return _Done({"kind": "sealed", "files": files, "from": version.source["from"], "fit": fit}, declared)
+
+
+def _counted(hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: bytes, files: Mapping[str, Any]) -> str:
+    """Count the rows that the schema leaves out, sealed with the dataset's key; empty if that takes too much."""
+    sealed = _opened(hub, dataset, version.number, files, key)
+    if sum(sealed[name].count_rows() * len(table.columns) for name, table in schema.tables.items()) > _MOST_COUNTED:
+        return ""
+    try:
+        found = fit_of(sealed, schema, memory_limit=hub.settings.job_memory, timeout_s=_REACH_S, spill=False)
+    except CloisterError:  # a version is as good without its counts
+        return ""
+    lost, rows = sum(one.rows - one.read for one in found), sum(one.rows for one in found)
+    told = {"rows": rows, "lost": lost, "lines": fit_lines(found, values=False)}
+    return seal(key, json.dumps(told).encode(), _fit_label(dataset, version)).hex()
+
+
+def fit_of_version(hub: Hub, dataset: Dataset, version: Version) -> dict[str, Any] | None:
+    """How the rows of a version fit its schema: `rows`, `lost` and `lines`; None if that was not counted.
+
+    Privacy: exact counts. For the owner's eyes only.
+    """
+    kept = version.source.get("fit")
+    if not kept:
+        return None
+    told: dict[str, Any] = json.loads(
+        unseal(hub.keys.data_key(dataset), bytes.fromhex(kept), _fit_label(dataset, version))
+    )
+    return told
+
+
+def _fit_label(dataset: Dataset, version: Version) -> str:
+    return f"fit of {dataset.name}/{version.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +259,12 @@ def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Do
         if ours:
             held.source, held.declared, held.state, held.problem = done.source, done.declared, "ready", ""
             hub.audit.write(session, None, "version.ready", f"dataset/{dataset.name}", version=version.number)
-            _tell_owner(hub, session, dataset, f"Version {version.number} of {dataset.name} is ready.")
+            _tell_owner(
+                hub,
+                session,
+                dataset,
+                f"Version {version.number} of {dataset.name} is ready. Its page says how many rows fit its schema.",
+            )
     if not ours:  # somebody else was faster, or the dataset was deleted meanwhile
         shutil.rmtree(folder, ignore_errors=True)
         return held.state

@@ -217,16 +217,8 @@ def _require_room(hub: "Hub", session: Session, person: Person, dataset: Dataset
             f"your results take more than the {hub.settings.results_mb:,} MB that are kept for one person. Remove some "
             "on their pages first."
         )
-    if needs and len(_asked(session, person, dataset)) >= _MOST_WAITING:
+    if needs and len(limits.waiting(session, dataset, person.id)) >= _MOST_WAITING:
         raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
-
-
-def _asked(session: Session, person: Person, dataset: Dataset) -> list[Loss]:
-    """What the person's jobs on a dataset would cost that wait for somebody to agree."""
-    waiting = sa.select(Job.plan).where(
-        Job.person_id == person.id, Job.dataset_id == dataset.id, Job.state == "waiting"
-    )
-    return [Loss.from_json(plan["own"]) for plan in session.scalars(waiting)]
 
 
 def pass_gate(
@@ -399,10 +391,9 @@ def _over(
         return "lifetime", error
     if not needs:
         return None
-    total = sum(_asked(session, person, dataset), start=own)
-    many = replace(policy, budget=replace(policy.budget, per_request=None))
-    none = Loss.nothing(total.measure, total.relation)
-    return limits.passed(session, dataset, person.id, many, none, total, hub.ledger)
+    held = limits.waiting(session, dataset, person.id)
+    none = Loss.nothing(own.measure, own.relation)
+    return limits.passed(session, dataset, person.id, policy, none, own, hub.ledger, held)
 
 
 def sentence_of(error: CloisterError) -> str:

@@ -6,8 +6,10 @@ with the dataset's rows until the transaction ends. So jobs that race for the la
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -22,7 +24,7 @@ from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
 
-__all__ = ["check", "give_back", "passed", "room", "set_aside", "spent_by", "spent_since"]
+__all__ = ["check", "give_back", "passed", "room", "set_aside", "spent_by", "spent_since", "waiting"]
 
 _DAY = 86_400
 
@@ -106,15 +108,38 @@ def check(
 
 
 def passed(
-    session: Session, dataset: Dataset, person_id: int, policy: Policy, loss: Loss, own: Loss, ledger: Ledger
+    session: Session,
+    dataset: Dataset,
+    person_id: int,
+    policy: Policy,
+    loss: Loss,
+    own: Loss,
+    ledger: Ledger,
+    held: Mapping[int, Loss] = MappingProxyType({}),
 ) -> tuple[str, OverBudget] | None:
-    """The first limit that would be passed as things stand, by its word in the policy, and how far; None if none is."""
+    """The first limit that would be passed as things stand, by its word in the policy, and how far; None if none is.
+
+    Args:
+        session, dataset, person_id, policy, ledger: as they are now.
+        loss: what the dataset's account would pay.
+        own: what the person's account would pay.
+        held: what the person's jobs that wait for an agreement would cost, by their numbers; counted in the person's
+            limit.
+    """
     known = _charged(ledger, dataset.name, person_id, loss)
-    return _passed(session, dataset.id, policy, loss, own, *_totals(session, dataset.id, person_id, loss, known))
+    totals = _totals(session, dataset.id, person_id, loss, known)
+    return _passed(session, dataset.id, policy, loss, own, *totals, held)
 
 
 def _passed(
-    session: Session, dataset_id: int, policy: Policy, loss: Loss, own: Loss, total: Loss, own_total: Loss
+    session: Session,
+    dataset_id: int,
+    policy: Policy,
+    loss: Loss,
+    own: Loss,
+    total: Loss,
+    own_total: Loss,
+    held: Mapping[int, Loss] = MappingProxyType({}),
 ) -> tuple[str, OverBudget] | None:
     budget, word = policy.budget, "per_request"
     try:
@@ -122,7 +147,7 @@ def _passed(
             cost.refuse_above(policy, own)
         word = "per_user"
         if budget.per_user is not None and own.amount:
-            _refuse_over("your limit on this dataset", cost.cap(budget.per_user), own_total, own)
+            _refuse_over("your limit on this dataset", cost.cap(budget.per_user), own_total, own, held)
         word = "period"
         if budget.period is not None and loss.amount:
             then = _spent_until(session, dataset_id, now() - budget.period.days * _DAY, loss)
@@ -132,15 +157,28 @@ def _passed(
     return None
 
 
+def waiting(session: Session, dataset: Dataset, person_id: int) -> dict[int, Loss]:
+    """What the person's jobs on a dataset would cost that wait for somebody to agree, by their numbers."""
+    jobs = sa.select(Job.id, Job.plan).where(
+        Job.person_id == person_id, Job.dataset_id == dataset.id, Job.state == "waiting"
+    )
+    return {number: Loss.from_json(plan["own"]) for number, plan in session.execute(jobs)}
+
+
 def room(session: Session, dataset: Dataset, person_id: int, policy: Policy, ledger: Ledger) -> Loss:
-    """Return the largest loss that passes every limit as things stand, rounded down to two digits; without a delta."""
+    """Return the largest loss that passes every limit as things stand, rounded down to two digits; without a delta.
+
+    What the person's waiting jobs would cost counts as spent by them: the next one may have to wait too.
+    """
     left = ledger.balance(dataset.name).left
     budget = policy.budget
     rooms = [left.amount]
     if budget.per_request is not None:
         rooms.append(cost.cap(budget.per_request).amount)
     if budget.per_user is not None:
-        rooms.append(cost.cap(budget.per_user).amount - spent_by(session, dataset, person_id, left, ledger).amount)
+        held = sum(one.amount for one in waiting(session, dataset, person_id).values())
+        spent = spent_by(session, dataset, person_id, left, ledger).amount
+        rooms.append(cost.cap(budget.per_user).amount - spent - held)
     if budget.period is not None:
         since = spent_since(session, dataset.id, now() - budget.period.days * _DAY, left)
         rooms.append(cost.cap(budget.period.loss).amount - since.amount)
@@ -211,14 +249,23 @@ def _loss(record: dict[str, str] | None, like: Loss) -> Loss:
     return Loss.nothing(like.measure, like.relation) if record is None else Loss.from_json(record)
 
 
-def _refuse_over(name: str, cap: Loss, before: Loss, loss: Loss) -> None:
-    total = before + loss
+def _refuse_over(
+    name: str, cap: Loss, before: Loss, loss: Loss, held: Mapping[int, Loss] = MappingProxyType({})
+) -> None:
+    waits = sum(held.values(), start=Loss.nothing(loss.measure, loss.relation))
+    total = before + waits + loss
     if total <= cap:
         return
     word = cap.measure if total.amount > cap.amount else "delta"
-    limit, used, asked = ((one.delta if word == "delta" else one.amount) for one in (cap, before, loss))
+    limit, used, waiting, asked = ((one.delta if word == "delta" else one.amount) for one in (cap, before, waits, loss))
     left = max(limit - used, Fraction(0))
+    kept, way = "", "Lower the spend, wait, or ask the owner."
+    if waiting:
+        numbers = [str(number) for number in sorted(held)]
+        jobs = f"job {numbers[0]} waits" if len(numbers) == 1 else f"jobs {', '.join(numbers)} wait"
+        kept = f" of which {show(waiting)} is held while your {jobs} for somebody to agree,"
+        way = "Lower the spend, cancel what waits, or ask the owner."
+    short = asked + waiting - left
     raise OverBudget(
-        f"{name} is {cap}: this needs {word} {show(asked)}, {show(left)} is left, {show(asked - left)} short. "
-        "Lower the spend, wait, or ask the owner."
+        f"{name} is {cap}: this needs {word} {show(asked)}, {show(left)} is left,{kept} {show(short)} short. {way}"
     )

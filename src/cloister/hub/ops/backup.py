@@ -38,7 +38,7 @@ from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.keys import OVERHEAD, MasterKey, seal, unseal
 from cloister.hub.core.settings import Settings
-from cloister.privacy.errors import LedgerBroken, NotNow, StoreFailed
+from cloister.privacy.errors import CloisterError, LedgerBroken, NotNow, StoreFailed
 from cloister.version import __version__
 
 __all__ = ["Copied", "backup", "opened", "restore"]
@@ -294,12 +294,21 @@ def restore(file: Path, settings: Settings, master_key: Path | None = None) -> C
     if folder.exists() and any(path.name != "master.key" for path in folder.iterdir()):
         raise NotNow(f"{folder} is not empty. Restore into a new folder.")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own_key = Path(settings.master_key_file or folder / "master.key")
     if master_key is not None:
-        _write_secret(Path(settings.master_key_file or folder / "master.key"), master_key.read_bytes())
-    keys = MasterKey.load(settings)
+        if own_key.exists():
+            raise NotNow(f"there is a master key in {own_key} already. Remove it, or leave --master-key out.")
+        _write_secret(own_key, master_key.read_bytes())
     try:
+        try:
+            keys = MasterKey.load(settings)
+            with opened(file, keys) as archive:
+                manifest = _manifest(archive, keys)
+        except CloisterError:
+            if master_key is not None:  # it does not fit: leave the folder as it was
+                own_key.unlink()
+            raise
         with opened(file, keys) as archive:
-            manifest = _manifest(archive, keys)
             for name, digest in manifest["files"].items():
                 _extract(archive, name, digest, _place(name, settings))
     except (tarfile.TarError, OSError) as error:

@@ -1,6 +1,7 @@
 """Whether the ledger is the newest one: asked of the hub's own receipts at start, and proved after a restore."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -69,15 +70,22 @@ def show_head(hub: Hub, shown: str) -> Head:
     return entry.head
 
 
+def require_accounts(hub: Hub, datasets: Iterable[str]) -> None:
+    """Refuse datasets that have no account in the ledger."""
+    known = {account.name for account in hub.ledger.accounts()}
+    for dataset in datasets:
+        if dataset not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise NotHere(f"the ledger has no account of a dataset {dataset!r:.80}. It has: {names}.")
+
+
 def write_off(hub: Hub, dataset: str) -> list[tuple[str, Loss]]:
     """Give up what is left of a dataset's account and of every person's on it; which, and how much.
 
     A ledger that may be an older copy goes on once every account is written off.
     """
+    require_accounts(hub, (dataset,))
     mine = [account for account in hub.ledger.accounts() if account.name == dataset]
-    if not mine:
-        names = ", ".join(sorted({account.name for account in hub.ledger.accounts()})) or "none"
-        raise NotHere(f"the ledger has no account of a dataset {dataset!r:.80}. It has: {names}.")
     try:
         hub.ledger.check_newest()
         older = False

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from cloister.hub.core.hub import Hub
-from cloister.hub.core.models import Organisation
 from cloister.hub.core.settings import Settings
-from cloister.hub.users import user_actions
+from cloister.hub.users import accounts, user_actions
 
 __all__ = ["Begun", "begin", "invitation_link"]
 
@@ -32,7 +29,12 @@ class Begun:
 
 
 def begin(settings: Settings, operator: str) -> Begun:
-    """Make a hub in an empty or missing folder, and invite its operator."""
+    """Make a hub in an empty or missing folder, and invite its operator.
+
+    Raises:
+        BadForm: the operator's address is none; nothing was made.
+    """
+    accounts.check_email(operator)
     with Hub.create(settings) as hub:
         key = "the master key in CLOISTER_MASTER_KEY" if settings.master_key else str(hub.master_key_file)
         link = invitation_link(hub, operator, ("operator",))
@@ -49,14 +51,13 @@ def invitation_link(
         email: for whom.
         roles: what they will be.
         organisation: where they belong; made if it is not there.
-        country: of a new organisation.
+        country: of the organisation; set if it has none yet.
         days: how long the link works.
+
+    Raises:
+        BadForm, NotNow: nothing was made, no organisation either.
     """
-    number = None
-    if organisation:
-        with hub.database.reading() as session:
-            number = session.scalar(sa.select(Organisation.id).where(Organisation.name == organisation))
-        if number is None:
-            number = user_actions.make_organisation(hub, None, organisation, country).id
-    secret = user_actions.invite(hub, None, email=email, organisation=number, roles=list(roles), days=days)
+    secret = user_actions.invite(
+        hub, None, email=email, organisation=organisation or None, country=country, roles=list(roles), days=days
+    )
     return f"{hub.settings.address.rstrip('/')}/invitation/{secret}"

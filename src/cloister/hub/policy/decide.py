@@ -86,7 +86,8 @@ class Verdict:
             Denied: with the rule and the first reasons.
         """
         if not self.allowed:
-            raise Denied(f"{self.sentence}. {'. '.join(self.reasons[:3])}.")
+            told = (self.sentence, *self.reasons[:3])
+            raise Denied(" ".join(f"{one[:1].upper()}{one[1:]}." for one in told))
 
     def to_json(self) -> dict[str, Any]:
         """For the person who asks: with the reasons, which name tables."""

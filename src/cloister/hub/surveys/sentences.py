@@ -15,7 +15,7 @@ def headline(found: QuestionResult) -> str:
     """The answer to one question, in a sentence or two."""
     rows = found.rows()
     if not rows:
-        return "Nobody has answered this question yet."
+        return "There are no answers to this question to show yet."
     if found.n < FEW:
         reports = "report is" if found.n == 1 else "reports are"
         return f"{found.n} {reports} too few to say anything: the noise is larger than any answer could be."
@@ -63,6 +63,11 @@ def cautions(found: QuestionResult) -> list[str]:
 def participation(results: Results, batch: int = 1) -> str:
     """How many answers are shown, against how many were hoped for; and that new ones come in batches."""
     people = "person has" if results.n == 1 else "people have"
+    if not results.n and batch > 1:
+        return (
+            f"Fewer than {batch:,} people have answered so far, of {results.target:,} hoped for. Answers are shown "
+            f"{batch:,} or more at a time, so that nobody can tell whose they are."
+        )
     told = f"{results.n:,} {people} answered, of {results.target:,} hoped for."
     if batch <= 1:
         return told

@@ -25,6 +25,7 @@ from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow
 
 __all__ = [
     "change_password",
+    "check_email",
     "find",
     "fold",
     "invitation",
@@ -32,6 +33,7 @@ __all__ = [
     "make_organisation",
     "make_reset_link",
     "organisation_here",
+    "organisation_named",
     "reset_password",
     "set_active",
     "set_organisation",
@@ -48,6 +50,15 @@ _VERIFY_DAYS = 7
 def fold(email: str) -> str:
     """An e-mail address as it is kept and compared."""
     return email.strip().lower()
+
+
+def check_email(text: str) -> str:
+    """Return an e-mail address as it is kept; BadForm if it is none."""
+    email = fold(text)
+    before, at, after = email.partition("@")
+    if not (before and at and after) or "@" in after or not email.isprintable() or " " in email or len(email) > 200:
+        raise BadForm("email: give an e-mail address, such as name@example.org.")
+    return email
 
 
 def find(session: Session, email: str) -> Person | None:
@@ -74,7 +85,7 @@ def invite(
         NotNow: the address has an account already.
     """
     require_operator(session, by)
-    address, wanted = _email(email), known_roles(roles)
+    address, wanted = check_email(email), known_roles(roles)
     if find(session, address) is not None:
         raise NotNow("somebody with this e-mail address has an account already.")
     detail = {"email": address, "organisation": organisation.id if organisation else None, "roles": wanted}
@@ -102,7 +113,7 @@ def sign_up(
         NotNow: the address has an account already.
         BadForm: the name, the address or the password will not do.
     """
-    address, called = _email(email), _words("name", name)
+    address, called = check_email(email), _words("name", name)
     passwords.accept(password, email=address, name=called)
     roles, organisation = list(OPEN_ROLES), None
     if invitation is not None:
@@ -167,12 +178,30 @@ def verify(session: Session, person: Person | int, secret: str) -> Person:
 def make_organisation(session: Session, by: Person | None, name: str, country: str = "") -> Organisation:
     """A new organisation; its country is two letters, or not said."""
     require_operator(session, by)
-    land = country.strip().upper()
-    if land and not (len(land) == 2 and land.isascii() and land.isalpha()):
-        raise BadForm("country: give two letters, such as DE, or nothing.")
-    made = Organisation(name=_words("name", name), country=land)
+    made = Organisation(name=_words("name", name), country=_country(country))
     _add(session, made, "there is an organisation of this name already.")
     return made
+
+
+def organisation_named(session: Session, by: Person | None, name: str, country: str = "") -> tuple[Organisation, str]:
+    """Find or make the organisation of that name; also the audit word for what changed, empty if nothing did.
+
+    Raises:
+        BadForm: the name or the country will not do.
+        NotNow: it is there with another country.
+    """
+    require_operator(session, by)
+    called, land = _words("organisation", name), _country(country)
+    found = session.scalars(sa.select(Organisation).where(Organisation.name == called)).one_or_none()
+    if found is None:
+        return make_organisation(session, by, called, land), "organisation.made"
+    if not land or land == found.country:
+        return found, ""
+    if found.country:
+        raise NotNow(f"{found.name} is there already, with the country {found.country}. Leave the country out.")
+    found.country = land
+    session.flush()
+    return found, "organisation.country_set"
 
 
 def organisation_here(session: Session, number: int) -> Organisation:
@@ -268,12 +297,11 @@ def _add(session: Session, row: Person | Organisation, taken: str) -> None:
         raise NotNow(taken) from None
 
 
-def _email(text: str) -> str:
-    email = fold(text)
-    before, at, after = email.partition("@")
-    if not (before and at and after) or "@" in after or not email.isprintable() or " " in email or len(email) > 200:
-        raise BadForm("email: give an e-mail address.")
-    return email
+def _country(text: str) -> str:
+    land = text.strip().upper()
+    if land and not (len(land) == 2 and land.isascii() and land.isalpha()):
+        raise BadForm("country: give two letters, such as DE, or nothing.")
+    return land
 
 
 def _words(field: str, text: str) -> str:

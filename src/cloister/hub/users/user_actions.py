@@ -17,7 +17,7 @@ from cloister.hub.policy import versions
 from cloister.hub.users import accounts, rate_limits, sessions, tokens
 from cloister.hub.users.roles import Change, person_here
 from cloister.hub.users.sign_in import prove
-from cloister.privacy.errors import CloisterError, NotNow
+from cloister.privacy.errors import BadForm, CloisterError, NotNow
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
@@ -49,17 +49,31 @@ def invite(
     by: Person | None,
     *,
     email: str,
-    organisation: int | None = None,
+    organisation: int | str | None = None,
+    country: str = "",
     roles: Sequence[str] = (),
     days: float = 7,
 ) -> str:
-    """The secret of an invitation, to be shown once; its link is /invitation/SECRET."""
+    """The secret of an invitation, to be shown once; its link is /invitation/SECRET.
+
+    An organisation is given by its number, or by its name: then it is made in the same transaction if it is missing,
+    with `country`, and a refused invitation makes none.
+    """
     with hub.database.writing() as session:
-        place = accounts.organisation_here(session, organisation) if organisation is not None else None
+        place = None
+        if isinstance(organisation, str):
+            place, changed = accounts.organisation_named(session, by, organisation, country)
+            if changed:
+                facts = {"name": place.name, "country": place.country}
+                hub.audit.write(session, _id(by), changed, f"organisation/{place.id}", **facts)
+        elif country:
+            raise BadForm("country: name the organisation whose country this is.")
+        elif organisation is not None:
+            place = accounts.organisation_here(session, organisation)
         secret = accounts.invite(session, by, email=email, organisation=place, roles=list(roles), days=days)
         hub.audit.write(
             session, _id(by), "person.invited", "person/new", email=accounts.fold(email), roles=list(roles),
-            organisation=organisation,
+            organisation=place.id if place is not None else None,
         )  # fmt: skip
     return secret
 

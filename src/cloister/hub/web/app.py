@@ -114,6 +114,7 @@ def _templates() -> Environment:
     )
     words.globals["static"] = _static
     words.filters.update(FILTERS)
+    words.filters["way_out"] = problems.way_out
     return words
 
 

@@ -68,6 +68,21 @@ def title_of(status: int) -> str:
     return _TITLES.get(status, "Something went wrong")
 
 
+# What to do next, where the error's own words are for Python or for the command line.
+_IN_BROWSER: dict[type[CloisterError], str] = {
+    errors.BadLoss: "Write a loss in words: rho 0.01, epsilon 0.5, or epsilon 0.5 delta 1e-8.",
+    errors.BadNumber: "Write a plain number, such as 1 or 0.1.",
+    errors.BadSchema: "The dataset's page lists its tables and columns; its owner can change the schema there.",
+    errors.QueryRefused: "Write it the way the message suggests.",
+    errors.BadPolicy: "Correct the policy and check it again.",
+}
+
+
+def way_out(error: CloisterError) -> str:
+    """What somebody at a page can do next."""
+    return next((text for kind, text in _IN_BROWSER.items() if isinstance(error, kind)), error.way_out)
+
+
 def install(app: FastAPI) -> None:
     """Teach the application to show every error."""
     app.add_exception_handler(CloisterError, _refused)
@@ -130,7 +145,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     if again is not None:
         again.headers.update(headers)
         return again
-    return show(request, status, message, error.way_out, error.code, **headers)
+    next_step = error.way_out if _for_program(request) else way_out(error)
+    return show(request, status, message, next_step, error.code, **headers)
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:

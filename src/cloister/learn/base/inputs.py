@@ -186,7 +186,7 @@ def _plain(value: Any) -> int | float:
 
 
 def read_box(bounds: Any, features: int) -> Box:
-    """Bounds for all features alike, (low, high), or for each, (lows, highs) or a (features, 2) array."""
+    """Bounds for all features alike, (low, high), or for each, (lows, highs) with one number for each feature."""
     if bounds is None:
         raise BadBounds(
             "bounds are public and must be given: bounds=(0, 1) for all features, or bounds=(lows, highs). "
@@ -194,11 +194,25 @@ def read_box(bounds: Any, features: int) -> Box:
         )
     try:
         low, high = bounds
-        lows, highs = (np.broadcast_to(np.asarray(end, dtype=np.float64), (features,)).copy() for end in (low, high))
+        ends = [np.asarray(end, dtype=np.float64) for end in (low, high)]
+        if any(end.ndim and end.shape != (features,) for end in ends):  # a list of another length is not stretched
+            raise ValueError
+        lows, highs = (np.broadcast_to(end, (features,)).copy() for end in ends)
     except (OverflowError, TypeError, ValueError):
-        raise BadBounds(f"bounds are (low, high), or (lows, highs) with {features} numbers each.") from None
+        raise BadBounds(_form_of_bounds(features)) from None
+    if any(end.ndim for end in ends) and not (lows < highs).all():
+        raise BadBounds(
+            f"every lower bound must be below its upper bound, and both finite. {_form_of_bounds(features)}"
+        )
     check_ends(lows, highs)
     return Box(lows, highs)
+
+
+def _form_of_bounds(features: int) -> str:
+    return (
+        f"Bounds are (low, high) for all features, or (lows, highs) with {features} numbers each; not a pair for each "
+        "feature: bounds=([18, 0], [90, 100_000]) for an age and an income."
+    )
 
 
 # Tables
@@ -370,13 +384,19 @@ def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, number
         try:
             _check_feature_names(estimator, rows, reset=False)
         except ValueError as error:
-            raise BadInput(str(error)) from None
+            raise BadInput(f"{str(error).rstrip()}{_prepare_first(estimator)}") from None
     if table.width != estimator.n_features_in_:
         raise BadInput(
             f"X has {table.width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
-            "features as input."
+            f"features as input.{_prepare_first(estimator)}"
         )
     return table
+
+
+def _prepare_first(estimator: Any) -> str:
+    if not getattr(estimator, "_of_dataset", False):
+        return ""
+    return " It was fitted on a dataset: bring rows into its form first, model.predict(learn.prepare(model, rows))."
 
 
 def is_dataset(thing: object) -> bool:

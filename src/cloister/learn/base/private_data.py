@@ -101,6 +101,13 @@ def classes_of(relation: PrivateTable, target: str, classes: Sequence[Any] | Non
     values = [one for one in labels if one is not None]
     if not values or any(isinstance(one, tuple) for one in values):  # the ends of bins
         raise BadSchema(f"{target} has no short list of public values. Give it categories in the schema.")
+    unknown = [] if classes is None else [one for one in classes if one not in values]
+    if unknown:
+        told = ", ".join(repr(one) for one in values[:10]) + (", …" if len(values) > 10 else "")
+        raise BadSchema(
+            f"classes are among the public values of {target}, which is {column.type} in the schema: {told}. "
+            f"{unknown[0]!r:.40} is none of them."
+        )
     listed = [one for one in values if classes is None or one in set(classes)]
     if len(listed) < 2:
         raise BadSchema("a target has at least two public values.")

@@ -29,7 +29,8 @@ from cloister.privacy.loss import Loss
 __all__ = ["KMeans"]
 
 _FINDING = Fraction(1, 10)
-_Clusters = tuple[tuple[Floats, Floats, int], Box]  # centres, sizes and rounds; how far features reach
+# Centres, sizes and rounds; standard errors of centres and sizes; how far features reach.
+_Clusters = tuple[tuple[Floats, Floats, int], tuple[Floats | None, float | None], Box]
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[misc]
@@ -39,7 +40,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
         n_clusters: how many.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend. They
-            may be wide: a ball is found inside.
+            may be wide: a ball is found inside. They clip rows and centres, and scale nothing: as in scikit-learn,
+            distances are those of the rows, and every feature of a centre has the same noise. Where one feature is far
+            wider than another, scale both by public bounds first (`learn.MinMaxScaler`), or the narrow one is noise.
         data_norm: or the public length that rows are shortened to.
         method: "joint" (the default; learn/cluster/lloyd.py), or "lloyd": the textbook's DPLloyd
         (learn/textbook/kmeans.py),
@@ -49,7 +52,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
-        cluster_centers_: the centres. cluster_sizes_: about how many rows each has. n_iter_: the rounds.
+        cluster_centers_: the centres, within the bounds. cluster_sizes_: about how many rows each has. n_iter_: the
+            rounds.
+        center_errors_: for each centre, the standard error that noise gives each of its features before the bounds
+            clip it. size_error_: that of a size. Both are None for the textbook's method.
         n_features_in_, feature_names_in_: as in scikit-learn.
         release_, loss_: the receipt and what was paid.
 
@@ -117,7 +123,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
             given = read_table(X, self.fill)
             names = given.names
             found = self._train(self._steps(given.numbers, given.width, self.bounds))
-        (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), self._box = found
+        (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), errors, self._box = found
+        self.center_errors_, self.size_error_ = errors
         keep_features(self, self.cluster_centers_.shape[1], names, dataset=is_dataset(X))
         return self
 
@@ -129,7 +136,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         def learn(lesson: TextbookFit) -> tuple[_Clusters, Loss]:
             ground = read_ground(self.bounds, self.data_norm, given.width)
             (known,) = complete(given.numbers())
-            return (lloyd(known, ground, self.n_clusters, self.max_iter, lesson), ground.ends), lesson.loss
+            found = lloyd(known, ground, self.n_clusters, self.max_iter, lesson)
+            return (found, (None, None), ground.ends), lesson.loss
 
         return given.names, learned_once(self, learn)
 
@@ -146,7 +154,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
                 ground = read_ground((box.low, box.high), self.data_norm, features)
                 budget = BudgetShare(budget.part(1 - _FINDING))
             found = cluster(meter, budget, ground, look, self.n_clusters, self.max_iter)
-            return (found.centres * ground.step + ground.centre, found.counts, found.rounds), ground.ends
+            centres = ground.ends.clip(found.centres * ground.step + ground.centre)  # noise does not know the bounds
+            return (centres, found.counts, found.rounds), (found.blur * ground.step, found.miscount), ground.ends
 
         return steps
 

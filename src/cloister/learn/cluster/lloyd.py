@@ -33,11 +33,19 @@ _BLUR = 0.08  # how far noise may move a centre in a round, in radii
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """What was released: centres in the grid, and how many rounds they took."""
+    """What was released: centres in the grid, and how many rounds they took.
+
+    Attributes:
+        centres, counts, rounds: of the last round.
+        blur: of each centre, the standard error that the last round's noise gives it in every feature.
+        miscount: the standard error of a count.
+    """
 
     centres: Floats
     counts: Floats
     rounds: int
+    blur: Floats
+    miscount: float
 
 
 def cluster(
@@ -75,14 +83,15 @@ def cluster(
     lloyd = 1 - _RADIUS - _MIDDLE - _AGAIN
     rounds = most or _rounds(budget, lloyd, known, clusters, features)
     centres = np.rint(middle + _spread(clusters, features, 0.4 * radius, public))
-    sizes = np.zeros(clusters)
+    sizes, noise = np.zeros(clusters), 0.0
     for turn in range(rounds):
         sums, sizes, noise = _sums(meter, budget, lloyd / rounds, rows, centres, radius, 4)
         centres = _moved(centres, sums, sizes, noise, known / clusters)
         if turn < rounds // 2:
             centres = _reseeded(centres, sizes, known / clusters, radius, public)
         centres = np.rint(middle + shorten(np.rint(centres - middle), 2 * radius))
-    return Clustering(centres, np.maximum(sizes, 0.0), rounds)
+    blur = noise / np.maximum(sizes, 0.1 * known / clusters)
+    return Clustering(centres, np.maximum(sizes, 0.0), rounds, blur, noise / max(1, radius // 4))
 
 
 def _nearest(rows: Floats, centres: Floats) -> Integers:

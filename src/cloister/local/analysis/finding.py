@@ -84,7 +84,7 @@ class Finding:
         wide = max(5, *(len(row["value"]) for row in rows))
         sure = f"{100 * self.raw.confidence:g} % interval"
         lines = [f"{self.question.id}: {self.raw.n:,} reports"]
-        lines.append(f"  {'':{wide}} {'raw':>8} {'±':>8} {sure:>20} {'projected':>10}")
+        lines.append(f"  {'':{wide}} {'raw':>8} {'std.err.':>8} {sure:>20} {'projected':>10}")
         for row in rows:
             ends = f"{row['low']:.4f} … {row['high']:.4f}"
             share = f"{row['raw']:>8.4f} {row['standard error']:>8.4f} {ends:>20} {row['projected']:>10.4f}"

@@ -68,7 +68,7 @@ class ScaleMean:
     def __str__(self) -> str:
         low, high = self.interval
         sure = f"{100 * self.confidence:g} % interval {low:.3f} … {high:.3f}"
-        return f"mean {self.mean:.3f} ± {self.standard_error:.3f} ({sure}), {self.n:,} reports"
+        return f"mean {self.mean:.3f} (standard error {self.standard_error:.3f}, {sure}), {self.n:,} reports"
 
 
 def scale_mean(
@@ -97,7 +97,7 @@ def scale_mean(
     >>> stars = local.Question("stars", [local.DirectEncoding.for_loss(5, local.epsilon(3))])
     >>> sent = [("3", bytes([star])) for star in (4, 4, 4, 3, 0)]
     >>> print(scale_mean(stars, sent))
-    mean 4.262 ± 0.978 (95 % interval 2.346 … 6.178), 5 reports
+    mean 4.262 (standard error 0.978, 95 % interval 2.346 … 6.178), 5 reports
     """
     if question.kind != "choice":
         raise BadInput("a scale is a single choice. Of a number, Collection.estimate gives the mean.")

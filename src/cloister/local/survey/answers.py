@@ -20,7 +20,7 @@ from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadCandidates, BadSource
 from cloister.privacy.noise.source import Source
 
-__all__ = ["envelopes", "lines", "read_rows", "truth"]
+__all__ = ["envelopes", "lines", "matched_rows", "read_rows", "truth"]
 
 _PIECE = 1 << 13
 
@@ -48,6 +48,41 @@ def read_rows(path: Path | str, read: Callable[[int], object] = _unseen) -> Iter
                 yield _object(line, f"{path}, line {number}")
         return
     yield from csv.DictReader(lines(path, read))
+
+
+def matched_rows(
+    questions: Sequence[Question], rows: Iterable[Mapping[str, Any]], *, header: bool
+) -> Iterator[Mapping[str, Any]]:
+    """The same rows, unless a column that is no question may be meant for a question that has none.
+
+    Some questions may be left out. But a mistyped name would leave one out without a word, and cost people the others.
+
+    Args:
+        questions: those that are to be answered.
+        rows: one a person.
+        header: whether every row has every column, as in CSV; else rows may leave columns out.
+
+    Raises:
+        BadSource: there are both; names them.
+    """
+    seen = set[str]()
+    for number, row in enumerate(rows):
+        seen.update(row)
+        if header and not number:
+            _require_columns(questions, seen)
+        yield row
+    _require_columns(questions, seen)
+
+
+def _require_columns(questions: Sequence[Question], seen: set[str]) -> None:
+    missing = [one.id for one in questions if one.id not in seen]
+    others = seen - {name for one in questions for name in (one.id, f"{one.id}.level")}
+    if missing and others:
+        raise BadSource(
+            f"there is no column for {', '.join(missing[:10])}. Columns that are no question: "
+            f"{', '.join(sorted(map(str, others))[:10])}. Rename the column, or take it or the question out. Nothing "
+            "was written."
+        )
 
 
 def _object(line: str, place: str) -> Mapping[str, Any]:
@@ -103,7 +138,9 @@ def envelopes(
 
 def _mechanism(question: Question, level: object, row: int) -> Oracle:
     if level is None:
-        raise BadCandidates(f"row {row} has no level for {question.id}. Give one for all.")
+        raise BadCandidates(
+            f"row {row} has no level for {question.id}. Give one for all (--level), or a column {question.id}.level."
+        )
     return question.at(level)
 
 

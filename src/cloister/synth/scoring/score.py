@@ -28,7 +28,7 @@ from cloister.synth.options import check_flag, check_names, check_progress, chec
 from cloister.synth.scoring.report.provenance import told_making
 from cloister.synth.scoring.risk.attack_sample import Attacks, attack
 from cloister.synth.scoring.risk.closeness import Closeness
-from cloister.synth.scoring.risk.copies import Copies, count_copies
+from cloister.synth.scoring.risk.copies import Copies, count_copies, held_back_in
 from cloister.synth.scoring.risk.membership import Membership
 from cloister.synth.scoring.risk.singling_out import SinglingOut
 from cloister.synth.scoring.rows import columns_of, only_table, read_rows, sides_of, usable
@@ -78,6 +78,8 @@ class Score:
         not_tried: attacks that the synthetic table has too many rows for.
         seed: of the random choices.
         made: how the synthetic table was made, in words, from its side file; empty if it has none.
+        not_held: the share of held-back rows that are among the real ones, if that is no likeness: then they were not
+            held back, and no attack means anything; None if they were.
 
     Privacy: none whatever. It is computed from real rows and is the owner's alone. For numbers that may be told, pay
         for them: `publishable_score`. To choose among tables, pay for the choice: `choose`.
@@ -108,6 +110,7 @@ class Score:
     not_tried: tuple[str, ...]
     seed: int
     made: dict[str, str]
+    not_held: float | None = None
 
     @property
     def usefulness(self) -> float | None:
@@ -156,6 +159,7 @@ class Score:
             "not tried": list(self.not_tried),
             "seed": self.seed,
             "made": self.made,
+            "held-back rows among the real ones": self.not_held,
         }
 
     def write_json(self, path: Path | str) -> None:
@@ -306,6 +310,7 @@ def score(
         attacks.not_tried,
         seed,
         told_making(synthetic),
+        None if kept is None else held_back_in(seen, kept),
     )
 
 

@@ -37,9 +37,12 @@ _REFUTED = 1e-4
 
 
 def dangers(score: "Score", limits: Limits) -> Iterator[Check]:
-    """A check for each attack; one that is open if nobody was held back."""
+    """A check for each attack; one that is open if nobody was held back, or the rows held back are real ones too."""
     if score.copies.fresh is None:
         yield Check("attacks", "privacy", None, "no rows were held back, so copying cannot be told from likeness.")
+        return
+    if score.not_held is not None:
+        yield Check("held-back rows", "privacy", None, _not_held(score.not_held))
         return
     yield _copied(score.copies, limits.copies)
     if score.closeness is not None and score.membership is not None:
@@ -52,6 +55,13 @@ def dangers(score: "Score", limits: Limits) -> Iterator[Check]:
         yield Check(name, "privacy", None, told)
     if score.claim is not None and score.membership is not None:
         yield _claimed(score.claim, score.unit, score.membership)
+
+
+def _not_held(share: float) -> str:
+    return (
+        f"{percent(share, 0)} of the rows held back are among the real rows, so the attacks compare rows with "
+        "themselves and mean nothing. Take them out of the real table, make the synthetic table anew, score again."
+    )
 
 
 def _copied(copies: Copies, limit: float) -> Check:
@@ -159,6 +169,8 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The verdict in a sentence."""
+        if self.score.not_held is not None:
+            return f"No verdict: {_not_held(self.score.not_held)}"
         failed = [one.name for one in self.checks if one.passed is False]
         if self.passed:
             return "Fit to hand on: no attack got surely beyond its limit, and the table is useful."

@@ -87,6 +87,7 @@ def look(hub: "Hub", person: Person, name: str, purpose: str, environment: Envir
         mine, purposes = dataset.owner_id == person.id, offered(asked.policy.purposes)
         if not mine:
             purpose = _require(hub, person, dataset, asked, purpose)
+            purposes = tuple(one for one in purposes if asked.decide(one.name).allowed)
         sheets = _sheets(session, dataset)
     if not mine:
         sheets = [one for one in sheets if _whole(asked, purpose, one.table, one.columns) is not None]

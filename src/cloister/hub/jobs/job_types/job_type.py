@@ -8,8 +8,10 @@ hub's database: it is handed a `Dataset` that is already restricted to what the 
 charge the ledger for this job and nothing else. So there is no way to look at a row that is not paid for.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, ClassVar, Literal, Protocol
 
 from cloister.client import wire
@@ -19,7 +21,7 @@ from cloister.privacy.errors import BadForm
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
 
-__all__ = ["Done", "Field", "JobType", "Planned", "Progress", "text_of"]
+__all__ = ["Done", "Field", "JobType", "Planned", "Progress", "share_text", "text_of"]
 
 Progress = Callable[[float, str], None]
 
@@ -75,7 +77,7 @@ class Planned:
 
     def to_json(self) -> dict[str, Any]:
         """For the job's row and for the wire."""
-        return {**wire.plan_to_json(self), "own": self.own.to_json()}
+        return {**wire.plan_to_json(self), "own": self.own.to_json(), "blocked": self.blocked}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Planned":
@@ -138,3 +140,13 @@ def text_of(form: Mapping[str, Any], name: str, label: str = "", *, most: int = 
     if len(text) > most:
         raise BadForm(f"'{label or name}' may have {most:,} characters, and has {len(text):,}.")
     return text or default
+
+
+def share_text(text: str) -> str:
+    """A share as text; percents are read too.
+
+    >>> share_text("20%"), share_text("0.2")
+    ('0.2', '0.2')
+    """
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*%", text)
+    return text if found is None else f"{(Decimal(found[1]) / 100).normalize():f}"

@@ -11,7 +11,7 @@ from sqlglot import exp
 from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, text_of
+from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, share_text, text_of
 from cloister.privacy.errors import BadForm, BadProbability
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
@@ -80,7 +80,7 @@ class Query:
 
 def confidence_of(form: Mapping[str, Any]) -> str:
     """The confidence a form asks for."""
-    text = text_of(form, "confidence", "Confidence", default="0.95")
+    text = share_text(text_of(form, "confidence", "Confidence", default="0.95"))
     if not 0 < rational(text, "confidence") < 1:
         raise BadProbability(f"confidence must lie strictly between 0 and 1, got {text:.40}. Write '0.95'.")
     return text

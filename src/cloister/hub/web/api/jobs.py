@@ -67,6 +67,7 @@ class PlanFacts(BaseModel):
         description="the SQL that the engine will run; empty unless one sees the tables whole"
     )
     notes: list[str]
+    blocked: str = Field("", description="why it cannot run as things stand; empty if it can")
 
 
 class JobFacts(BaseModel):

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from cloister.hub.core import models
-from cloister.hub.datasets import datasets
+from cloister.hub.datasets import datasets, ingest
 from cloister.hub.datasets.dataset_view import visible_dataset, visible_datasets
 from cloister.hub.datasets.mock import mock_table
 from cloister.hub.jobs.job_types import KINDS
@@ -96,12 +96,15 @@ def show(request: Request, name: str, here: Here) -> Response:
             models.Request.person_id == here.who.id,
         )
         waiting = session.scalars(open_request.order_by(models.Request.id).limit(1)).first()
+    newest = sight.version if sight.mine else None  # what does not fit is the owner's to know
+    fit = None if newest is None else ingest.fit_of_version(here.hub, sight.dataset, newest)
     here.hub.audit.record(here.who.id, "dataset.seen", f"dataset/{name}")
     account = here.hub.ledger.account(name)
     cap, left = account.rules.cap, account.left
     return page(
         request,
         "dataset.html",
+        fit=fit,
         sight=sight,
         dataset=sight.dataset,
         schema=sight.schema,

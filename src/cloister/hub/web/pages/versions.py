@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from cloister.hub.core.models import Dataset, Upload
-from cloister.hub.datasets import datasets, schema_draft, upload
+from cloister.hub.datasets import datasets, ingest, schema_draft, upload
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
@@ -119,6 +119,7 @@ def _draw(request: Request, here: Visitor, name: str, problem: CloisterError | N
         files = list(session.scalars(wanted.order_by(Upload.created)))
         versions = datasets.versions(session, dataset) if mine else []
         schema = datasets.latest_schema(session, dataset) if mine else ""
+    fits = {one.number: ingest.fit_of_version(here.hub, dataset, one) for one in versions if one.state == "ready"}
     organisation = dataset.organisation.name if dataset.organisation else ""
     return page(
         request,
@@ -127,6 +128,7 @@ def _draw(request: Request, here: Visitor, name: str, problem: CloisterError | N
         dataset=dataset,
         owns=mine,
         versions=versions,
+        fits=fits,
         files=files,
         has_schema=bool(schema),
         problem=problem,

@@ -28,7 +28,7 @@ from cloister.hub.policy.purposes import offered
 from cloister.hub.web.api.jobs import planned_by, submitted_by
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
-from cloister.hub.web.problems import show, status_of, title_of
+from cloister.hub.web.problems import show, status_of, title_of, way_out
 from cloister.privacy.errors import BadInput, CloisterError, Denied, HubRefused, NotHere, NotNow, Refused
 from cloister.privacy.loss import Loss
 
@@ -45,6 +45,7 @@ class Left:
     dataset: Loss
     mine: Loss | None
     now: Loss
+    held: Loss | None = None  # of `mine`: what work costs that waits for somebody to agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ def _draw(
     told = None
     if problem is not None:
         text = str(problem).removeprefix(f"{problem.code}: ")
-        told = Problem(title_of(status_of(problem)), text, problem.way_out, why)
+        told = Problem(title_of(status_of(problem)), text, way_out(problem), why)
     return page(
         request,
         "work.html",
@@ -244,7 +245,8 @@ def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> 
     cap = cost.cap(policy.budget.per_user)
     spent = limits.spent_by(session, dataset, here.who.id, cap, here.hub.ledger)
     nothing = Loss.nothing(cap.measure, cap.relation)
-    return Left(left, cap - spent if spent <= cap else nothing, now)
+    held = sum(limits.waiting(session, dataset, here.who.id).values(), start=nothing)
+    return Left(left, cap - spent if spent <= cap else nothing, now, held if held.amount else None)
 
 
 def _words(schema: Schema) -> dict[str, dict[str, Any]]:

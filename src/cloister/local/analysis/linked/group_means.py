@@ -113,7 +113,7 @@ class GroupMeans:
         wide = max(5, *(len(name) for name in self.names))
         sure = f"{100 * self.confidence:g} % interval"
         lines = [f"mean of {self.ids[1]} by {self.ids[0]}: {self.n:,} answered both, {_HOW}"]
-        lines.append(f"  {'':{wide}} {'mean':>10} {'±':>9} {sure:>24} {'share':>7}")
+        lines.append(f"  {'':{wide}} {'mean':>10} {'std.err.':>9} {sure:>24} {'share':>7}")
         for row in self.rows():
             told = f"{'too few':>10}"
             if row["raw"] is not None:

@@ -1,5 +1,6 @@
 """Exact copies: rows of which every value occurs together in the synthetic table, real against held back."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,9 @@ import numpy as np
 from cloister.synth.scoring.report.interval import Interval, share
 from cloister.synth.scoring.rows import ScoreRows
 
-__all__ = ["Copies", "count_copies", "keys_of"]
+__all__ = ["Copies", "count_copies", "held_back_in", "keys_of"]
+
+_IMPOSSIBLE = 1e-9  # the chance below which a split of rows was none
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,28 @@ def count_copies(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | Non
     met = sum(key in listed for key in keys_of(holdout))
     chance = float(hypergeom.sf(hits - 1, len(real) + len(holdout), hits + met, len(real)))
     return Copies(copied, len(synthetic), found, share(met, len(holdout)), chance)
+
+
+def held_back_in(real: ScoreRows, holdout: ScoreRows) -> float | None:
+    """The share of held-back rows that also are real ones, if that cannot be likeness; None if it can.
+
+    If rows were split, each of them went to one side. So of the rows that occur once in both tables together, some are
+    held back; and of those that occur twice, only some are once on either side. In a table of few different rows
+    neither can be told.
+    """
+    from scipy.stats import binom
+
+    there, kept = Counter(keys_of(real)), Counter(keys_of(holdout))
+    total = len(real) + len(holdout)
+    part = len(holdout) / total
+    once = [there[key] == 0 for key in there.keys() | kept.keys() if there[key] + kept[key] == 1]
+    twice = [there[key] == 1 for key in there.keys() | kept.keys() if there[key] + kept[key] == 2]
+    none_apart = not any(once) and binom.cdf(0, len(once), part) < _IMPOSSIBLE
+    parted = 2 * part * (1 - part) * total / max(total - 1, 1)
+    both = binom.sf(sum(twice) - 1, len(twice), min(parted, 1.0)) < _IMPOSSIBLE
+    if not (none_apart or both):
+        return None
+    return sum(count for key, count in kept.items() if there[key]) / len(holdout)
 
 
 def keys_of(rows: ScoreRows) -> list[bytes]:

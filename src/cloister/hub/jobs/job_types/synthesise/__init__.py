@@ -9,13 +9,14 @@ Rows are looked at only inside the synthesis, after the charge. A plan is made b
 so whatever could be wrong with a request is found before that.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, text_of
+from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, share_text, text_of
 from cloister.hub.jobs.job_types.synthesise.form import MOST_CELLS, MOST_ROWS, SynthesisRequest, read
 from cloister.privacy.errors import BadForm, BadSchema
 from cloister.privacy.number import rational
@@ -115,15 +116,17 @@ class Synthesise:
         return read(data, table, parameters)
 
 
-def _whole(text: str, label: str, most: int) -> str:
+def _whole(given: str, label: str, most: int) -> str:
+    text = given.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", given) else given  # as pages write it: 200,000
     if text and not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
         raise BadForm(f"'{label}' is a whole number from 1 to {most:,}.")
     return text
 
 
-def _share(text: str) -> str:
+def _share(given: str) -> str:
+    text = share_text(given)
     if not text or not text.strip("0."):
         return ""
-    if not 0 < rational(text, "score") < 1:
+    if not 0 < rational(text, "'Share to score'") < 1:
         raise BadForm("'Share to score' is a part of the spend: above 0 and below 1, such as 0.1.")
     return text

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, text_of
+from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, share_text, text_of
 from cloister.hub.jobs.job_types.train.estimators import OFFERS
 from cloister.hub.jobs.job_types.train.form import TrainingRequest, read
 from cloister.privacy.errors import BadForm, BadSchema
@@ -36,7 +36,14 @@ class Train:
     operation: ClassVar[str] = "train"
     template: ClassVar[str] = "result_train.html"
     fields: ClassVar[tuple[Field, ...]] = (
-        Field("estimator", "Estimator", "choice", "As in scikit-learn.", "LogisticRegression", choices=tuple(OFFERS)),
+        Field(
+            "estimator",
+            "Estimator",
+            "choice",
+            "Most are scikit-learn's.",
+            "LogisticRegression",
+            choices=tuple(OFFERS),
+        ),
         Field("table", "Table", "table", "What it learns from."),
         Field("target", "Target", "column", "The column to predict. None for KMeans and PCA.", required=False),
         Field("features", "Features", "column", "Columns with commas between; all that fit if empty.", required=False),
@@ -126,10 +133,11 @@ class Train:
         return read(data, table, parameters)
 
 
-def _share(text: str) -> str:
+def _share(given: str) -> str:
+    text = share_text(given)
     if not text or (re.fullmatch(r"0*\.?0*", text) is not None):
         return ""
-    if not 0 < rational(text, "evaluate") < 1:
+    if not 0 < rational(text, "'Share to evaluate'") < 1:
         raise BadForm("'Share to evaluate' is a part of the spend: above 0 and below 1, such as 0.2.")
     return text
 

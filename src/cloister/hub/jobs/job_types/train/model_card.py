@@ -55,8 +55,10 @@ def _coefficients(model: Any, asked: TrainingRequest, classes: Sequence[str]) ->
         return found
     for attribute, word in (("components_", "component"), ("cluster_centers_", "cluster")):
         if hasattr(model, attribute):
+            errors = getattr(model, "center_errors_", None)
             return [
-                {"feature": name, "of": f"{word} {place + 1}", **_figure(float(value), None)}
+                {"feature": name, "of": f"{word} {place + 1}"}
+                | _figure(float(value), None if errors is None else float(errors[place]))
                 for place, row in enumerate(np.asarray(getattr(model, attribute)))
                 for name, value in zip(names, row.tolist(), strict=True)
             ]
@@ -79,7 +81,8 @@ def _pictures(model: Any, asked: TrainingRequest, classes: Sequence[str]) -> lis
         found.append(_picture("variance", "The share that each component explains", ((f"{i}", v) for i, v in shares)))
     if hasattr(model, "cluster_sizes_"):
         sizes = ((f"cluster {i}", one) for i, one in enumerate(np.asarray(model.cluster_sizes_).tolist(), 1))
-        found.append(_picture("clusters", "About how many rows each cluster has", sizes))
+        words = "About how many rows each cluster has, with the error of the noise"
+        found.append(_picture("clusters", words, sizes, getattr(model, "size_error_", None)))
     if getattr(model, "feature_importances_", None) is not None:
         pairs = zip(names or asked.features, np.asarray(model.feature_importances_).tolist(), strict=True)
         found.append(_picture("importance", "How much each feature matters", pairs))
@@ -97,6 +100,7 @@ def _effects(model: Any, names: Sequence[str], asked: TrainingRequest) -> list[d
         width = 1.0 if term is None or not term.bounded else float(term.high or 0) - float(term.low or 0)
         bars.append({"label": name, **_figure(value * width, None if error is None else error * width)})
     words = "What a feature adds from the lowest to the highest value of its column"
+    words += "; no error is known for these" if errors is None else ", with two standard errors"
     return [{"name": "effects", "type": "", "note": words, "bars": bars[:_MOST_BARS]}]
 
 
@@ -114,8 +118,8 @@ def _shape(name: str, cells: Sequence[dict[str, Any]], classes: Sequence[str], w
     return found
 
 
-def _picture(name: str, words: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    bars = [{"label": str(label), **_figure(float(value), None)} for label, value in pairs]
+def _picture(name: str, words: str, pairs: Iterable[tuple[str, Any]], error: float | None = None) -> dict[str, Any]:
+    bars = [{"label": str(label), **_figure(float(value), error)} for label, value in pairs]
     return {"name": name, "type": "", "note": words, "bars": bars[:_MOST_BARS]}
 
 
