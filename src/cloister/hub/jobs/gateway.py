@@ -10,7 +10,7 @@ Nothing here can read a row: plans are made on a twin that has none, and nothing
 import json
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -22,17 +22,17 @@ from cloister.hub.accounting.activity import TABLES
 from cloister.hub.accounting.statements import analyst
 from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, may_know, not_here, subject_of
 from cloister.hub.core.database import now
-from cloister.hub.core.models import AuditEntry, Dataset, Job, Person, Version
+from cloister.hub.core.models import AuditEntry, Dataset, Job, Person
 from cloister.hub.jobs import limits
+from cloister.hub.jobs.authorise import JobRequest, authorise, basis_of, require_open
 from cloister.hub.jobs.dataset_pool import DatasetPool, OpenDataset, PersonReleases, dataset_for_person
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.policy import cost, versions
-from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
+from cloister.hub.policy.decide import Environment, Subject, Verdict, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
 from cloister.hub.policy.views import TableView, shows_all, visible
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadPolicy, CloisterError, Denied, NotHere, NotNow, OverBudget, QueryRefused
 from cloister.privacy.loss import Loss
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BASIS",
     "Passed",
-    "basis_of",
     "cancel",
     "explain",
     "find_dataset",
@@ -146,7 +145,7 @@ def submit(
     planned, verdict = passed.planned, passed.verdict
     with hub.database.reading() as session:
         dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
-    _require_open(dataset)
+    require_open(dataset, person)
     with hub.database.writing() as session:
         over = _over(hub, session, dataset, policy, person, planned.loss, planned.own, verdict.needs)
         if over is None:
@@ -242,17 +241,15 @@ def pass_gate(
     with hub.database.reading() as session:
         dataset, policy, number, subject = _known(hub, session, person, dataset_name, environment)
         trust_model_of(dataset.trust)
-        _require_open(dataset)
+        require_open(dataset, person)
         from cloister.hub.datasets.datasets import newest
 
         version = newest(session, dataset)
     opened = twins(hub).get(dataset, version, person)
-    # First without the tables: what is refused there must not name them.
-    _require(hub, person, dataset_name, kind, decide(policy, number, subject, work.operation, purpose, environment))
-    shown = shown_tables(policy, subject, work.operation, purpose, environment)
-    tables = work.tables(narrowed(opened.data.schema, shown), parameters)
-    verdict = decide(policy, number, subject, work.operation, purpose, environment, tables)
-    _require(hub, person, dataset_name, kind, verdict)
+    request = JobRequest(policy, number, subject, work, purpose, environment)
+    tables, verdict = authorise(
+        request, opened.data.schema, parameters, require=lambda said: _require(hub, person, dataset_name, kind, said)
+    )
     planned = _plan(hub, dataset, person, opened, verdict, work, parameters)
     if dataset.owner_id != person.id:
         known = decide(policy, number, subject, SEE_SCHEMA, "", environment)
@@ -264,20 +261,10 @@ def pass_gate(
             "Group by less, or ask for fewer numbers at once."
         )
     if planned.own.amount:  # what others paid for is judged like what is new: it is told to this person now
-        verdict = decide(policy, number, subject, work.operation, purpose, environment, tables, planned.own)
+        verdict = request.decide(tables, planned.own)
         _require(hub, person, dataset_name, kind, verdict, planned.own)
     basis = basis_of(version, tables, verdict)
-    return Passed(number, parameters, planned, replace(verdict, view=None), basis, tuple(tables))
-
-
-def basis_of(version: Version, tables: Collection[str], verdict: Verdict) -> str:
-    """A digest of what a job reads: the version of the tables, their names, and what the policy shows of them.
-
-    People agree to a plan that was made on this. A job whose basis has changed since is refused before the charge.
-    """
-    view = None if verdict.view is None else {name: asdict(one) for name, one in sorted(verdict.view.items())}
-    facts = {"version": version.id, "tables": sorted(tables), "view": view}
-    return fingerprint(json.dumps(facts, sort_keys=True, default=dict))
+    return Passed(number, parameters, planned, replace(verdict, view=None), basis, tables)
 
 
 def _shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Collection[str]) -> bool:
@@ -303,13 +290,6 @@ def _known(
     if found.owner_id != person.id and not concerns(policy, person, subject, environment):
         raise not_here(name)
     return found, policy, number, subject
-
-
-def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
-    """A schema with the tables that somebody may know of, named in lower case; None: all of them."""
-    if shown is None:
-        return schema
-    return replace(schema, tables={name: one for name, one in schema.tables.items() if name.lower() in shown})
 
 
 def _plan(
@@ -360,11 +340,6 @@ def _for_audit(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict) 
 
 def _decision_label(person: Person, dataset_name: str) -> str:
     return f"a decision about person {person.id} and {dataset_name}"
-
-
-def _require_open(dataset: Dataset) -> None:
-    if dataset.paused:
-        raise NotNow(f"the owner has paused {dataset.name}. Nothing runs on it until it is opened again.")
 
 
 def _over(

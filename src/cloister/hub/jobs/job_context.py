@@ -13,12 +13,14 @@ from cloister.hub.approvals.visibility import subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Person, Request, Version
 from cloister.hub.datasets.datasets import newest
-from cloister.hub.jobs.gateway import BASIS, basis_of, narrowed, twins
+from cloister.hub.jobs.authorise import JobRequest, authorise, basis_of, require_open
+from cloister.hub.jobs.gateway import BASIS, twins
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.policy import versions
-from cloister.hub.policy.decide import Environment, Verdict, decide, shown_tables
+from cloister.hub.policy.decide import Environment, Verdict
 from cloister.hub.policy.policy import Policy
-from cloister.privacy.errors import NotHere, NotNow
+from cloister.privacy.errors import NotNow
+from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
@@ -52,7 +54,9 @@ class JobContext:
             Denied: it says no by now.
             NotNow: what the person may see has changed, or more people must agree than have.
         """
-        policy, verdict = _decide(self.hub, session, job, job.dataset, job.person, self.kind, self.tables, self.planned)
+        request = _request(self.hub, session, job, job.dataset, job.person, self.kind)
+        verdict = request.decide(self.tables, _cost(self.planned))
+        verdict.require()
         if verdict.view != self.verdict.view:
             raise NotNow("the policy was changed while this job was on its way. Nothing was spent. Plan it again.")
         if verdict.needs and verdict.needs > (agreed := _agreed(session, job)):
@@ -60,7 +64,7 @@ class JobContext:
                 f"the policy asks {verdict.needs} people to agree to this by now, and {agreed} have. "
                 "Nothing was spent. Hand it in again."
             )
-        return policy
+        return request.policy
 
 
 def open_job_context(hub: "Hub", job: Job) -> JobContext:
@@ -72,15 +76,12 @@ def open_job_context(hub: "Hub", job: Job) -> JobContext:
     """
     kind, planned = kind_of(job.kind), Planned.from_json(job.plan)
     dataset, person = job.dataset, job.person  # as they were when the job was claimed, a moment ago
-    _require_open(dataset, person)
+    require_open(dataset, person)
     with hub.database.reading() as session:
         version = newest(session, dataset)
         schema = twins(hub).get(dataset, version, person).data.schema  # public: no table is opened before the verdict
-        policy, _ = _decide(hub, session, job, dataset, person, kind, (), planned)
-        subject, environment = subject_of(session, dataset, person), _environment(job)
-        shown = shown_tables(policy, subject, kind.operation, job.purpose, environment)
-        tables = kind.tables(narrowed(schema, shown), job.parameters)
-        _, verdict = _decide(hub, session, job, dataset, person, kind, tables, planned)
+        request = _request(hub, session, job, dataset, person, kind)
+    tables, verdict = authorise(request, schema, job.parameters, _cost(planned))
     if job.plan.get(BASIS) not in (None, basis_of(version, tables, verdict)):
         raise NotNow(
             "the tables, or what the policy shows of them, have changed since this was planned. Nothing was spent. "
@@ -89,32 +90,14 @@ def open_job_context(hub: "Hub", job: Job) -> JobContext:
     return JobContext(hub, job, kind, dataset, person, version, planned, tables, verdict)
 
 
-def _require_open(dataset: Dataset, person: Person) -> None:
-    if dataset.deleted is not None:
-        raise NotHere("there is no such dataset any more. Nothing was spent.")
-    if dataset.paused:
-        raise NotNow(f"the owner has paused {dataset.name}. Nothing was spent.")
-    if not person.active:
-        raise NotNow("the account of whoever asked is closed. Nothing was spent.")
-
-
-def _decide(
-    hub: "Hub",
-    session: Session,
-    job: Job,
-    dataset: Dataset,
-    person: Person,
-    kind: JobType,
-    tables: tuple[str, ...],
-    planned: Planned,
-) -> tuple[Policy, Verdict]:
-    _require_open(dataset, person)
+def _request(hub: "Hub", session: Session, job: Job, dataset: Dataset, person: Person, kind: JobType) -> JobRequest:
+    require_open(dataset, person)
     policy, number = versions.current(hub, session, dataset)
-    subject, environment = subject_of(session, dataset, person), _environment(job)
-    loss = planned.own if planned.own.amount else None
-    verdict = decide(policy, number, subject, kind.operation, job.purpose, environment, tables, loss)
-    verdict.require()
-    return policy, verdict
+    return JobRequest(policy, number, subject_of(session, dataset, person), kind, job.purpose, _environment(job))
+
+
+def _cost(planned: Planned) -> Loss | None:
+    return planned.own if planned.own.amount else None
 
 
 def _environment(job: Job) -> Environment:

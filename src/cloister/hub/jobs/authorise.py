@@ -1,0 +1,112 @@
+"""Authorise one job: who asks, on which dataset, for which purpose, about which tables, at which cost.
+
+    require_open ─► decide without tables ─► tables that the person may know of ─► tables of the job ─► decide
+
+The gateway authorises a request before it is planned and once its cost is known; a worker authorises the job when it is
+claimed and again in the transaction of the charge. Both ask here, so both ask the same.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from cloister.data.schema import Schema
+from cloister.hub.core.models import Dataset, Person, Version
+from cloister.hub.jobs.job_types import JobType
+from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
+from cloister.hub.policy.policy import Policy
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import NotHere, NotNow
+from cloister.privacy.loss import Loss
+
+__all__ = ["JobRequest", "authorise", "basis_of", "narrowed", "require_open"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a decision about a job rests on.
+
+    Attributes:
+        policy: the dataset's, as it is now.
+        number: its version.
+        subject: who asks, as the policy sees them.
+        kind: what kind of job it is.
+        purpose: what for.
+        environment: when and where.
+    """
+
+    policy: Policy
+    number: int
+    subject: Subject
+    kind: JobType
+    purpose: str
+    environment: Environment
+
+    def decide(self, tables: Collection[str] = (), loss: Loss | None = None) -> Verdict:
+        """Ask the policy about these tables at this cost."""
+        return decide(
+            self.policy, self.number, self.subject, self.kind.operation, self.purpose, self.environment, tables, loss
+        )
+
+
+def authorise(
+    request: JobRequest,
+    schema: Schema,
+    parameters: Mapping[str, Any],
+    loss: Loss | None = None,
+    require: Callable[[Verdict], None] = Verdict.require,
+) -> tuple[tuple[str, ...], Verdict]:
+    """Decide about a job; the tables that it reads, and the verdict, whose view is what it sees of them.
+
+    Args:
+        request: who asks for what.
+        schema: of the whole dataset.
+        parameters: of the job, as its kind has read them.
+        loss: what it would cost, if that is known.
+        require: called with each verdict; raises if it says no.
+
+    Raises:
+        Denied: the policy says no.
+    """
+    # First without the tables: what is refused there must not name them.
+    require(request.decide())
+    shown = shown_tables(request.policy, request.subject, request.kind.operation, request.purpose, request.environment)
+    tables = tuple(request.kind.tables(narrowed(schema, shown), parameters))
+    verdict = request.decide(tables, loss)
+    require(verdict)
+    return tables, verdict
+
+
+def require_open(dataset: Dataset, person: Person) -> None:
+    """Refuse work on a dataset that is deleted or paused, or for a person whose account is closed.
+
+    Raises:
+        NotHere: the dataset was deleted.
+        NotNow: it is paused, or the account is closed.
+    """
+    if dataset.deleted is not None:
+        raise NotHere("there is no such dataset any more. Nothing was spent.")
+    if dataset.paused:
+        raise NotNow(
+            f"the owner has paused {dataset.name}. Nothing was spent. Nothing runs on it until it is opened again."
+        )
+    if not person.active:
+        raise NotNow("the account of the person who asked is closed. Nothing was spent.")
+
+
+def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
+    """A schema with the tables that somebody may know of, named in lower case; None: all of them."""
+    if shown is None:
+        return schema
+    return replace(schema, tables={name: one for name, one in schema.tables.items() if name.lower() in shown})
+
+
+def basis_of(version: Version, tables: Collection[str], verdict: Verdict) -> str:
+    """A digest of what a job reads: the version of the tables, their names, and what the policy shows of them.
+
+    People agree to a plan that was made on this. A job whose basis has changed since is refused before the charge.
+    """
+    view = None if verdict.view is None else {name: asdict(one) for name, one in sorted(verdict.view.items())}
+    facts = {"version": version.id, "tables": sorted(tables), "view": view}
+    return fingerprint(json.dumps(facts, sort_keys=True, default=dict))
