@@ -4,6 +4,7 @@ people hand work in. Nothing that was acknowledged is lost, nothing is half done
 Workers killed at every state of a job are in test_hub_worker.py.
 """
 
+import http.client
 import importlib.util
 import json
 import os
@@ -262,7 +263,7 @@ class Server:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise AssertionError(error.read()) from None
-        except OSError:
+        except (OSError, http.client.IncompleteRead):  # killed before, or while it answered
             return None
 
     def until(self, condition, seconds=90):
