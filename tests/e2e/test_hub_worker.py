@@ -46,7 +46,7 @@ from cloister.hub.core.settings import Settings
 from cloister.hub.datasets import bounded, datasets
 from cloister.hub.jobs import queue
 from cloister.hub.jobs.runner import run_job
-from cloister.hub.jobs.dataset_pool import Shelf
+from cloister.hub.jobs.dataset_pool import DatasetPool
 
 for word in sys.argv[2:]:
     child = os.fork()
@@ -57,7 +57,7 @@ for word in sys.argv[2:]:
     step = lambda name: name == word and os.kill(os.getpid(), signal.SIGKILL)
     hub = Hub(Settings(folder=Path(sys.argv[1])))
     job = queue.claim(hub.database, f"gone at {word}")
-    run_job(hub, job, f"gone at {word}", Shelf(hub, lambda *asked: datasets.open_for_work(hub, *asked)), step)
+    run_job(hub, job, f"gone at {word}", DatasetPool(hub, lambda *asked: datasets.open_for_work(hub, *asked)), step)
     os._exit(1)
 """
 

@@ -59,7 +59,7 @@ def test_what_a_library_says_is_left_out_since_it_formats_before_it_logs(lines):
 
 UNCAUGHT = f"""
 import sys, threading
-from cloister.hub.ops import logs
+from cloister.hub.core import logs
 
 logs.configure()
 logs.catch_all()
@@ -166,7 +166,7 @@ def test_the_level_decides(lines):
 
 
 def test_every_process_writes_to_standard_error():
-    program = "from cloister.hub.ops import logs; logs.configure(); logs.say('hello', worker='a')"
+    program = "from cloister.hub.core import logs; logs.configure(); logs.say('hello', worker='a')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     assert json.loads(done.stderr)["worker"] == "a"

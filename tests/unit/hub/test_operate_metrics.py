@@ -112,13 +112,13 @@ def test_jobs_charges_and_budgets_are_read_from_the_books(hub):
 COUNT = """
 import asyncio, sys
 from types import SimpleNamespace
-from cloister.hub.core.metrics import Meter
+from cloister.hub.core.metrics import RequestMetrics
 async def app(scope, receive, send):
     scope["route"] = SimpleNamespace(path="/shared")
     await send({"type": "http.response.start", "status": 200, "headers": []})
 async def send(message): pass
 for _ in range(3):
-    asyncio.run(Meter(app)({"type": "http", "method": "GET", "path": "/"}, None, send))
+    asyncio.run(RequestMetrics(app)({"type": "http", "method": "GET", "path": "/"}, None, send))
 """
 READ = """
 import sys
