@@ -63,8 +63,8 @@ _STATE = frozenset(
     {
         "_axes", "_box", "_forest", "_metadata_request", "_model", "_of_dataset", "_parts", "_seen",
         "_sklearn_output_config", "_target", "_target_ends", "categories_", "center_errors_", "class_count_",
-        "class_prior_", "classes_", "cluster_centers_", "cluster_sizes_", "coef_", "components_", "covariance_", "curve_",
-        "data_max_", "data_min_", "estimators_", "expected_accuracy_", "expected_accuracy_interval_",
+        "class_prior_", "classes_", "cluster_centers_", "cluster_sizes_", "coef_", "components_", "covariance_",
+        "curve_", "data_max_", "data_min_", "estimators_", "expected_accuracy_", "expected_accuracy_interval_",
         "expected_score_", "explained_variance_", "explained_variance_ratio_", "feature_importances_",
         "feature_log_prob_", "feature_names_in_", "grid_", "intercept_", "loss_", "mean_", "min_", "n_components_",
         "n_features_in_", "n_iter_", "n_rows_", "ranks_", "scale_", "shapes_", "size_error_", "standard_errors_",
