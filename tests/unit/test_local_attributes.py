@@ -99,7 +99,8 @@ def test_asking_some_widens_the_error_by_the_chance_of_who_was_asked() -> None:
     # A simple random sample of half of the people: the root of 1/4 · (1 - 1/2) / 6000.
     assert found.standard_error[1] == pytest.approx(math.sqrt(0.25 * 0.5 / 6000), rel=0.03)
     low, high = found.interval
-    assert high[1] - low[1] == pytest.approx(2 * 1.95996 * found.standard_error[1] + 1 / found.n, rel=1e-3)
+    normal = 2 * 1.95996 * found.standard_error[1] + 1 / found.n
+    assert normal <= high[1] - low[1] <= 1.02 * normal  # a score test, with room for the tails of a sum
 
 
 def test_every_set_of_questions_is_drawn_as_often() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.privacy.noise import SeededSource, bernoulli_exp, gaussian, laplace, scalar
+from cloister.privacy.noise import SeededSource, gaussian, laplace, scalar
+from cloister.privacy.noise.bernoulli_exp import below_exp, split_ratio
 from cloister.privacy.noise.lazy_uniform import Toss, exp_bounds
 from cloister.privacy.noise.source import Source
 
@@ -61,7 +62,7 @@ def test_the_coin_filter_decides_only_what_is_certain(ratio):
     p, q = ratio
     below, above = exp_interval(p, q)
     middle = int(below * 2**31)
-    whole, part = bernoulli_exp.split_ratio(np.array([p]), q)
+    whole, part = split_ratio(np.array([p]), q)
     for tossed in {
         max(0, min(2**31 - 1, middle + step)) for step in (-60, -19, -18, -11, -10, -1, 0, 1, 9, 10, 11, 60)
     }:
@@ -72,7 +73,7 @@ def test_the_coin_filter_decides_only_what_is_certain(ratio):
             return p, q
 
         try:
-            answer = bernoulli_exp.below_exp(whole, part, 8, exact, Replay(tossed << 1))[0]
+            answer = below_exp(whole, part, 8, exact, Replay(tossed << 1))[0]
         except EOFError:  # it asked for more bits: nothing was decided
             continue
         if not unsure and answer:
