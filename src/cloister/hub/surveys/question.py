@@ -89,7 +89,7 @@ class SurveyQuestion:
         levels: what a respondent may choose from, besides skipping the question.
         mechanism: its name; empty for the one of least error at each level.
 
-    >>> smoker = Asked.read({"id": "smoker", "type": "yes_no", "text": "Do you smoke?"})
+    >>> smoker = SurveyQuestion.read({"id": "smoker", "type": "yes_no", "text": "Do you smoke?"})
     >>> smoker.choices, smoker.question("health", 500).offered
     (('no', 'yes'), ('1/2', '1', '2'))
     """
