@@ -442,8 +442,11 @@ def finish_erasing(hub: Hub) -> bool:
         connection = hub.database.engine.raw_connection()
         try:
             cursor = connection.cursor()
+            (patience,) = cursor.execute("PRAGMA busy_timeout").fetchone()
+            cursor.execute("PRAGMA busy_timeout = 100")  # while it waits for a reader, nobody can write
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             busy, *_ = cursor.fetchone() or (True,)
+            cursor.execute(f"PRAGMA busy_timeout = {int(patience)}")
         finally:
             connection.close()
         if busy or pending.stat().st_mtime_ns != begun:  # or another dataset was deleted meanwhile
