@@ -5,6 +5,8 @@ Every function that changes something takes who asks, and asks whether they own 
 
 import re
 import shutil
+import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,8 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{1,59}")  # no @: the ledger writes dataset@person
-_ERASING = "erase-pending"  # a file: a key was erased, and may still lie in the write-ahead log
+_ERASING = "erase-pending-"  # files: each says that a key was erased, and may still be in the write-ahead log
+_COMMITTED_S = 60  # a transaction that made such a file is committed by then
 _TAKEN = ("new",)  # /datasets/new is a page
 _DIALECTS: dict[str, DialectName] = {"sealed": "duckdb", "folder": "duckdb", "postgres": "postgres", "spark": "spark"}
 
@@ -414,31 +417,36 @@ def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None
     hub.audit.write(session, person.id, "dataset.deleted", f"dataset/{dataset.name}")
     session.flush()
     folders = [hub.folder / "sealed" / str(dataset.id), *(hub.folder / "uploads" / upload.id for upload in waiting)]
-    (hub.folder / _ERASING).touch(mode=0o600)  # before the commit: whoever is killed after it leaves word
-    afterwards(session, lambda: _erase(hub, folders))
+    mark = hub.folder / f"{_ERASING}{uuid.uuid4().hex}"
+    mark.touch(mode=0o600)  # before the commit: a process that is killed after it leaves word
+    afterwards(session, lambda: _erase(hub, folders, mark))
 
 
-def _erase(hub: Hub, folders: list[Path]) -> None:
+def _erase(hub: Hub, folders: list[Path], mark: Path) -> None:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-    (hub.folder / _ERASING).touch(mode=0o600)  # a worker may have taken it away before the commit
-    finish_erasing(hub)
+    finish_erasing(hub, mark)
 
 
-def finish_erasing(hub: Hub) -> bool:
-    """Overwrite erased keys where they still lie: in the write-ahead log, and in copies that a killed backup left.
+def finish_erasing(hub: Hub, committed: Path | None = None) -> bool:
+    """Overwrite erased keys in the write-ahead log, and remove copies that a killed backup left.
 
-    While somebody reads the database, SQLite keeps the pages that they see. Workers try again until it is done.
+    While a process reads the database, SQLite keeps the pages that it sees. Workers try again until it is done.
+
+    Args:
+        hub: the hub.
+        committed: the mark of a deletion that is committed. Other marks are removed when they are old enough.
 
     Returns:
-        whether nothing is left to erase.
+        False if a reader is in the way.
     """
     remove_orphaned_copies(hub.folder)
-    pending = hub.folder / _ERASING
-    if not pending.exists():
+    marks = list(hub.folder.glob(f"{_ERASING}*"))
+    if not marks:
         return True
+    old = time.time() - _COMMITTED_S
+    done = [mark for mark in marks if mark == committed or _made_before(mark, old)]
     if hub.database.url.startswith("sqlite"):
-        begun = pending.stat().st_mtime_ns
         connection = hub.database.engine.raw_connection()
         try:
             cursor = connection.cursor()
@@ -449,10 +457,18 @@ def finish_erasing(hub: Hub) -> bool:
             cursor.execute(f"PRAGMA busy_timeout = {int(patience)}")
         finally:
             connection.close()
-        if busy or pending.stat().st_mtime_ns != begun:  # or another dataset was deleted meanwhile
+        if busy:
             return False
-    pending.unlink(missing_ok=True)
+    for mark in done:
+        mark.unlink(missing_ok=True)
     return True
+
+
+def _made_before(mark: Path, moment: float) -> bool:
+    try:
+        return mark.stat().st_mtime < moment
+    except FileNotFoundError:  # another worker was quicker
+        return False
 
 
 def _own(person: Person, dataset: Dataset) -> None:
