@@ -32,7 +32,7 @@ Every generator has one signature, and one file in generators/:
 
     name(ds, *, spend, rows=None, columns=None, table=None, bins=32, progress=None, random_state=None, …own options)
 
-and is a few lines: a function `steps(survey, progress) -> GeneratorResult` that accesses rows through a `Survey` only,
+and is a few lines: a function `steps(survey, progress) -> GeneratorResult` that reads rows only through a `Measurer`,
 passed to `run.synthesise`. Rows are sampled from the model that it returns: post-processing, at no cost.
 
 Names are imported on first use.
