@@ -48,7 +48,7 @@ class Client:
     """A hub, accessed by one person.
 
     Args:
-        address: the hub's address, such as `https://hub.example.org`. Plain http only on this machine: tokens are secret.
+        address: of the hub, such as `https://hub.example.org`. Plain http on this machine only: tokens are secret.
         token: created under Account on the hub; `clo_…`.
         owner_key: the public key that signs the hub's receipts, from a trusted source, in one line or in a file; every
             receipt is then checked against it, and an answer with a false one is not returned.

@@ -8,7 +8,7 @@ Stages of a synthesis: axis.py, domain.py (columns as public cells) → run.py (
 marginals.py (counts in the engine, exact noise, private selection) → the generator's own file in generators/ →
 coarsening.py (coarser cells for noisy numbers) → junction_tree.py, inference.py, marginal_oracle.py (one model of all
 columns; latent.py is another kind) → sampling.py (rows from the model) → table.py (SyntheticTable: a release of rows,
-with a side file).
+with a metadata file).
 
     generators    histogram, one_column, two_way, m_way    the textbook's, corrected: one marginal of few columns
                   independent   every column by itself: the baseline

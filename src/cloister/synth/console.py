@@ -161,7 +161,7 @@ def check_paid(data: Any, losses: Sequence[Loss]) -> None:
 
 
 def add_score(side: Path, score: "PublishableScore") -> None:
-    """Add a score to a side file, in the place where a hub stores it.
+    """Add a score to a metadata file, in the same place as a hub does.
 
     Privacy: the score is a release of its own and states its loss.
     """

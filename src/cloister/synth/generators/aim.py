@@ -128,7 +128,7 @@ def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
         for size in range(2, len(places) + 1):
             for part in combinations(places, size):
                 found.setdefault(part, 0.0)
-    # A subset's weight counts the columns it shares with each marginal of the workload.
+    # A subset's weight: for each marginal of the workload, its weight times the number of shared columns.
     held = [0.0] * columns
     for places, weight in asked.items():
         for place in places:

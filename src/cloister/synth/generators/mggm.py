@@ -280,7 +280,7 @@ def _groups(
         block = slice(kind * len(leaves), (kind + 1) * len(leaves))
         total = max(1.0, float(weights[kind].sum()))
         weights[kind, block] = nonnegative(weights[kind, block], total) / total
-    # About a third of a group's own noise remains: the rest is explained.
+    # About a third of a group's own noise remains: shrinkage removes the rest.
     noise = np.hypot(together.together.noise[2] / together.total, found.noise[2] / 3 / np.maximum(found.count, 1.0))
     return GaussianPart(
         places, weights, np.array(centres), np.array(spreads), dict(zip(gaps, chances, strict=True)), noise

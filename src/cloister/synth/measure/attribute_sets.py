@@ -26,7 +26,7 @@ _LINKS: dict[str, Any] = {"average": np.mean, "single": np.min, "complete": np.m
 
 
 def pooled(moments: GroupMoments) -> tuple[Floats, Floats]:
-    """Return the mean of every group and the covariance within groups, restricted to numbers between -1 and 1."""
+    """Return group means and the covariance within groups, clipped to what numbers between -1 and 1 can have."""
     weights = np.maximum(moments.count, 0.0)
     weights = weights / weights.sum() if weights.sum() > 0 else np.full(len(weights), 1 / len(weights))
     found = [moments.means(group) for group in range(len(weights))]

@@ -152,7 +152,7 @@ class Measurer:
 
     @property
     def rows_each(self) -> float:
-        """Return the same in rows: the sensitivity of a marginal to one unit, in L1 and in L2."""
+        """Return `most` in rows: the sensitivity of a marginal to one unit, in L1 and in L2."""
         return self.most / self.whole
 
     def measure(
@@ -253,7 +253,7 @@ class Measurer:
 
 
 def deviation(noise: DiscreteGaussian | DiscreteLaplace, worth: int) -> float:
-    """Return the standard deviation of noise on integers, in units of the given number of integers.
+    """Return the standard deviation of noise on integers, in units of `worth` integers.
 
     Positive even where a large loss leaves noise too small for a float: callers divide by it.
     """

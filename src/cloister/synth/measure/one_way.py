@@ -79,7 +79,7 @@ class OneWayMarginals:
 
     @property
     def even(self) -> tuple[Floats, ...]:
-        """Return the same with equal shares for every cell of an ordered column: where noise would dominate."""
+        """Return `shares` with equal shares for all cells of an ordered column, for use where noise dominates."""
         axes = self.domain.modelled
         return tuple(
             np.full(len(one), 1 / len(one)) if axis.ordered else one

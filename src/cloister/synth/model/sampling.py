@@ -126,7 +126,7 @@ def systematic(table: Floats, group: Cells, generator: np.random.Generator, othe
     shares = np.divide(table, sums, out=np.full_like(table, 1.0 / table.shape[1]), where=sums > 0)
     bounds = np.cumsum(shares, axis=1)
     bounds[:, -1] = 1.0
-    # One search for all groups: group g lies between g and g + 1.
+    # One search for all groups: group g is between g and g + 1.
     line = (bounds + np.arange(len(table))[:, None]).ravel()
     found = np.searchsorted(line, spot + sorted_group, side="right") - sorted_group * table.shape[1]
     found = np.clip(found, 0, table.shape[1] - 1)

@@ -119,9 +119,9 @@ def publishable_score(
         counts T scaled to that n, four tenths measure the distances Σ|N - T| of all k columns at once, and the rest
         measures the sum of the distances of all pairs, one number. Adding or removing a unit, whose rows count at most
         m together, changes the counts N of a marginal by at most m in L1; T is fixed; so by the triangle inequality
-        each distance moves by at most m: the k columns by k·m in L1 and √k·m in L2, the sum over p pairs by p·m. Divided by
-        2·n·p the mean over pairs moves by m/(2n) only. Counts are computed in the engine and stay whole numbers until
-        noise is added. Audited in tests/unit/test_synth_publishable.py.
+        each distance moves by at most m: the k columns by k·m in L1 and √k·m in L2, the sum over p pairs by p·m.
+        Divided by 2·n·p the mean over pairs moves by m/(2n) only. Counts are computed in the engine and stay whole
+        numbers until noise is added. Audited in tests/unit/test_synth_publishable.py.
     """
     check_whole("most_pairs", most_pairs, least=0, most=MOST_PAIRS)
     compared = compare_with(data, [synthetic], columns, table, bins, released)

@@ -89,7 +89,7 @@ def choose(
 
     def steps(survey: Measurer) -> tuple[int, float]:
         n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs), "0.975")
-        # Both tables are scaled to that number of rows: each error is off by at most half of its error.
+        # Both tables are compared with that number of rows: each error can be off by half of its relative error.
         off = ((rows.high or 0.0) - rows.value) / n
         kind: Any = PermuteAndFlip if paid.budget.pure else Exponential
         mechanism = kind.for_loss(len(pairs) * survey.most, paid.budget.part(1 - _ROWS))

@@ -134,6 +134,6 @@ def notes(score: "Score") -> Iterator[Check]:
 
 
 def kept_words(kept: float) -> str:
-    """Describe the kept share of the dependence between columns; values above 1 are not better."""
+    """Describe the kept share of the dependence between columns; a share well above 1 is reported as too close."""
     told = f"{percent(min(1.0, max(0.0, kept)), 0)} of what lies between columns is kept"
     return told if kept < _TOO_CLOSE else f"{told}, and it is closer to these very rows than fresh ones would be"
