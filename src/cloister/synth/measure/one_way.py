@@ -1,6 +1,6 @@
 """One-way marginals in each class, to which Gaussians are matched.
 
-    singles = measure_singles(survey, label, loss)
+    singles = measure_one_way(survey, label, loss)
     features = Features(domain, singles.shares, least=…)         # ranks, and categories that are frequent enough
     moments = singles.sharpen(moments, features, places)          # means and squares, more precise with counts
     wanted = singles.wanted(classes, drawn, kinds)                # the share of rows for each cell

@@ -1,7 +1,7 @@
 """The full joint distribution as one table of cells, for small domains.
 
 check_cells(ds, table, columns, bins, most)      # refuses with a message, before any charge
-model = whole_model(domain, counts, total)       # from noisy counts of every cell
+model = full_joint(domain, counts, total)        # from noisy counts of every cell
 """
 
 import math
