@@ -1,7 +1,7 @@
-"""The command line: `cloister COMMAND`. Thin: one file per command in this folder, no logic.
+"""The command line: `cloister COMMAND`. One file per command in this folder, without logic.
 
 A command is a file `NAME.py` here that holds a click command or group called `NAME`. It is found by its file and
-loaded when it is called, so that `cloister --version` does not wait for the rooms.
+loaded when called, so that `cloister --version` loads no other package.
 """
 
 from importlib import import_module
@@ -17,21 +17,21 @@ __all__ = ["main"]
 
 
 class Commands(click.Group):
-    """The files of this folder, as commands."""
+    """Commands from the files of this folder."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command there is, without loading it."""
+        """Return the names of all commands, without loading them."""
         return sorted(module.name for module in iter_modules(__path__))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, loaded now."""
+        """Load the command of that name."""
         if cmd_name not in self.list_commands(ctx):
             return None
         command: click.Command = getattr(import_module(f"cloister.cli.{cmd_name}"), cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run, and print a refusal as its sentence instead of a traceback."""
+        """Run, and print a refusal as its message instead of a traceback."""
         try:
             return super().invoke(ctx)
         except CloisterError as error:

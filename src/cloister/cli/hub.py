@@ -23,7 +23,7 @@ _FOLDER = click.option(
 
 
 def _settings(folder: Path | None = None, **changes: Any) -> "Settings":
-    """What the environment says; what the command line says wins."""
+    """Return the settings of the environment, overridden by the command line."""
     from cloister.hub.core.settings import Settings
     from cloister.privacy.errors import MissingExtra
 
@@ -31,7 +31,7 @@ def _settings(folder: Path | None = None, **changes: Any) -> "Settings":
         raise MissingExtra("a hub needs its packages. Run: pip install 'cloister[hub]'")
     given = {name: value for name, value in {"folder": folder, **changes}.items() if value is not None}
     settings = Settings.from_environment(**given)
-    if settings.address == Settings().address:  # nobody named it: it is on this machine, at whichever port
+    if settings.address == Settings().address:  # not given: it is on this machine, at any port
         settings = replace(settings, address=f"http://127.0.0.1:{settings.port}")
     return settings
 
@@ -45,7 +45,7 @@ def _open(folder: Path | None) -> "Hub":
 @click.group()
 def hub() -> None:
     """Set up, run and look after a hub, where owners share data and researchers ask."""
-    os.umask(0o077)  # whatever is written is for the hub's own user
+    os.umask(0o077)  # written files are readable by the hub's own user only
 
 
 @hub.command()
@@ -174,7 +174,7 @@ def write_off(datasets: tuple[str, ...], folder: Path | None) -> None:
     from cloister.hub.ops.ledger_heads import write_off as give_up
 
     with _open(folder) as opened:
-        require_accounts(opened, datasets)  # a mistyped name gives up none of the others
+        require_accounts(opened, datasets)  # a mistyped name discards none of the others
         for name in datasets:
             for account, loss in give_up(opened, name):
                 click.echo(f"{account}: {loss} written off.")

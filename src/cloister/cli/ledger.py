@@ -12,7 +12,7 @@ __all__ = ["ledger"]
 
 
 def _in_folder(_context: click.Context, _parameter: click.Parameter, place: str) -> str:
-    """Take a folder, as every --ledger does, for the ledger in it."""
+    """Return the ledger in a folder, as every --ledger option does."""
     return str(Path(place) / "ledger.db") if Path(place).is_dir() else place
 
 

@@ -31,7 +31,7 @@ def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple
 
 @contextmanager
 def _progress(paths: Sequence[Path], label: str) -> Iterator[Callable[[int], object]]:
-    """A bar over the bytes of files, told of each that was read; without a terminal there is nobody to see one."""
+    """Yield a progress bar over the bytes of files, called after each read; none without a terminal."""
     if not sys.stderr.isatty():
         yield lambda _read: None
         return
@@ -85,7 +85,7 @@ def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool,
     written = 0
     skipped = Counter[str]()
     asked = read_questions(questions)
-    beside = output.with_name(f".{output.name}.{os.getpid()}")  # a refused row leaves no half of a file behind
+    beside = output.with_name(f".{output.name}.{os.getpid()}")  # a refused row leaves no partial file
     try:
         with _progress([answers], "perturbing") as read, beside.open("wb") as file:
             csv = answers.suffix not in (".jsonl", ".ndjson", ".json")
@@ -126,7 +126,7 @@ def collect(questions: Path, reports: tuple[Path, ...], counts: Path) -> None:
 
 
 def _told(lines: Any, read: Callable[[int], object]) -> Iterator[bytes]:
-    """Lines, none longer than a megabyte: a longer one arrives in pieces, each of which is refused."""
+    """Yield lines of at most one megabyte: a longer one arrives in pieces, each of which is refused."""
     while line := lines.readline(1 << 20):
         read(len(line))
         yield line

@@ -1,4 +1,4 @@
-"""`cloister plan`: what a question would cost and how wrong its answer may be. Costs nothing and reads nothing."""
+"""`cloister plan`: the cost and expected error of a query. Costs nothing and reads nothing."""
 
 import tempfile
 from pathlib import Path
@@ -21,7 +21,7 @@ def plan(sql: str, spend: Loss | None, within: str | None, confidence: str, ledg
     from cloister.query.shell import plan_of
 
     check_price(spend, within)
-    with tempfile.TemporaryDirectory() as passing:  # a plan must not open an account that is there for good
+    with tempfile.TemporaryDirectory() as passing:  # a plan must not open a permanent account
         place = ledger if (ledger / "ledger.db").exists() else Path(passing)
         with open_dataset(ledger=place, **data) as dataset:
             click.echo(str(plan_of(dataset, sql, spend, within, confidence)))

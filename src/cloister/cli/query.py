@@ -1,4 +1,4 @@
-"""`cloister query`: one private question, one answer with intervals. `plan` and `shell` share its options."""
+"""`cloister query`: one private query, one answer with intervals. `plan` and `shell` share its options."""
 
 import os
 from collections.abc import Callable
@@ -20,14 +20,14 @@ _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 def need_schema(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
-    """Refuse a command without a schema, and say how to get one."""
+    """Refuse a command without a schema, and say how to create one."""
     if given is None:
         raise BadSchema("say what is public: --schema FILE. `cloister schema draft DATA` writes a first one.")
     return given
 
 
 def read_loss(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Loss | None:
-    """A loss in words."""
+    """Parse a loss."""
     from cloister.query.shell import parse_loss
 
     return None if text is None else parse_loss(text)
@@ -42,7 +42,7 @@ def _places(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
 
 
 def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is asked, what is public about it, and who pays."""
+    """Add the options for the source, its public facts and the account that pays."""
     options = [
         click.argument("source"),
         click.option(
@@ -85,7 +85,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def price_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What an answer may cost, or how wrong it may be."""
+    """Add the options for the cost of an answer, or its error."""
     options = [
         click.option(
             "--spend", metavar="LOSS", callback=read_loss, help="What an answer may cost, such as 'rho 0.01'."
@@ -103,7 +103,7 @@ def _with(command: Callable[..., Any], options: list[Any]) -> Callable[..., Any]
 
 
 def open_dataset(source: str, tables: dict[str, str], ledger: Path, name: str | None, **facts: Any) -> "Dataset":
-    """The dataset that the options describe."""
+    """Return the dataset that the options describe."""
     from cloister.dataset import open as open_source
 
     places = {Path(source).name.partition(".")[0]: source, **tables} if tables else source
@@ -111,7 +111,7 @@ def open_dataset(source: str, tables: dict[str, str], ledger: Path, name: str | 
 
 
 def check_price(spend: Loss | None, within: str | None) -> None:
-    """One of them must be there."""
+    """Require a cost or an error."""
     if spend is None and within is None:
         raise click.UsageError(
             "say what the answer may cost (--spend 'rho 0.01') or how far off it may be (--within 5)."
@@ -142,7 +142,7 @@ def query(
 
     check_price(spend, within)
     form = _form(form, output)
-    for file in (output, receipt):  # before anything is paid for
+    for file in (output, receipt):  # before any charge
         if file is not None and not os.access(file if file.exists() else file.parent, os.W_OK):
             raise click.UsageError(f"{file} cannot be written.")
     with open_dataset(**data) as dataset:
@@ -184,7 +184,7 @@ def _deliver(answer: "Answer", form: str, output: Path | None, left: Loss) -> No
             click.echo(written(answer, form), nl=False)
         else:
             output.write_bytes(written(answer, form))
-    except OSError as error:  # it is paid for: show it rather than lose it
+    except OSError as error:  # already charged: show it rather than lose it
         show_answer(answer, plain_console(), left)
         raise click.ClickException(f"{output} could not be written: {error.strerror}.") from error
     click.echo(f"cost {answer.loss}; {left} left", err=True)

@@ -1,4 +1,4 @@
-"""`cloister shell`: many questions in one sitting."""
+"""`cloister shell`: many queries in one session."""
 
 from pathlib import Path
 from typing import Any

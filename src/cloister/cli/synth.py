@@ -1,4 +1,4 @@
-"""`cloister synth`: make a private synthetic table, and see how good it is before anybody else does."""
+"""`cloister synth`: generate a private synthetic table, and score it before it is released."""
 
 import json
 import os
@@ -37,13 +37,13 @@ def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> li
 
 
 def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """An option in words, read by a function; None where it is not given."""
+    """Return a click callback that parses an option with a function; None if not given."""
     return lambda _ctx, _param, text: None if text in (None, ()) else parse(text)
 
 
 @contextmanager
 def _bar(label: str) -> Iterator[Callable[[float, str], None]]:
-    """A bar that is told a share and a word; without a terminal there is nobody to see one."""
+    """Yield a progress bar called with a share and a word; no output without a terminal."""
     if not sys.stderr.isatty():
         yield lambda _share, _word: None
         return
@@ -124,7 +124,7 @@ def make(
     with open_dataset(**data) as dataset:
         public: dict[str, Any] = {"columns": columns, "table": table}
         public["bins"] = console.read_bins(dataset, method, bins, cuts, paid_cuts, **public)
-        # Whatever is wrong is told before a charge.
+        # Report every error before a charge.
         planned = plan(dataset, method, spend=making, rows=rows, **public, **own)
         if place is None:
             _show_plan(planned, scoring)
@@ -134,7 +134,7 @@ def make(
                 made = method_of(method)(dataset, spend=making, rows=rows, progress=tell, **public, **own)
             side = _written(made, place)
             click.echo(f"{made}\nwrote {place}, and {side.name} beside it: hand both on")
-            if scoring is not None:  # the table is on disk by now: whatever happens to its score, it is not lost
+            if scoring is not None:  # the table is already on disk: whatever happens to its score, it is not lost
                 _score_to(side, dataset, made, spend=scoring, **public)
                 click.echo(f"  together  {cost_text(budget_share(spend).loss, spend)}")
         click.echo(f"{dataset.left} left", err=True)
@@ -147,7 +147,7 @@ def _show_plan(planned: Synthesis, scoring: Loss | None) -> None:
 
 
 def _checked(output: Path | None) -> Path:
-    """Before anything is paid for."""
+    """Check the paths before any charge."""
     if output is None or output.suffix.lower() not in _FORMS:
         raise click.UsageError("say where to: --output table.parquet or table.csv; or --plan to charge nothing.")
     for path in (output, side_path(output)):
@@ -168,14 +168,14 @@ def _writable(path: Path) -> None:
 def _written(made: "SyntheticTable", output: Path) -> Path:
     try:
         return made.to_csv(output) if output.suffix.lower() == ".csv" else made.to_parquet(output)
-    except OSError as error:  # it is paid for: keep it somewhere rather than lose it
+    except OSError as error:  # already charged: keep it somewhere rather than lose it
         place = Path(mkdtemp(prefix="cloister-synth-")) / "table.parquet"
         made.to_parquet(place)
         raise click.ClickException(f"{output} could not be written ({error.strerror}). It is in {place}.") from error
 
 
 def _score_to(side: Path, dataset: "Dataset", made: "SyntheticTable", **asked: Any) -> None:
-    """Buy errors that may be told; print them, and write them into the side file."""
+    """Measure publishable errors; print them, and write them into the metadata file."""
     from cloister.synth.scoring.publishable import publishable_score
 
     try:

@@ -9,7 +9,7 @@ __all__ = ["Client"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the client when it is first asked for."""
+    """Load the client on first use."""
     if name == "Client":
         from cloister.client.client import Client
 

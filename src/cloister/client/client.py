@@ -1,4 +1,4 @@
-"""Ask a hub from Python, with the standard library and pyarrow alone. It mirrors the local API.
+"""Query a hub from Python, with only the standard library and pyarrow. Mirrors the local API.
 
     hub = cloister.client.Client("https://hub.example.org", token="clo_…", owner_key="ed25519:…")
     visits = hub.dataset("visits", purpose="health-research")
@@ -6,10 +6,10 @@
     answer = visits.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", spend=cl.rho("0.01"))
     answer.to_pandas()                     # the same Answer as from `cl.open(...)`, with its receipt
     model = visits.train("MixedNB", target="readmitted", spend=cl.rho("0.02"))
-    table = visits.synthesise(spend=cl.rho("0.05"), rows=5_000)      # rows that nobody lived, with their side file
-    visits.hand_in("visits-synthetic.parquet", key="ed25519:…")      # for its owner: a table that was made elsewhere
+    table = visits.synthesise(spend=cl.rho("0.05"), rows=5_000)      # synthetic rows, with their metadata file
+    visits.hand_in("visits-synthetic.parquet", key="ed25519:…")      # for its owner: a table generated elsewhere
 
-A refusal comes back as the class it has on the hub: `except OverBudget` works here and there. Work that waits for an
+A refusal is raised as the same class as on the hub: `except OverBudget` works here and there. A job that waits for an
 approval, or is not done in time, raises `Waiting`, which holds the job.
 """
 
@@ -45,14 +45,14 @@ Progress = Callable[[str, int, int], None]  # table, bytes sent, bytes in all
 
 
 class Client:
-    """A hub, seen by one person.
+    """A hub, accessed by one person.
 
     Args:
-        address: of the hub, such as `https://hub.example.org`. Plain http only on this machine: a token is a secret.
-        token: made under Account on the hub; `clo_…`.
-        owner_key: the public key that signs the hub's receipts, from a place you trust, in one line or in a file; every
+        address: of the hub, such as `https://hub.example.org`. Plain http on this machine only: tokens are secret.
+        token: created under Account on the hub; `clo_…`.
+        owner_key: the public key that signs the hub's receipts, from a trusted source, in one line or in a file; every
             receipt is then checked against it, and an answer with a false one is not returned.
-        timeout_s: how long one exchange may take.
+        timeout_s: timeout of one request.
     """
 
     def __init__(
@@ -69,35 +69,35 @@ class Client:
         )
 
     def me(self) -> dict[str, Any]:
-        """Who this token belongs to, and what it may."""
+        """Return the owner of this token, and its permissions."""
         return self.get("/api/me")
 
     def datasets(self) -> list[dict[str, Any]]:
-        """The datasets one may know of."""
+        """Return the datasets visible to this person."""
         return _listed(self.transport.json("GET", "/api/datasets"), "datasets")
 
     def dataset(self, name: str, *, purpose: str = "") -> "RemoteDataset":
-        """A dataset, to ask it questions.
+        """Return a dataset, to query it.
 
         Args:
-            purpose: stated with every question, unless a question states its own.
+            purpose: stated with every query, unless a query states its own.
         """
         return RemoteDataset(self, name, purpose)
 
     def jobs(self) -> list[dict[str, Any]]:
-        """My work, the newest first."""
+        """Return this person's jobs, the newest first."""
         return _listed(self.transport.json("GET", "/api/jobs"), "jobs")
 
     def job(self, number: int) -> RemoteJob:
-        """A piece of work by its number."""
+        """Return a job by its number."""
         return RemoteJob(self, int(number), self.get(f"/api/jobs/{int(number)}"))
 
     def requests(self) -> dict[str, Any]:
-        """What I asked for (`mine`), and what waits for my decision (`waiting`)."""
+        """Return the requests this person made (`mine`), and those that await their decision (`waiting`)."""
         return self.get("/api/requests")
 
     def decide(self, request: int, agreed: bool, reason: str = "") -> dict[str, Any]:
-        """Agree to a request, or deny it with a reason."""
+        """Approve a request, or deny it with a reason."""
         return self.post(f"/api/requests/{int(request)}/decision", {"agreed": agreed, "reason": reason})
 
     def create_dataset(
@@ -112,16 +112,16 @@ class Client:
         progress: Progress | None = None,
         wait_s: float = 600,
     ) -> "RemoteDataset":
-        """Share tables, with the policy that says who may do what with them.
+        """Share tables, with the policy that sets the permissions on them.
 
         Args:
-            name: of the dataset, and of its account in the ledger, for good.
+            name: name of the dataset, and of its account in the ledger, permanently.
             policy: the policy's YAML, or a file that holds it.
             schema: the public facts: a `Schema`, a file, or its content.
             tables: a CSV or Parquet file for each table.
-            title: for people.
+            title: a title for people.
             about: a paragraph for people.
-            progress: called with (table, bytes sent, bytes in all); a bar is drawn in a terminal unless given.
+            progress: called with (table, bytes sent, bytes in all); by default a bar is drawn in a terminal.
             wait_s: how long to wait until the hub has checked and sealed the tables.
         """
         facts = Schema.load(schema)
@@ -135,21 +135,21 @@ class Client:
         return dataset
 
     def surveys(self) -> list[dict[str, Any]]:
-        """My surveys, the newest first."""
+        """Return this person's surveys, the newest first."""
         return _listed(self.transport.json("GET", "/api/surveys"), "surveys")
 
     def survey(self, name: str) -> RemoteSurvey:
-        """One of my surveys."""
+        """Return one of this person's surveys."""
         return RemoteSurvey(self, name)
 
     def create_survey(self, name: str, *, title: str, purpose: str, consent: str, **facts: Any) -> RemoteSurvey:
-        """Compose a survey; it is a draft until it is published.
+        """Create a survey; it is a draft until it is published.
 
         Args:
-            name: in the address of its page, for good.
-            title: what people read first.
-            purpose: what the answers are for.
-            consent: what people agree to.
+            name: its name in the address of its page, permanently.
+            title: its title.
+            purpose: the purpose of the answers.
+            consent: the consent text.
             facts: about, language, target, ends, invited, lasting, asked (a list of questions).
         """
         body = {"name": name, "title": title, "purpose": purpose, "consent": consent, **facts}
@@ -157,7 +157,7 @@ class Client:
         return RemoteSurvey(self, name)
 
     def advise_question(self, question: Mapping[str, Any], people: int = 500) -> list[dict[str, Any]]:
-        """What error to expect of a survey's question at each level, and which mechanisms could serve it."""
+        """Return the expected error of a survey's question at each level, and the mechanisms suited to it."""
         told = self.post("/api/surveys/advice", {"question": dict(question), "people": people})
         if told.get("problem"):
             raise BadForm(str(told["problem"]))
@@ -177,15 +177,15 @@ class Client:
         return f"<Client of {self.transport.address}>"
 
     def get(self, path: str) -> dict[str, Any]:
-        """What the hub's API says at a path."""
+        """Send a GET request to the hub's API and return the result."""
         return of_form(self.transport.json("GET", path), dict)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Hand something to the hub's API."""
+        """Send a POST request to the hub's API."""
         return of_form(self.transport.json("POST", path, body), dict)
 
     def checked(self, receipt: Receipt) -> Receipt:
-        """A receipt, after it was checked against the pinned key, if there is one."""
+        """Return a receipt, checked against the pinned key, if there is one."""
         if self.owner_key is not None:
             receipt.verify(self.owner_key)
         return receipt
@@ -203,12 +203,12 @@ class RemoteDataset:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the hub's page says about it: title, owner, trust, budget left."""
+        """Return the facts on the hub's page: title, owner, trust, budget left."""
         return self.client.get(self._path)
 
     @property
     def schema(self) -> Schema:
-        """What is public, as far as one may see it."""
+        """Return the public schema, as far as it is visible to this person."""
         if self._schema is None:
             self._schema = Schema.parse(self.client.get(f"{self._path}/schema")["schema"], max_bytes=None)
         return self._schema
@@ -222,14 +222,14 @@ class RemoteDataset:
         confidence: Number = "0.95",
         purpose: str = "",
     ) -> RemotePlan:
-        """What asking would cost and how wrong the answer may be. Costs nothing and reads nothing.
+        """Plan a query: its cost and expected error. Costs nothing and reads nothing.
 
         Args:
-            sql: the question.
-            spend: what it may cost; or
-            within: the error that is acceptable, in the units of the answer.
-            confidence: of the intervals.
-            purpose: what the answer is for, in the words of the dataset's policy.
+            sql: the query.
+            spend: maximum cost; or
+            within: the acceptable error, in the units of the answer.
+            confidence: confidence of the intervals.
+            purpose: the purpose of the answer, in the words of the dataset's policy.
         """
         if (spend is None) == (within is None):
             raise BadLoss(
@@ -242,12 +242,12 @@ class RemoteDataset:
         return self.plan_work("query", form, purpose)
 
     def plan_work(self, kind: str, form: Mapping[str, Any], purpose: str = "") -> RemotePlan:
-        """The plan of any kind of work. Costs nothing and reads nothing.
+        """Plan any kind of job. Costs nothing and reads nothing.
 
         Args:
-            kind: such as "synthesise".
-            form: what its page asks for, such as {"method": "aim", "spend": cl.rho("0.05"), "rows": 5000}.
-            purpose: what it is for.
+            kind: kind of job, such as "synthesise".
+            form: the fields of its form, such as {"method": "aim", "spend": cl.rho("0.05"), "rows": 5000}.
+            purpose: its purpose.
         """
         words, wanted = _in_words(form), purpose or self.purpose
         plan = plan_from_json(self.client.post(f"{self._path}/plan", {"kind": kind, "form": words, "purpose": wanted}))
@@ -257,18 +257,18 @@ class RemoteDataset:
     def sql(
         self, text: str, *, spend: Loss, confidence: Number = "0.95", purpose: str = "", wait_s: float = 60
     ) -> Answer:
-        """Ask, and wait for the answer.
+        """Run a query, and wait for the answer.
 
         Args:
-            text: the question.
-            spend: what it may cost.
-            confidence: of the intervals.
-            purpose: what the answer is for.
+            text: the query.
+            spend: maximum cost.
+            confidence: confidence of the intervals.
+            purpose: the purpose of the answer.
             wait_s: how long to wait.
 
         Raises:
-            Waiting: it is not there yet; the job is in it.
-            CloisterError: whatever the hub refuses, by the class it has there.
+            Waiting: it is not ready yet; holds the job.
+            CloisterError: any refusal by the hub, as the same class.
         """
         check_loss(spend)
         form = {"sql": text, "spend": loss_to_text(spend), "confidence": str(confidence)}
@@ -277,14 +277,14 @@ class RemoteDataset:
     def run(
         self, what: RemotePlan | str, *, purpose: str = "", wait_s: float = 60, source: None = None, **form: Any
     ) -> Any:
-        """Carry out a plan, or a kind of work by its name.
+        """Run a plan, or a kind of job by its name.
 
         Args:
-            what: a plan of this dataset, which gives an `Answer`; or a kind of work such as `"profile"`.
-            purpose: what it is for; a plan has its own.
+            what: a plan of this dataset, which gives an `Answer`; or a kind of job such as `"profile"`.
+            purpose: its purpose; a plan has its own.
             wait_s: how long to wait.
-            source: the hub's noise is made on the hub; none can be given.
-            form: what the kind asks for, such as `spend=rho("0.1")`.
+            source: must not be given: noise is sampled on the hub.
+            form: the fields of the kind's form, such as `spend=rho("0.1")`.
         """
         if source is not None:
             raise BadForm("the noise is made on the hub. Leave source out.")
@@ -313,16 +313,16 @@ class RemoteDataset:
             estimator: its name, such as `"LogisticRegression"`.
             target: the column to predict.
             features: the columns to predict from; all that fit unless given.
-            spend: what the model and its evaluation may cost.
+            spend: maximum cost of the model and its evaluation.
             table: if there are several.
-            evaluate: the share of the spend that pays for an evaluation on people held back; see `job.finished()`.
+            evaluate: the share of the spend that pays for an evaluation on held-out people; see `job.finished()`.
             group: a column whose groups the evaluation compares.
-            parts: how many clusters or components.
-            purpose: what the model is for.
+            parts: number of clusters or components.
+            purpose: the purpose of the model.
             wait_s: how long to wait.
 
         Raises:
-            Waiting: it is not there yet; the job is in it: `waiting.job.model()` later.
+            Waiting: it is not ready yet; holds the job: `waiting.job.model()` later.
             MissingExtra: scikit-learn is not installed here.
         """
         check_loss(spend)
@@ -346,22 +346,22 @@ class RemoteDataset:
         wait_s: float = 600,
         progress: Callable[[float, str], None] | None = None,
     ) -> "HandedTable":
-        """Make a synthetic table on the hub, and wait for it: rows with their side file, both verified.
+        """Generate a synthetic table on the hub, and wait for it: rows with their metadata file, both verified.
 
         Args:
             method: the generator: `"aim"`, `"mixture"`, `"mst"`, `"privbayes"` or `"independent"`.
-            spend: what the table and its score may cost.
-            rows: how many; about as many as the real table has unless given.
-            columns: of the table; all that can be used unless given.
-            table: from which it is made, if there are several.
-            bins: into which numbers and dates are cut.
-            score: the share of the spend that pays for errors which may be told; they are in `side["score"]`.
-            purpose: what the table is for.
+            spend: maximum cost of the table and its score.
+            rows: number of rows; about as many as the real table has unless given.
+            columns: columns of the table; all usable ones unless given.
+            table: the source table, if there are several.
+            bins: number of bins for numbers and dates.
+            score: the share of the spend that pays for publishable errors; they are in `side["score"]`.
+            purpose: the purpose of the table.
             wait_s: how long to wait.
-            progress: told a share from 0 to 1 and a word; a bar is drawn in a terminal unless given.
+            progress: called with a share from 0 to 1 and a word; by default a bar is drawn in a terminal.
 
         Raises:
-            Waiting: it is not there yet; the job is in it: `waiting.job.synthetic()` later.
+            Waiting: it is not ready yet; holds the job: `waiting.job.synthetic()` later.
         """
         check_loss(spend)
         form: dict[str, Any] = {"method": method, "spend": spend, "columns": list(columns), "table": table}
@@ -378,26 +378,26 @@ class RemoteDataset:
         key: str | os.PathLike[str] | PublicKey | None = None,
         gate: Mapping[str, Any] | None = None,
     ) -> int:
-        """Hand in a synthetic table that you made from your own dataset; its number there.
+        """Submit a synthetic table generated from the caller's own dataset; return its number there.
 
-        Its loss is charged to the dataset's account before anybody sees it. Then whoever the policy lets synthesise can
-        take it. The hub keeps the file as it is, and says that it was made elsewhere.
+        Its loss is charged to the dataset's account before it is visible to others. Then every user whom the policy
+        lets synthesise can download it. The hub keeps the file unchanged, and states that it was generated elsewhere.
 
         Args:
-            path: the Parquet file that `cloister synth make` or `to_parquet` wrote; its side file lies beside it.
-            key: the public key of the ledger that paid, in one line or in a file, if the side file has a receipt.
+            path: the Parquet file that `cloister synth make` or `to_parquet` wrote, with its metadata file beside it.
+            key: the public key of the ledger that paid, in one line or in a file, if the metadata file has a receipt.
             gate: attack it here first, and send nothing unless it passes: `{"real": "visits.parquet", "holdout":
-                "held-back.parquet"}`, and what else `synth.gate` takes. Neither rows nor verdict leave this machine.
-                Making tables until one passes is a choice that has to be paid for: `synth.choose`.
+                "held-back.parquet"}`, and further arguments of `synth.gate`. Rows and verdict stay on this machine.
+                Generating tables until one passes is a selection that has to be charged: `synth.choose`.
 
         Raises:
-            BadForm: the gate did not let it pass, or the files do not fit each other or the dataset's schema; the
-                sentence says what to do.
-            OverBudget: the dataset's budget does not have it.
+            BadForm: the gate refused it, or the files do not fit each other or the dataset's schema; the message says
+                what to do.
+            OverBudget: the dataset's budget is too small.
         """
         from cloister.synth.output.shared_table import read_table, side_path
 
-        made = read_table(path)  # before anything is sent: that both are here, and are what they should be
+        made = read_table(path)  # before anything is sent: check that both exist and are valid
         if gate is not None:
             self._pass(made, gate)
         shown = "" if key is None else str(key if isinstance(key, PublicKey) else PublicKey.load(key))
@@ -407,7 +407,7 @@ class RemoteDataset:
         return int(of_form(told, dict)["number"])
 
     def _pass(self, made: "HandedTable", asked: Mapping[str, Any]) -> None:
-        """Refuse a table that the gate does not let pass. All of it happens here: a verdict is a look at real rows."""
+        """Refuse a table that the gate refuses. Runs locally: a verdict reads real rows."""
         from cloister.synth.scoring.gate import gate
 
         verdict = gate(**{"synthetic": made, "schema": self.schema, "table": made.side["table"], **asked})
@@ -416,14 +416,14 @@ class RemoteDataset:
             raise BadForm(f"the gate did not let it pass ({failed}), so nothing was sent. See why with synth.gate(…).")
 
     def handed_in(self, *, purpose: str = "") -> list[dict[str, Any]]:
-        """The synthetic tables that its owner has handed in, as far as I may take them, the newest first."""
+        """Return the synthetic tables that the owner submitted and this person may download, the newest first."""
         words = urlencode({"purpose": purpose or self.purpose})
         return _listed(self.client.get(f"{self._path}/tables?{words}"), "tables")
 
     def take(self, number: int, *, purpose: str = "") -> "HandedTable":
-        """One of them, with its side file. Both are checked against the pinned key, or the one that the hub names.
+        """Download one of them with its metadata file; check both against the pinned key, or the key the hub names.
 
-        What the hub vouches for is the charge, and that the file is as it was handed in: see `side["handed in"]`.
+        The hub certifies the charge, and that the file is as submitted: see `side["handed in"]`.
         """
         from cloister.synth.output.shared_table import parse_table
 
@@ -435,13 +435,13 @@ class RemoteDataset:
         return found
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:
-        """Hand in a piece of work and return at once."""
+        """Submit a job and return at once."""
         body = {"kind": kind, "form": _in_words(form), "purpose": purpose or self.purpose}
         record = self.client.post(f"{self._path}/jobs", body)
         return RemoteJob(self.client, int(record["id"]), record)
 
     def mock(self, table: str | None = None) -> pa.Table:
-        """Made-up rows of a table, drawn from the schema alone: to try a question for free."""
+        """Return mock rows of a table, sampled from the schema only: to try a query at no cost."""
         name = table or self.table().table
         raw = self.client.transport.raw("GET", f"{self._path}/mock/{_segment(name)}")
         try:
@@ -451,31 +451,31 @@ class RemoteDataset:
             raise BadForm("the hub's mock table cannot be read. Check the hub's version.") from None
 
     def table(self, name: str | None = None) -> Builder:
-        """Begin a question about a table; the only private one unless named."""
+        """Start a query on a table; the only private one unless named."""
         private = [one.name for one in self.schema.tables.values() if not one.public]
         if name is None and len(private) != 1:
             raise BadSchema(f"say which table: {', '.join(private)}.")
         return Builder(self, name or private[0])
 
     def where(self, condition: str) -> Builder:
-        """The same questions, built in Python: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
+        """Start a query with a condition: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
         return self.table().where(condition)
 
     def group_by(self, *columns: str) -> Builder:
-        """Begin a question with its groups."""
+        """Start a query with its groups."""
         return self.table().group_by(*columns)
 
     def ledger(self) -> dict[str, Any]:
-        """What was spent, as far as one may see it."""
+        """Return the charges, as far as they are visible to this person."""
         return self.client.get(f"{self._path}/ledger")
 
     def why(self, operation: str = "query", purpose: str = "", spend: Loss | None = None) -> dict[str, Any]:
-        """Whether the policy lets me do this, by which rule, and why.
+        """Return whether the policy permits an operation, by which rule, and why.
 
         Args:
-            operation: a plain word, such as query.
-            purpose: what for; the dataset's unless given.
-            spend: what it would cost, such as the loss of a plan: then every limit is asked too, as it stands.
+            operation: an operation such as query.
+            purpose: its purpose; the dataset's unless given.
+            spend: its cost, such as the loss of a plan: every limit is then checked too, as it stands.
         """
         if spend is not None:
             check_loss(spend)
@@ -484,7 +484,7 @@ class RemoteDataset:
         return self.client.get(f"{self._path}/why?{words}")
 
     def ask_access(self, role: str, text: str, *, purpose: str = "") -> dict[str, Any]:
-        """Ask the owner for a role of the policy, and say what for."""
+        """Ask the owner for a role of the policy, stating the purpose."""
         body = {"dataset": self.name, "role": role, "purpose": purpose or self.purpose, "text": text}
         return self.client.post("/api/requests", body)
 
@@ -496,14 +496,14 @@ class RemoteDataset:
         progress: Progress | None = None,
         wait_s: float = 600,
     ) -> int:
-        """Send a new version of the tables; its number. What is left of the budget stays what it is.
+        """Upload a new version of the tables; return its number. The budget left is unchanged.
 
-        Tables that are not named stay as they are. An upload that breaks off goes on where it was.
+        Tables that are not named are unchanged. An interrupted upload is resumed.
 
         Args:
             tables: a CSV or Parquet file for each table that changed.
             schema: the public facts, if they changed too.
-            progress: called with (table, bytes sent, bytes in all); a bar is drawn in a terminal unless given.
+            progress: called with (table, bytes sent, bytes in all); by default a bar is drawn in a terminal.
             wait_s: how long to wait until the hub has checked and sealed the tables.
         """
         facts = self.schema if schema is None else Schema.load(schema)
@@ -540,7 +540,7 @@ def _listed(found: Any, name: str) -> list[dict[str, Any]]:
 
 
 def _in_words(form: Mapping[str, Any]) -> dict[str, Any]:
-    """A form as it travels: losses are text."""
+    """Return a form for the wire: losses are text."""
     return {name: loss_to_text(value) if isinstance(value, Loss) else value for name, value in form.items()}
 
 
@@ -549,7 +549,7 @@ def _segment(name: str) -> str:
 
 
 def _text(place: str | os.PathLike[str]) -> str:
-    """The text itself, or what the file of that name holds."""
+    """Return the text itself, or the content of the file of that name."""
     if isinstance(place, os.PathLike) or "\n" not in place:
         path = Path(place)
         if not path.is_file():

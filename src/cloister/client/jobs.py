@@ -1,4 +1,4 @@
-"""What a hub hands to its client: plans, jobs, and what they leave."""
+"""Plans, jobs and results that a hub returns to its client."""
 
 import json
 import re
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finished", "RemoteJob", "RemotePlan", "Waiting", "of_form"]
 
-_POLL_S = 20.0  # the hub answers at once when a job ends; this is how long one question to it may last
+_POLL_S = 20.0  # the hub answers at once when a job ends; this is the longest single request
 _TOLD_S = 1.0
 _UNDER_WAY = ("waiting", "queued", "running", "charged")
 _Kind = TypeVar("_Kind")
@@ -28,7 +28,7 @@ _Kind = TypeVar("_Kind")
 
 @dataclass(frozen=True, slots=True)
 class RemotePlan(PlanSummary):
-    """A plan made by a hub. Print it; then `dataset.run(plan)`."""
+    """A plan from a hub. Print it; then `dataset.run(plan)`."""
 
     kind: str = "query"
     form: Mapping[str, Any] = field(default_factory=dict)
@@ -39,10 +39,10 @@ class RemotePlan(PlanSummary):
 
 
 class Waiting(CloisterError):
-    """The work is not done yet: it waits for somebody's approval, for its turn, or is still running.
+    """The job is not done yet: it waits for an approval or in the queue, or is still running.
 
     Attributes:
-        job: ask it again later, with `job.answer(wait_s=60)`; its `id` finds it again from another program.
+        job: the job; call `job.answer(wait_s=60)` later. Its `id` finds it again from another program.
     """
 
     def __init__(self, message: str, job: "RemoteJob") -> None:
@@ -52,13 +52,13 @@ class Waiting(CloisterError):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a piece of work of any kind left.
+    """Result of a job of any kind.
 
     Attributes:
-        kind: of work.
-        result: what the kind says it found.
-        loss: what it cost; None if nothing.
-        receipts: the signed proofs.
+        kind: kind of job.
+        result: its result.
+        loss: its cost; None if nothing.
+        receipts: the signed receipts.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class Finished:
 
 
 class RemoteJob:
-    """A piece of work on the hub."""
+    """A job on the hub."""
 
     def __init__(self, client: "Client", number: int, record: Mapping[str, Any]) -> None:
         self.client = client
@@ -77,14 +77,14 @@ class RemoteJob:
 
     @property
     def state(self) -> str:
-        """As last heard: waiting, queued, running, charged, done, refused, failed, cancelled or interrupted."""
+        """Last known state: waiting, queued, running, charged, done, refused, failed, cancelled or interrupted."""
         return str(self.record.get("state", ""))
 
     def answer(self, *, wait_s: float = 60) -> Answer:
-        """The answer of a query, as soon as it is there.
+        """Wait for the answer of a query.
 
         Raises:
-            Waiting: it is not there in time, or needs an approval first.
+            Waiting: it is not ready in time, or needs an approval first.
         """
         done = self.finished(wait_s=wait_s)
         found = answer_from_json(done.result.get("answer", done.result))
@@ -93,11 +93,11 @@ class RemoteJob:
         return found
 
     def finished(self, *, wait_s: float = 60, progress: Callable[[float, str], None] | None = None) -> Finished:
-        """What it left, as soon as it is there.
+        """Wait for the result of the job.
 
         Args:
             wait_s: how long to wait.
-            progress: told a share from 0 to 1 and a word, every second or so while the hub is at work.
+            progress: called with a share from 0 to 1 and a word, about every second while the hub is working.
         """
         self._wait(wait_s, progress)
         if self.state == "done":
@@ -109,7 +109,7 @@ class RemoteJob:
         raise error_of(code[1] if code else "", problem.removeprefix(code[0] if code else ""), "")
 
     def model(self, *, wait_s: float = 600) -> Any:
-        """The model that was trained, as soon as it is there: a fitted estimator, `release_` and receipt included.
+        """Wait for the trained model: a fitted estimator, including `release_` and receipt.
 
         The file is checked against the pinned key, or without one against the key that the hub names, before anything
         in it is parsed. Needs scikit-learn.
@@ -120,7 +120,7 @@ class RemoteJob:
             raise BadForm(f"job {self.id} left no model.")
         from cloister import learn
 
-        assert callable(learn.load)  # the door says which package is missing, if one is
+        assert callable(learn.load)  # the import reports which package is missing, if one is
         from cloister.learn.persistence import unpack
 
         whole = self.client.transport.raw("GET", f"/api/jobs/{self.id}/model")
@@ -130,13 +130,13 @@ class RemoteJob:
         return found
 
     def synthetic(self, *, wait_s: float = 600, progress: Callable[[float, str], None] | None = None) -> "HandedTable":
-        """The synthetic table that was made, as soon as it is there: rows with their side file.
+        """Wait for the synthetic table: rows with their metadata file.
 
         Both are checked against the pinned key, or without one against the key that the hub names.
 
         Args:
             wait_s: how long to wait.
-            progress: told a share from 0 to 1 and a word, every second or so while the hub is at work.
+            progress: called with a share from 0 to 1 and a word, about every second while the hub is working.
         """
         done = self.finished(wait_s=wait_s, progress=progress)
         named, side = done.result.get("key"), done.result.get("side")
@@ -151,24 +151,24 @@ class RemoteJob:
         return found
 
     def refresh(self) -> str:
-        """Ask for its state now."""
+        """Query its state now."""
         self.record = self.client.get(f"/api/jobs/{self.id}")
         return self.state
 
     def cancel(self) -> str:
-        """Stop it, if it is not done. What it was charged stays charged."""
+        """Cancel it, if it is not done. Charges stand."""
         self.client.post(f"/api/jobs/{self.id}/cancel", {})
         return self.refresh()
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
-        """Its signed proofs, one for each charge, checked against the pinned key if there is one."""
+        """Return its signed receipts, one for each charge, checked against the pinned key if there is one."""
         raw = self.client.transport.raw("GET", f"/api/jobs/{self.id}/receipt")
         return tuple(self.client.checked(Receipt.parse(line)) for line in raw.splitlines())
 
     @property
     def receipt(self) -> Receipt:
-        """The first of them; nearly always the only one."""
+        """Return the first of them; nearly always the only one."""
         return self.receipts[0]
 
     def _wait(self, wait_s: float, progress: Callable[[float, str], None] | None = None) -> None:
@@ -203,14 +203,14 @@ class RemoteJob:
 
 
 def _fits(receipt: Receipt, answer: Answer) -> None:
-    """A genuine receipt could still be of another answer."""
+    """Refuse a genuine receipt that belongs to another answer."""
     said = {"unit": str(answer.unit), "mechanism": answer.mechanism, "private": answer.private}
     if any(receipt.body[name] != value for name, value in said.items()):
         raise ReceiptRejected("the receipt is genuine, but of another answer.")
 
 
 def of_form(found: Any, kind: type[_Kind]) -> _Kind:
-    """What the hub sent, if it is of that kind."""
+    """Return what the hub sent, if it is of that kind."""
     if not isinstance(found, kind):
         raise BadForm("the hub's answer is of another form. Check the hub's address and version.")
     return found

@@ -1,4 +1,4 @@
-"""A survey on a hub, seen by whoever composes it.
+"""A survey on a hub, for its author.
 
 survey = hub.create_survey("sleep-2026", title="Sleep", purpose="…", consent="…", asked=[{…}, {…}])
 survey.publish()                       # its questions are fixed from now on
@@ -21,7 +21,7 @@ __all__ = ["RemoteSurvey"]
 
 
 class RemoteSurvey:
-    """One's own survey on a hub."""
+    """A survey of one's own on a hub."""
 
     def __init__(self, client: "Client", name: str) -> None:
         self.client = client
@@ -30,12 +30,12 @@ class RemoteSurvey:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """All about it: title, state, wave, how many answered, its link, its questions."""
+        """Return all facts: title, state, wave, number of answers, its link, its questions."""
         return self.client.get(self._path)
 
     @property
     def link(self) -> str:
-        """Where people answer."""
+        """Return the address where people answer."""
         return str(self.facts["link"])
 
     def change(self, **facts: Any) -> dict[str, Any]:
@@ -44,11 +44,11 @@ class RemoteSurvey:
         return found
 
     def publish(self) -> dict[str, Any]:
-        """Open it. What is asked, and how, is fixed from then on."""
+        """Open the survey. Its questions and mechanisms are fixed from then on."""
         return self.client.post(f"{self._path}/publish", {})
 
     def close(self) -> dict[str, Any]:
-        """Take no more answers, for good."""
+        """Stop accepting answers, permanently."""
         return self.client.post(f"{self._path}/close", {})
 
     def next_wave(self) -> dict[str, Any]:
@@ -56,33 +56,33 @@ class RemoteSurvey:
         return self.client.post(f"{self._path}/wave", {})
 
     def invite(self, count: int) -> list[str]:
-        """New links, one for each person. They are shown once: the hub keeps only their hashes."""
+        """Create links, one for each person. They are shown once: the hub keeps only their hashes."""
         found = self.client.post(f"{self._path}/invitations", {"count": count})
         return [str(one) for one in found["links"]]
 
     def results(self, wave: int = 0) -> SurveyFound:
-        """What was found: the newest wave unless one is named."""
+        """Return the results: of the newest wave unless one is named."""
         return results_from_json(self.client.get(f"{self._path}/results?{urlencode({'wave': wave})}"))
 
     def cross(self, first: str, second: str, wave: int = 0) -> dict[str, Any]:
-        """How the answers to two questions go together, from matched reports."""
+        """Return the joint distribution of the answers to two questions, from matched reports."""
         words = urlencode({"first": first, "second": second, "wave": wave})
         return self.client.get(f"{self._path}/cross?{words}")
 
     def reports(self, wave: int = 0) -> dict[str, Any]:
-        """Every report of a wave, without names, in the order of a hash. The export is written to the audit log."""
+        """Return all reports of a wave, without names, ordered by a hash. The export is written to the audit log."""
         return self.client.get(f"{self._path}/reports?{urlencode({'wave': wave})}")
 
     def collection(self, wave: int = 0) -> "Collection":
-        """The reports, counted here: whoever wants to check the hub's arithmetic can do it again."""
+        """Count the reports locally, to check the hub's arithmetic."""
         return collection_of(self.reports(wave))
 
     def receipt(self, wave: int = 0) -> bytes:
-        """The analysis as the hub signed it, for `cloister receipt verify`."""
+        """Return the analysis as the hub signed it, for `cloister receipt verify`."""
         return self.client.transport.raw("GET", f"{self._path}/receipt?{urlencode({'wave': wave})}")
 
     def advise(self, question: Mapping[str, Any], people: int = 500) -> list[dict[str, Any]]:
-        """What error to expect of a question at each level, before anybody is asked."""
+        """Return the expected error of a question at each level, before any answers."""
         return self.client.advise_question(question, people)
 
     def __repr__(self) -> str:

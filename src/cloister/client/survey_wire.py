@@ -1,4 +1,4 @@
-"""How a survey's results and reports travel between a hub and its clients. Nothing here needs the server's packages."""
+"""Wire format of a survey's results and reports. Needs none of the server's packages."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ REPORTS = "cloister-survey-reports/1"
 
 @dataclass(frozen=True, slots=True)
 class QuestionFound:
-    """What the reports on one question tell.
+    """Results of one question.
 
     Attributes:
         question: its short name.
-        text: what was asked.
+        text: the question.
         type: yes_no, choice, choices, scale, date or number.
-        reports: how many answered.
-        chosen: how many chose each level, and how many skipped it: in aggregate alone.
-        estimates: one row a value (of a number one row): raw, standard error, low, high, projected.
-        facts: all that the hub said: mean, mechanisms, weights, selection, poisoning, what publishing costs.
+        reports: number of reports.
+        chosen: how many chose each level, and how many skipped it: in aggregate only.
+        estimates: one row per value (one row for a number): raw, standard error, low, high, projected.
+        facts: all that the hub reported: mean, mechanisms, weights, selection, poisoning, cost of publishing.
     """
 
     question: str
@@ -48,15 +48,15 @@ class QuestionFound:
 
 @dataclass(frozen=True, slots=True)
 class SurveyFound:
-    """What a wave of a survey found: a question by its name, `found["smoker"]`.
+    """Results of a wave of a survey: a question by its name, `found["smoker"]`.
 
     Attributes:
         survey: its name.
-        wave: which wave.
-        people: how many took part.
-        target: how many were hoped for.
+        wave: number of the wave.
+        people: number of participants.
+        target: intended number of participants.
         refused: submissions that were refused, by reason.
-        digest: which submissions went in.
+        digest: digest of the submissions included.
         questions: by name.
     """
 
@@ -74,7 +74,7 @@ class SurveyFound:
         return self.questions[name]
 
     def to_table(self) -> pa.Table:
-        """Every estimate, one row a value."""
+        """Return every estimate, one row per value."""
         keys = ("value", "raw", "standard error", "low", "high", "projected")
         rows = [
             {"question": one.question, "reports": one.reports, **{key: row[key] for key in keys}}
@@ -89,7 +89,7 @@ class SurveyFound:
 
 
 def results_from_json(told: Mapping[str, Any]) -> SurveyFound:
-    """The results that a hub sent. Fields this version does not know are kept in `facts`."""
+    """Parse the results that a hub sent. Unknown fields are kept in `facts`."""
     try:
         questions = {
             str(one["question"]): QuestionFound(
@@ -117,16 +117,16 @@ def results_from_json(told: Mapping[str, Any]) -> SurveyFound:
 
 
 def envelopes(told: Mapping[str, Any]) -> Iterator[bytes]:
-    """The envelopes of exported reports: as devices sent them, but with new ids, since those were not kept.
+    """Yield the envelopes of exported reports: as devices sent them, but with new ids, since those were not kept.
 
     Raises:
-        BadForm: this is no export of reports.
+        BadForm: not an export of reports.
     """
     yield from _envelopes(_asked(told), told)
 
 
 def collection_of(told: Mapping[str, Any]) -> Collection:
-    """Exported reports, counted here: `collection_of(export).estimate("health.smoker")`."""
+    """Count exported reports locally: `collection_of(export).estimate("health.smoker")`."""
     asked = _asked(told)
     return asked.collect(_envelopes(asked, told))
 

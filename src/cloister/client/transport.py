@@ -1,7 +1,7 @@
-"""Bytes between a client and a hub: connections that stay open, refusals as our own errors, uploads that go on.
+"""HTTP between a client and a hub: persistent connections, refusals as Cloister errors, resumable uploads.
 
-Standard library only. Whatever may be asked twice without harm is asked again when a kept connection has gone stale;
-whatever may cost something is sent once, on a fresh connection.
+Standard library only. Idempotent requests are repeated when a kept connection is stale; a request that may cost
+something is sent once, on a new connection.
 """
 
 import http.client
@@ -40,7 +40,7 @@ _KINDS = {kind.code: kind for kind in catalogue()}
 
 
 class Transport:
-    """Connections to one hub, one for each thread."""
+    """Connections to one hub, one per thread."""
 
     def __init__(self, address: str, token: str, timeout_s: float = 60) -> None:
         parts = urlsplit(address)
@@ -65,18 +65,18 @@ class Transport:
             raise BadForm("the hub's answer is not JSON. Check the hub's address.") from None
 
     def raw(self, method: str, path: str, body: bytes | None = None, kind: str = "application/octet-stream") -> bytes:
-        """Send a request; the answer's body, or the hub's refusal as an exception.
+        """Send a request; return the answer's body, or raise the hub's refusal.
 
         Raises:
             CloisterError: by its code, as the hub raised it.
-            Unavailable: the hub cannot be reached, or answers nonsense.
+            Unavailable: the hub cannot be reached, or its answer is malformed.
         """
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json, */*"}
         headers["User-Agent"] = f"cloister/{__version__}"
         if body is not None:
             headers["Content-Type"] = kind
         for attempt in ("kept", "fresh"):
-            fresh = attempt == "fresh" or method != "GET"  # a lost POST may have been done: never send it twice
+            fresh = attempt == "fresh" or method != "GET"  # a lost POST may have been processed: never send it twice
             connection, reused = self._connection(fresh)
             try:
                 connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
@@ -119,7 +119,7 @@ class Transport:
 
 
 def error_of(code: str, message: str, way_out: str) -> CloisterError:
-    """The error that the hub raised, by its code."""
+    """Return the error that the hub raised, by its code."""
     kind = _KINDS.get(code)
     return kind(message) if kind is not None else CloisterError(f"{code}: {message} {way_out}".strip(": "))
 
@@ -146,7 +146,7 @@ def _is_here(host: str) -> bool:
 
 
 def form_data(texts: Mapping[str, str], files: Mapping[str, bytes]) -> tuple[bytes, str]:
-    """A form as a browser sends it, with files in it; and what kind of content that is."""
+    """Encode a form with files as a browser does; return it with its content type."""
     boundary = secrets.token_hex(16)
     told = [(f'name="{name}"', text.encode()) for name, text in texts.items()]
     told += [(f'name="{name}"; filename="{name}"', content) for name, content in files.items()]
@@ -158,7 +158,7 @@ def form_data(texts: Mapping[str, str], files: Mapping[str, bytes]) -> tuple[byt
 def send_file(
     transport: Transport, path: str, table: str, file: Path, progress: Callable[[str, int, int], None] | None
 ) -> str:
-    """Send a file in pieces, and go on where it was when the connection breaks; the upload's id."""
+    """Send a file in pieces, resuming when the connection breaks; return the upload's id."""
     size = file.stat().st_size
     upload = transport.json("POST", path, {"table": table, "file": file.name, "size": size})
     place, sent, failures = f"/api/uploads/{upload['id']}", int(upload.get("received", 0)), 0
@@ -178,7 +178,7 @@ def send_file(
                 time.sleep(min(30.0, getattr(error, "wait_s", 0.2 * 2**failures)))
                 known = _received(transport, place)
                 if isinstance(error, NotNow) and known in (None, sent):
-                    raise  # the hub has what we think it has, and refuses all the same
+                    raise  # the hub has all bytes, and refuses all the same
                 sent = sent if known is None else known
             if progress is not None:
                 progress(table, sent, size)
@@ -194,7 +194,7 @@ def _received(transport: Transport, place: str) -> int | None:
 
 @contextmanager
 def drawn(progress: Callable[[str, int, int], None] | None) -> Iterator[Callable[[str, int, int], None] | None]:
-    """The caller's own progress, or a bar in the terminal, or nothing where nobody looks."""
+    """Yield the caller's progress callback, or a bar in the terminal, or None without one."""
     if progress is not None or not sys.stderr.isatty():
         with nullcontext():
             yield progress
@@ -218,7 +218,7 @@ def drawn(progress: Callable[[str, int, int], None] | None) -> Iterator[Callable
 def shared_bar(
     progress: Callable[[float, str], None] | None, label: str
 ) -> Iterator[Callable[[float, str], None] | None]:
-    """The same for work on the hub, which is told as a share and a word."""
+    """Yield the same for a job on the hub, called with a share and a word."""
     if progress is not None or not sys.stderr.isatty():
         yield progress
         return

@@ -1,7 +1,7 @@
-"""How losses, plans and answers travel between a hub and its clients: JSON in, the same values out.
+"""Wire format of losses, plans and answers between a hub and its clients: JSON with lossless round trips.
 
-Nothing here needs the server's packages. An answer's table travels as an Arrow stream in base64, so that types, NULLs
-and every bit of a number arrive as they were sent.
+Needs none of the server's packages. An answer's table is sent as an Arrow stream in base64, so that types, NULLs and
+every bit of a number are preserved.
 """
 
 import base64
@@ -40,7 +40,7 @@ _WAY_OUT = "Write 'rho 0.01', 'epsilon 0.5' or 'epsilon 0.5 delta 1e-8'."
 
 
 def loss_to_text(loss: Loss) -> str:
-    """A loss in words that `parse_loss` reads back exactly.
+    """Format a loss so that `parse_loss` reads it back exactly.
 
     >>> loss_to_text(epsilon("0.5", delta="1e-8"))
     'epsilon 0.5 delta 1e-8'
@@ -52,7 +52,7 @@ def loss_to_text(loss: Loss) -> str:
 
 
 def parse_loss(text: str) -> Loss:
-    """A loss in words; a comma or an equals sign does no harm.
+    """Parse a loss; a comma or an equals sign is allowed.
 
     >>> print(parse_loss("rho 0.01"), "|", parse_loss("epsilon 0.5, delta 1e-8"))
     rho 0.01 | epsilon 0.5, delta 1e-08
@@ -68,7 +68,7 @@ def parse_loss(text: str) -> Loss:
 
 
 def _number(value: Fraction) -> str:
-    """The shortest exact form: a decimal, a power of ten, or a fraction."""
+    """Return the shortest exact form: a decimal, a power of ten, or a fraction."""
     bottom, places = value.denominator, 0
     while bottom % 10 == 0:
         bottom, places = bottom // 10, places + 1
@@ -92,7 +92,7 @@ def _number(value: Fraction) -> str:
 
 
 class Planlike(Protocol):
-    """What a kind of work says about itself before it runs: the attributes of a `PlanSummary`."""
+    """Attributes of a job before it runs: those of a `PlanSummary`."""
 
     @property
     def loss(self) -> Loss | None: ...
@@ -108,15 +108,15 @@ class Planlike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlanSummary:
-    """What a piece of work would cost and how wrong its answer may be, as the hub says. It cost nothing to ask.
+    """Cost and expected error of a job, as reported by the hub. The plan itself costs nothing.
 
     Attributes:
-        loss: what running it costs; None if nothing.
-        lines: the plan in words.
-        errors: each answer, with the error to expect.
+        loss: its cost; None if nothing.
+        lines: the plan as text.
+        errors: each answer, with its expected error.
         statements: the SQL that the engine will run.
-        notes: what to keep in mind.
-        blocked: why it cannot run as things stand, such as a limit that it would pass; empty if it can.
+        notes: caveats.
+        blocked: why it cannot run now, such as a limit that it would exceed; empty if it can.
     """
 
     loss: Loss | None
@@ -136,7 +136,7 @@ class PlanSummary:
 
 
 def plan_to_json(plan: Planlike) -> dict[str, Any]:
-    """A plan for the wire."""
+    """Encode a plan for the wire."""
     return {
         "loss": None if plan.loss is None else plan.loss.to_json(),
         "lines": list(plan.lines),
@@ -147,7 +147,7 @@ def plan_to_json(plan: Planlike) -> dict[str, Any]:
 
 
 def plan_from_json(record: Mapping[str, Any]) -> PlanSummary:
-    """The plan that was sent. Fields this version does not know are left alone."""
+    """Decode a plan. Unknown fields are ignored."""
     try:
         return PlanSummary(
             None if record.get("loss") is None else Loss.from_json(record["loss"]),
@@ -165,7 +165,7 @@ def plan_from_json(record: Mapping[str, Any]) -> PlanSummary:
 
 
 def answer_to_json(answer: Answer) -> dict[str, Any]:
-    """An answer for the wire: everything but the code that computes margins, which intervals replace."""
+    """Encode an answer for the wire: everything but the code that computes margins, which intervals replace."""
     return {
         "form": _FORM,
         "table": table_to_text(answer.value),
@@ -184,11 +184,11 @@ def answer_to_json(answer: Answer) -> dict[str, Any]:
 
 
 def answer_from_json(record: Mapping[str, Any]) -> Answer:
-    """The answer that was sent: equal to it, receipt included.
+    """Decode an answer: equal to the one sent, including its receipt.
 
     Raises:
-        BadForm: this is not an answer.
-        ReceiptRejected: its receipt was changed on the way.
+        BadForm: not an answer.
+        ReceiptRejected: its receipt was changed in transit.
     """
     if not isinstance(record, Mapping) or record.get("form") != _FORM:
         raise BadForm(f"only answers of the form {_FORM} are known to this version. Check the hub's version.")
@@ -214,7 +214,7 @@ def answer_from_json(record: Mapping[str, Any]) -> Answer:
 
 
 def table_to_text(table: pa.Table) -> str:
-    """An Arrow table as base64 of an Arrow stream."""
+    """Encode an Arrow table as base64 of an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -222,7 +222,7 @@ def table_to_text(table: pa.Table) -> str:
 
 
 def table_from_text(text: str) -> pa.Table:
-    """The table again."""
+    """Decode the table."""
     try:
         with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as reader:
             return reader.read_all()

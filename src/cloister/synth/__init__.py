@@ -1,41 +1,41 @@
-"""Private synthetic data: tables that look like the real one, with a proof and a score.
+"""Private synthetic data: tables that resemble the real one, with a privacy guarantee and a score.
 
     from cloister import synth, epsilon
     table = synth.aim(ds, spend=epsilon(1, delta="1e-9"), rows=30_000)      # -> SyntheticTable
     table.to_parquet("visits-synthetic.parquet")                            # and visits-synthetic.parquet.side.json
 
-The way of a table: axis.py, domain.py (columns as public cells) → run.py (one charge, before anything is read) →
-marginals.py (a Survey: counts in the engine, exact noise, private choices) → the generator's own file in generators/ →
+Stages of a synthesis: axis.py, domain.py (columns as public cells) → run.py (one charge, before any row is read) →
+marginals.py (counts in the engine, exact noise, private selection) → the generator's own file in generators/ →
 coarsening.py (coarser cells for noisy numbers) → junction_tree.py, inference.py, marginal_oracle.py (one model of all
-columns; latent.py
-is another kind) → sampling.py (rows from it) → table.py (SyntheticTable: a release of rows, with a side file).
+columns; latent.py is another kind) → sampling.py (rows from the model) → table.py (SyntheticTable: a release of rows,
+with a metadata file).
 
     generators    histogram, one_column, two_way, m_way    the textbook's, corrected: one marginal of few columns
-                  independent   every column by itself: the floor
+                  independent   every column by itself: the baseline
                   mst           a tree of the strongest pairs (Chow-Liu, chosen privately)
-                  aim           marginals chosen one after the other where the model is worst
+                  aim           marginals selected one after the other where the model is worst
                   privbayes     a network: each column given a few before it
-                  mixture       hidden classes of rows, from all pairs: for many columns of few values
-                  mwem          weights on all cells of a small domain, led by a workload
-                  mggm          Gaussians of groups of rows, for sets of columns that go together
+                  mixture       latent classes of rows, from all pairs: for many columns with few values
+                  mwem          weights on all cells of a small domain, guided by a workload
+                  mggm          Gaussians of groups of rows, for sets of correlated columns
                   ron_gauss     a Gaussian in a few random directions
                   two_tables    parents and children with matching keys, under one charge
-    cells         bins=16, bins={"age": [0, 18, 65]}, or bins=PrivateCuts(16): cuts that are bought
+    cells         bins=16, bins={"age": [0, 18, 65]}, or bins=PrivateCuts(16): cuts measured within the spend
     around them   Pipeline (stages, tests of a release, recorded verdicts), experiment.evaluate (the case study)
 
-    before and after         plan (what would be measured, for nothing), read_table (for whoever is handed a table)
-    the owner's view         score (how useful, what attackers get), gate (may it be handed on?), link (names joined)
-    paid for                 publishable_score (errors that may be told), choose (among several tables)
+    before and after         plan (what would be measured, at no cost), read_table (read a released table)
+    the owner's view         score (utility and attacks), gate (may it be released?), link (names joined)
+    with their own charge    publishable_score (errors that may be published), choose (among several tables)
     to compare with          negatives, deniability: tables that are labelled not private
 
 Every generator has one signature, and one file in generators/:
 
     name(ds, *, spend, rows=None, columns=None, table=None, bins=32, progress=None, random_state=None, …own options)
 
-and is a few lines: a function `steps(survey, progress) -> Made` that looks at rows through a `Survey` alone, handed to
-`run.synthesise`. Rows are drawn from the model that it returns: they are post-processing and cost nothing.
+and is a few lines: a function `steps(survey, progress) -> GeneratorResult` that reads rows only through a `Measurer`,
+passed to `run.synthesise`. Rows are sampled from the model that it returns: post-processing, at no cost.
 
-Nothing is loaded before it is asked for.
+Names are imported on first use.
 """
 
 from importlib import import_module
@@ -97,7 +97,7 @@ __all__ = [
     "link",
 ]
 
-# No file of this folder may have the name of what is offered here: importing it would put the module in its place.
+# No file of this folder may share a name with what is exported here: importing it would put the module in its place.
 _HOMES = {
     "histogram": "generators.histogram",
     "one_column": "generators.m_way",
@@ -132,7 +132,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Fetch a name from its home the first time it is asked for."""
+    """Import a name from its module on first use."""
     if name not in _HOMES:
         raise AttributeError(f"cloister.synth has no {name!r}. It offers: {', '.join(__all__)}.")
     value: object = getattr(import_module(f"cloister.synth.{_HOMES[name]}"), name)

@@ -1,8 +1,8 @@
-"""What `cloister synth` is told in words, read and checked before anything is charged; and real rows in a database.
+"""Parse and check the options of `cloister synth` before any charge; read real rows from a database.
 
 workload    'ward,age;ward,age,stay_days'      the marginals that matter
 cuts        'age=18,65'                        where a number or date is cut, from outside the table
-a share     '0.1'                              of the spend, for errors that may be told
+a share     '0.1'                              of the spend, for errors that may be published
 """
 
 import json
@@ -52,7 +52,7 @@ _CUT = ("integer", "real", "date", "timestamp")
 
 
 def parse_workload(text: str) -> list[tuple[str, ...]]:
-    """Sets of columns in words.
+    """Parse sets of columns.
 
     >>> parse_workload("ward, age; ward, age, stay_days")
     [('ward', 'age'), ('ward', 'age', 'stay_days')]
@@ -64,7 +64,7 @@ def parse_workload(text: str) -> list[tuple[str, ...]]:
 
 
 def parse_cuts(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Cuts of columns in words.
+    """Parse cuts of columns.
 
     >>> parse_cuts(["age=18, 65", "admitted=2025-07-01"])
     {'age': ['18', '65'], 'admitted': ['2025-07-01']}
@@ -80,7 +80,7 @@ def parse_cuts(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def parse_share(text: str) -> Fraction:
-    """A share of a spend.
+    """Parse a share of a spend.
 
     >>> parse_share("0.1")
     Fraction(1, 10)
@@ -92,10 +92,10 @@ def parse_share(text: str) -> Fraction:
 
 
 def own_options(method: str, **given: Any) -> dict[str, Any]:
-    """The options that were given, if the method has them.
+    """Return the given options if the method has them.
 
     Raises:
-        BadInput: it does not; with those that do.
+        BadInput: the method has no such option; the message names the methods that do.
     """
     asked = {name: value for name, value in given.items() if value is not None}
     for name in asked:
@@ -115,9 +115,9 @@ def read_bins(
     paid: bool,
     **asked: Any,
 ) -> Any:
-    """Bins of numbers and dates: so many, as many as the method likes, or cuts, which are public or bought.
+    """Read the bins of numbers and dates: a number, the method's default, or cuts, which are public or private.
 
-    Privacy: cuts are the caller's own words, and must not be read off the rows. Nothing is read here.
+    Privacy: cuts are given by the caller and must not be derived from the rows. Nothing is read here.
     """
     if cuts and paid:
         raise BadInput("cuts are public or bought: --cuts or --paid-cuts, not both.")
@@ -132,7 +132,7 @@ def read_bins(
 
 
 def _cuts(axis: Axis, column: Column, texts: Sequence[str]) -> list[Any]:
-    """Cuts of a column as its values."""
+    """Convert the cuts of a column to its values."""
     if column.categories is not None or column.type not in _CUT or column.bounds is None:
         raise BadBounds(f"{column.name} is not cut: it is no number or date between public bounds.")
     low, high = (axis.number(end) for end in column.bounds)
@@ -143,7 +143,7 @@ def _cuts(axis: Axis, column: Column, texts: Sequence[str]) -> list[Any]:
 
 
 def shared_out(spend: Loss, share: Fraction | None) -> tuple[Loss, Loss | None]:
-    """What the table may cost, and what its score."""
+    """Split the spend between the table and its score."""
     if share is None:
         return spend, None
     budget = budget_share(spend, "the synthetic table", "generators")
@@ -151,19 +151,19 @@ def shared_out(spend: Loss, share: Fraction | None) -> tuple[Loss, Loss | None]:
 
 
 def check_paid(data: Any, losses: Sequence[Loss]) -> None:
-    """Refuse, before the first of several charges, what the account cannot pay altogether.
+    """Refuse, before the first of several charges, a total that the account cannot pay.
 
     Raises:
-        OverBudget: with what is asked, what is left, and the difference.
+        OverBudget: with the amount requested, the amount left, and the difference.
     """
     prices = [data.account.price(budget_share(one).loss) for one in losses]  # as generators pay: an epsilon as its rho
     data.account.book.balance(data.account.rules.key).add(sum(prices[1:], start=prices[0]))
 
 
 def add_score(side: Path, score: "PublishableScore") -> None:
-    """Write a score into a side file, where a hub has it too.
+    """Add a score to a metadata file, in the same place as a hub does.
 
-    Privacy: the score is a release of its own; its loss stands in it.
+    Privacy: the score is a release of its own and states its loss.
     """
     told = {**json.loads(side.read_text(encoding="utf-8")), "score": score.to_json()}
     side.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -174,20 +174,20 @@ def add_score(side: Path, score: "PublishableScore") -> None:
 
 @dataclass(frozen=True, slots=True)
 class InDatabase:
-    """Rows of a table in PostgreSQL, read when they are asked for.
+    """Rows of a PostgreSQL table, read on demand.
 
     Attributes:
-        address: of the database.
-        table: what is public about it.
+        address: address of the database.
+        table: public facts about the table.
     """
 
     address: str
     table: Table
 
     def to_arrow(self) -> "pa.Table":
-        """The columns with public values or bounds, as the schema says they are.
+        """Return the columns with public values or bounds, typed as in the schema.
 
-        Privacy: rows as they are, for the owner's eyes.
+        Privacy: unprotected rows, for the owner only.
         """
         from cloister.data.tables import open_tables
         from cloister.synth.scoring.rows import usable
@@ -202,7 +202,7 @@ class InDatabase:
 
 
 def real_rows(source: str, schema: str, table: str | None) -> Path | InDatabase:
-    """Where the owner's rows lie: a file, a folder, or a postgresql:// address. Nothing is read yet."""
+    """Return the source of the owner's rows: a file, a folder, or a postgresql:// address. Nothing is read yet."""
     from cloister.synth.scoring.rows import only_table
 
     if source.startswith(_ADDRESSES):
@@ -213,6 +213,6 @@ def real_rows(source: str, schema: str, table: str | None) -> Path | InDatabase:
 
 
 def check_charts() -> None:
-    """Refuse a report before minutes of work if nothing here can draw it."""
+    """Refuse a report before minutes of work if no chart library is installed."""
     if not all(find_spec(name) for name in ("altair", "vl_convert")):
         raise MissingExtra("a report with charts needs Altair: pip install 'cloister[report]'. --json needs nothing.")

@@ -3,9 +3,9 @@
     check_whole("rounds", rounds, most=1000, none=True)
     check_names("columns", columns)
 
-What is wrong with an option depends on no row. If it were noticed by a step, the charge would stand for nothing.
+Errors in options depend on no row. If a step found them, the charge would already have been made.
 
-Privacy: public facts alone; nothing is read.
+Privacy: public facts only; nothing is read.
 """
 
 import math
@@ -16,11 +16,11 @@ from cloister.privacy.errors import BadInput
 
 __all__ = ["MOST_ALLOWED", "check_flag", "check_names", "check_number", "check_progress", "check_whole"]
 
-MOST_ALLOWED = 10**9  # that a caller may allow a model: more than memory holds
+MOST_ALLOWED = 10**9  # largest model size that a caller may allow: more than memory holds
 
 
 def check_whole(name: str, value: Any, *, least: int = 1, most: int | None = None, none: bool = False) -> None:
-    """Refuse what is no whole number in a range. `none` says that None is allowed too."""
+    """Refuse anything but a whole number in a range. With `none`, None is allowed too."""
     if value is None and none:
         return
     whole = isinstance(value, int) and not isinstance(value, bool)
@@ -30,20 +30,20 @@ def check_whole(name: str, value: Any, *, least: int = 1, most: int | None = Non
 
 
 def check_number(name: str, value: Any, *, least: float, most: float, what: str) -> None:
-    """Refuse what is no number from `least` to `most`. `what` says what it is for."""
+    """Refuse anything but a number from `least` to `most`. `what` names its purpose."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not least <= value <= most or not math.isfinite(value):
         raise BadInput(f"{name} is a number from {least:g} to {most:g}: {what}.")
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Refuse what is neither True nor False: any other value would count as one of them in silence."""
+    """Refuse anything but True or False: other values would silently count as one of them."""
     if not isinstance(value, bool):
         raise BadInput(f"{name} is True or False.")
 
 
 def check_names(name: str, value: Any, *, none: bool = True) -> None:
-    """Refuse what is no list of names. `none` says that None is allowed too."""
+    """Refuse anything but a list of names. With `none`, None is allowed too."""
     if value is None and none:
         return
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes) and not hasattr(value, "__next__")
@@ -52,6 +52,6 @@ def check_names(name: str, value: Any, *, none: bool = True) -> None:
 
 
 def check_progress(progress: Callable[[float, str], None] | None) -> None:
-    """Refuse what cannot be told a share and a word."""
+    """Refuse anything that is not callable with a share and a word."""
     if progress is not None and not callable(progress):
         raise BadInput("progress is a function of a share from 0 to 1 and a word, or None.")

@@ -1,20 +1,21 @@
-"""The textbook's pipeline for synthetic data, stage by stage, with what each stage may know and a recorded verdict.
+"""The textbook's pipeline for synthetic data: stages, what each stage may access, and recorded verdicts.
 
     outliers → one range → model → rows → test          (and, if the test fails, rows again)
 
     run = Pipeline(synth.mst, [within_loss(epsilon(1)), k_anonymous(["ward", "age"], 5)], tries=3).run(ds, spend=…)
     run.passed, run.verdicts, run.table, run.representation()
 
-What the textbook leaves out, and what is done about it here:
+Gaps in the textbook's pipeline, and how they are closed here:
 
-- Outliers found by density, and ranges read off the rows, are facts about people. Here both come from the schema:
-  values beyond public bounds are clipped, combinations that can never be are left out.
-- Privacy is a property of the mechanism and cannot be seen in its output. So a test of it reads the release: its loss,
-  its receipt, whether its noise was real. Tests of rows (k-anonymity, no rare combination) are about something else.
-- A test that looks at real rows, and a table that is made anew until it passes, leak: which tables failed says
-  something about the rows. So tests here see released values alone; rows are drawn again from the released model, which
-  is post-processing; and a charge stands whatever the verdict is. (The owner's own attacks on a table are `synth.gate`;
-  choosing among several tables by their score is `synth.choose`, which is paid for.)
+- Outliers found by density, and ranges taken from the rows, are facts about people. Here both come from the schema:
+  values beyond public bounds are clipped, and impossible combinations are left out.
+- Privacy is a property of the mechanism and cannot be seen in its output. A test of privacy therefore reads the
+  release: its loss, its receipt, and whether its noise was real. Tests of rows (k-anonymity, no rare combination)
+  concern something else.
+- A test that reads real rows, repeated until a table passes, leaks: the failures reveal something about the rows.
+  Tests here therefore see released values only. Rows are sampled again from the released model, which is
+  post-processing. A charge stands whatever the verdict is. (The owner's own attacks on a table are `synth.gate`;
+  `synth.choose` selects among several tables by their score, with a charge of its own.)
 """
 
 from collections.abc import Callable, Sequence
@@ -36,9 +37,9 @@ class PrivacyTest:
     """A test of a released table.
 
     Attributes:
-        name: what it asks.
-        check: is given a synthetic table and says whether it passes, and why.
-        of_rows: whether other rows of the same model could pass where these do not.
+        name: the property that is tested.
+        check: takes a synthetic table and returns whether it passes, and why.
+        of_rows: whether other rows of the same model could pass where these fail.
     """
 
     name: str
@@ -48,16 +49,16 @@ class PrivacyTest:
 
 @dataclass(frozen=True, slots=True)
 class TestVerdict:
-    """What a test said of one draw of rows.
+    """Verdict of a test on one sample of rows.
 
     Attributes:
-        test: its name.
-        draw: the number of the draw, from 1.
+        test: name of the test.
+        draw: number of the sample, from 1.
         passed: whether it passed.
         reason: why, in a sentence about released values.
     """
 
-    __test__ = False  # no test of ours, whatever pytest thinks of its name
+    __test__ = False  # not a test of ours, although pytest would collect the name
 
     test: str
     draw: int
@@ -67,11 +68,11 @@ class TestVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a stage did, and what it knew.
+    """Action of a stage, and the information it used.
 
     Attributes:
-        name: of the stage.
-        did: in words.
+        name: name of the stage.
+        did: what the stage did, in words.
         knew: "public facts", "rows, paid for", or "released values".
     """
 
@@ -82,12 +83,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """A pipeline that was carried out.
+    """Result of a pipeline run.
 
     Attributes:
-        table: the last draw, whether it passed or not.
-        stages: in order.
-        verdicts: of every test and draw, in order. None is ever left out.
+        table: the last sample, whether it passed or not.
+        stages: the stages, in order.
+        verdicts: verdicts of every test on every sample, in order. None is omitted.
     """
 
     table: SyntheticTable
@@ -96,12 +97,12 @@ class PipelineRun:
 
     @property
     def passed(self) -> bool:
-        """Whether the last draw passed every test."""
+        """Return True if the last sample passed every test."""
         last = max((one.draw for one in self.verdicts), default=0)
         return all(one.passed for one in self.verdicts if one.draw == last)
 
     def representation(self) -> list[dict[str, Any]]:
-        """The other thing that can be shared: not rows, but the noisy counts that they were drawn from."""
+        """Return the noisy counts that the rows were sampled from: a form of release without rows."""
         domain = self.table.domain
         return [
             {
@@ -115,7 +116,7 @@ class PipelineRun:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for a file beside the table."""
+        """Return plain values, for a file beside the table."""
         return {
             "passed": self.passed,
             "loss": self.table.loss.to_json(),
@@ -138,13 +139,13 @@ class PipelineRun:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Stages around a generator.
+    """Pipeline of stages around a generator.
 
     Attributes:
-        generator: `synth.mst`, `synth.aim` or any other with the one signature.
-        tests: what a table must pass; see `PrivacyTest`.
-        tries: how often rows are drawn, at most, all from one released model.
-        options: further ones, for the generator.
+        generator: `synth.mst`, `synth.aim` or any other with the common signature.
+        tests: tests that a table must pass; see `PrivacyTest`.
+        tries: maximum number of samples, all from one released model.
+        options: further options of the generator.
     """
 
     generator: Callable[..., SyntheticTable]
@@ -159,10 +160,10 @@ class Pipeline:
             raise BadInput("a pipeline has a generator, a list of tests such as within_loss(…), and a dict of options.")
 
     def run(self, ds: Any, *, spend: Loss, rows: int | None = None) -> PipelineRun:
-        """Carry all stages out.
+        """Run all stages.
 
-        Privacy: the spend, charged once, whatever the tests say. They see released values alone, and rows are drawn
-            again from the released model only: verdicts and their number are post-processing.
+        Privacy: the spend, charged once, whatever the verdicts. Tests see released values only, and rows are sampled
+            again from the released model only: the verdicts and their number are post-processing.
         """
         table = self.generator(ds, spend=spend, rows=rows, **self.options)
         domain = table.domain
@@ -190,11 +191,11 @@ class Pipeline:
 
 
 def within_loss(limit: Loss, key: Any = None) -> PrivacyTest:
-    """The test of differential privacy that there is: that the release states a loss within a limit, with real noise.
+    """Require that the release states a loss within a limit and used real noise.
 
     Args:
-        limit: the largest loss that is accepted, in the measure of the release.
-        key: the owner's public key; the receipt must hold under it if given.
+        limit: the largest accepted loss, in the measure of the release.
+        key: the owner's public key; if given, the receipt must be valid under it.
     """
     if not isinstance(limit, Loss):
         raise BadInput("a limit is a loss: within_loss(cl.epsilon(1)).")
@@ -220,9 +221,9 @@ def within_loss(limit: Loss, key: Any = None) -> PrivacyTest:
 
 
 def k_anonymous(columns: Sequence[str], k: int) -> PrivacyTest:
-    """That every combination of some columns that occurs among the synthetic rows occurs at least k times.
+    """Require that every combination of some columns among the synthetic rows occurs at least k times.
 
-    It says nothing about real people: synthetic rows are nobody's. It keeps rare combinations out of a published file.
+    This says nothing about real people, as synthetic rows belong to no one. It keeps rare combinations out of a file.
     """
     check_names("columns", columns)
     if isinstance(k, bool) or not isinstance(k, int) or k < 1 or not columns:
@@ -230,7 +231,7 @@ def k_anonymous(columns: Sequence[str], k: int) -> PrivacyTest:
 
     def check(table: SyntheticTable) -> tuple[bool, str]:
         missing = sorted(set(columns) - set(table.to_arrow().column_names))
-        if missing:  # a verdict: the table is paid for already
+        if missing:  # a verdict, not an error: the charge is already made
             return False, f"the table has no column {missing[0]:.60}"
         counted = table.to_arrow().group_by(list(columns)).aggregate([([], "count_all")])
         least = min(counted["count_all"].to_pylist())

@@ -1,17 +1,17 @@
-"""What a synthesis would measure, cost and get wrong, before anything is charged or read.
+"""Dry run of a synthesis: what it would measure, its cost and its errors, before any charge or read.
 
     print(plan(ds, "aim", spend=epsilon(1, delta="1e-9"), rows=30_000))
 
-The generator is carried out on nobody, with a ledger that is thrown away: so the steps, their noise and their number
-are its own, and whatever is wrong with a request is told before a charge. For a generator that shares out its spend by
-the number of rows, as many are pretended as the schema says there are (else as are asked for), the same in every cell.
-Where a generator chooses what to measure by what it has seen, a rehearsal chooses otherwise than the real run will, and
-less: in an even table there is nothing to find.
+The generator runs on an empty dataset with a temporary ledger: the steps, their noise and their number are its own,
+and every error in a request is reported before a charge. Some generators split their spend by the number of rows. For
+these, the dry run assumes the schema's number of rows (else the requested number), with equal counts in every cell.
+A generator that selects marginals from what it has measured selects others in a dry run than in the real run, and
+fewer: a uniform table has nothing to find.
 
-The column that says whose a row is (the unit's id) is in no synthetic table: rows of one person are not made together.
+The unit's id column is in no synthetic table: the rows of one person are not generated together.
 
-Privacy: no row is read: the relation behind a rehearsal has none, and does not know where any are. A plan depends on
-    the schema and the request alone, and is the same every time.
+Privacy: no row is read: the relation of a dry run has none, and has no reference to any. A plan depends on
+    the schema and the request only, and is the same every time.
 """
 
 import math
@@ -45,14 +45,14 @@ from cloister.data.statistics import Sums
 __all__ = ["METHODS", "Synthesis", "method_of", "plan", "usual_bins"]
 
 
-# A dataset without anybody in it, for plans: the same columns, and a public number of rows, the same in every cell.
+# A dataset without rows, for plans: the same columns, and a public number of rows, equal in every cell.
 #
-# Privacy: no row can be read through it. It knows the columns of the real one, has no engine, and pays from an account
-#     that is thrown away. How many rows it pretends to have is the caller's word.
+# Privacy: no row can be read through it. It has the columns of the real one, no engine, and a temporary account. The
+#     assumed number of rows is given by the caller.
 
 
 class Rehearsed:
-    """A dataset without anybody in it, whose account is thrown away."""
+    """Dataset without rows, with a temporary account."""
 
     def __init__(self, data: Any, account: Any, rows: int) -> None:
         self.account, self.reader, self.version = account, None, ""
@@ -60,56 +60,56 @@ class Rehearsed:
         self._data, self._rows = data, rows
 
     def columns(self, table: str) -> Any:
-        """As the dataset has them."""
+        """Return the columns of the dataset."""
         return self._data.columns(table)
 
     def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
-        """The same columns, and nobody's rows."""
+        """Return a relation with the same columns and no rows."""
         found = self._data.relation(table, columns)
         known = {one.name: getattr(found, one.name) for one in fields(found)}
         return _NoRows(**{**known, "engine": _NoEngine(found.engine.dialect)}, pretended=self._rows)
 
 
 class _NoEngine:
-    """Runs nothing: a rehearsal that gets this far would read rows."""
+    """Engine that refuses to run: a dry run that reaches it would read rows."""
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
 
     def run(self, sql: str) -> Any:
-        """Never."""
+        """Refuse to run."""
         raise BadInput("this method reads rows themselves, so there is no plan of it.")
 
 
 @dataclass(frozen=True, slots=True)
 class _NoRows(PrivateTable):
-    """A relation that nobody is in. Its counts are made up."""
+    """Relation without rows. Its counts are made up."""
 
     pretended: int = 0
 
     def sums(self, keys: Sequence[Any] = (), values: Sequence[Any] = ()) -> Sums:
-        """A statement that needs no engine."""
+        """Return a statement that needs no engine."""
         return _NoSums(self.rows, tuple(keys), tuple(values), self.max_rows, self.copies, self.pretended)
 
 
 @dataclass(frozen=True, slots=True)
 class _NoSums(Sums):
-    """As many rows as are pretended, spread alike over all groups; sums of values are nought."""
+    """Assumed number of rows, spread uniformly over all groups; sums of values are zero."""
 
     pretended: int = 0
 
     def run(self, engine: Any) -> list[NDArray[Any]]:
-        """The number of rows, and the sums."""
+        """Return the number of rows, and the sums."""
         total = self.pretended * self.unit_weight
         counts = np.diff(np.arange(self.cells + 1) * total // self.cells)
         return [counts, *(np.broadcast_to(np.int64(0), (self.cells,)) for _ in self.values)]
 
     def run_sets(self, engine: Any, sets: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
-        """The same for each choice of keys."""
+        """Return the same for each choice of keys."""
         return [replace(self, keys=tuple(self.keys[i] for i in one)).run(engine) for one in sets]
 
     def run_occupied(self, engine: Any, sets: Sequence[Sequence[int]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """The groups that somebody is pretended to be in, for each choice of keys."""
+        """Return the groups assumed to be occupied, for each choice of keys."""
         return [self._occupied(math.prod(len(self.keys[i].values) for i in one)) for one in sets]
 
     def _occupied(self, cells: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -119,7 +119,7 @@ class _NoSums(Sums):
         return np.arange(self.pretended) * (cells // max(self.pretended, 1)), np.full(self.pretended, self.unit_weight)
 
 
-# Generators with the one signature, and what each does.
+# Generators with the common signature, with a description of each.
 METHODS: Mapping[str, str] = MappingProxyType(
     {
         "aim": "marginals chosen one after the other, where the model is worst",
@@ -132,12 +132,12 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "independent": "every column by itself: a floor to compare with",
     }
 )
-_HALF_MEAN = 0.5 * math.sqrt(2 / math.pi)  # of the size of normal noise
+_HALF_MEAN = 0.5 * math.sqrt(2 / math.pi)  # relative to normal noise
 _SURE = 1.96
 _MOST_LISTED = 200
-# These share out their spend by the number of rows that they find: as many are pretended as there are said to be.
+# These split their spend by the number of rows they find: the stated number is assumed.
 _BY_SIZE = ("aim",)
-# Where the number of rows is not public. The more rows, the smaller the parts of the spend: no run has more noise.
+# Where the number of rows is not public. With more rows, parts of the spend are smaller: no run has more noise.
 _MANY_ROWS = 1_000_000
 
 
@@ -148,15 +148,15 @@ class Synthesis:
     Attributes:
         method: the generator.
         domain: the public cells of the columns.
-        unit: whom it protects.
-        loss: what it costs, as the noise needs it: a pure epsilon or a rho.
-        rows: how many are asked for; None: as many as a noisy count says.
-        size: how many rows the real table is taken to have, for errors: the schema's word, or `rows`; None: unknown.
-        measured: the marginals of the rehearsal, with the noise they get.
-        chosen: how many of these were chosen by looking (in the real run: privately).
-        noise: the mechanisms, by name.
-        steps: how many steps there were.
-        asked: the spend as it was given.
+        unit: the privacy unit.
+        loss: the cost in the measure of the noise: a pure epsilon or a rho.
+        rows: number of rows requested; None: a noisy count determines it.
+        size: assumed number of rows of the real table, for errors: from the schema, or `rows`; None: unknown.
+        measured: the marginals of the dry run, with their noise.
+        chosen: number of these that were selected from the data (in the real run: privately).
+        noise: names of the mechanisms.
+        steps: number of steps.
+        asked: the spend as given.
     """
 
     method: str
@@ -172,10 +172,10 @@ class Synthesis:
     asked: Loss | None = None
 
     def errors(self) -> list[tuple[str, str]]:
-        """Each column, and marginals that are chosen, with the error that noise alone gives their counts.
+        """Return each column and each selected marginal with the error that noise alone gives its counts.
 
-        For a column it is half the L1 distance to the real table: no count over its cells is expected to be further
-        off. Cells too light to be told from noise are taken together, so a run can do better than this.
+        For a column this is half the L1 distance to the real table: no count over its cells has a larger expected
+        error. Cells too light to be distinguished from noise are merged, so a run can do better than this.
         """
         found = []
         single, several = self._parts()
@@ -190,7 +190,7 @@ class Synthesis:
         return found[:_MOST_LISTED]
 
     def notes(self) -> list[str]:
-        """What to keep in mind."""
+        """Return caveats."""
         said = []
         if self.size is None:
             said.append("How large errors are as a share depends on the number of rows, which is not public here.")
@@ -214,7 +214,7 @@ class Synthesis:
         return said
 
     def lines(self) -> list[str]:
-        """The plan in words."""
+        """Return the plan as lines of text."""
         cells = ", ".join(
             f"{axis.name} ({'fresh pseudonyms' if axis.pseudonym else f'{axis.size} cells'})"
             for axis in self.domain.axes
@@ -244,7 +244,7 @@ class Synthesis:
         return "\n".join([*self.lines(), "", *told, *self.notes()])
 
     def _parts(self) -> tuple[list["NoisyMarginal"], list["NoisyMarginal"]]:
-        """Every column by itself, if that is measured; and the rest."""
+        """Return the one-way marginals, if they are measured, and the rest."""
         single = [one for one in self.measured if len(one.places) == 1]
         if {one.places for one in single} != {(place,) for place in range(len(self.domain.modelled))}:
             return [], list(self.measured)
@@ -268,25 +268,25 @@ def plan(
     bins: Any = None,
     **own: Any,
 ) -> Synthesis:
-    """What a synthesis would cost and measure. Costs nothing and reads nothing.
+    """Plan a synthesis: its cost and its measurements. Costs nothing and reads nothing.
 
     Args:
         data: a Cloister dataset.
         method: a generator, one of `METHODS`.
-        spend, rows, columns, table, bins: as for the generator, and as it likes them unless given.
-        own: options of that generator alone, such as a workload or a label.
+        spend, rows, columns, table, bins: as for the generator; its defaults unless given.
+        own: options of that generator only, such as a workload or a label.
 
-    Privacy: no loss: see the top of this file.
+    Privacy: no loss; see the module docstring.
     """
     make = method_of(method)
     budget = budget_share(spend, "the synthetic table", "generators")
     bins = usual_bins(method) if bins is None else bins
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     check_rows(domain, rows)
-    data.account.price(budget.loss)  # a pure account cannot pay in rho: say so before anything is asked
+    data.account.price(budget.loss)  # a pure account cannot pay in rho: report this before anything else is checked
     size = data.schema.tables[domain.table].rows or rows
     pretended = (size or _MANY_ROWS) if method in _BY_SIZE else 0
-    # Numbers may run out of range where nothing is to be found: a rehearsal is about steps, not about its model.
+    # Numbers may overflow where there is nothing to find: a dry run is about steps, not about its model.
     quiet = np.errstate(all="ignore")
     with quiet, TemporaryDirectory(prefix="cloister-plan-") as folder, Ledger.in_folder(folder) as book:
         empty = Rehearsed(data, book.open_account("rehearsal", budget.loss), pretended)
@@ -301,7 +301,7 @@ def plan(
                 random_state="rehearsal",
                 **{**_shorter(method, domain), **own},
             )
-        except LookFailed as failure:  # on nobody there is nothing to hide
+        except LookFailed as failure:  # without rows there is nothing to protect
             raise BadInput(f"this synthesis cannot be carried out: {failure.owner_detail}") from None
     steps = made.receipt.body["parameters"]
     return Synthesis(
@@ -320,7 +320,7 @@ def plan(
 
 
 def method_of(name: str) -> Any:
-    """A generator by its name."""
+    """Return a generator by its name."""
     from cloister import synth
 
     if not isinstance(name, str) or name not in METHODS:
@@ -329,12 +329,12 @@ def method_of(name: str) -> Any:
 
 
 def usual_bins(name: str) -> int:
-    """Into how many bins a generator cuts numbers and dates unless told otherwise."""
+    """Return a generator's default number of bins for numbers and dates."""
     return int(signature(method_of(name)).parameters["bins"].default)
 
 
 def _shorter(method: str, domain: Domain) -> dict[str, Any]:
-    """Less work where it changes nothing about the steps and their noise: fewer candidates, fewer fits."""
+    """Reduce work that does not change the steps or their noise: fewer candidates, fewer fits."""
     if method == "mixture":
         return {"fits": 1}
     names = [axis.name for axis in domain.modelled]

@@ -1,10 +1,10 @@
-"""One synthesis: read the public facts, charge, measure in steps, draw rows.
+"""One synthesis: read the public facts, charge, measure in steps, sample rows.
 
-    def steps(survey: Survey, progress: Progress) -> Made: ...
+    def steps(survey: Survey, progress: Progress) -> GeneratorResult: ...
     table = synthesise(ds, steps, method="aim", spend=…, rows=…)
 
-Every generator is such a function. It looks at rows through the survey alone, and each look is paid from what was
-reserved before the first one (privacy/filter.py); so whatever it chooses, it never costs more than the spend.
+Every generator is such a function. It accesses rows through the survey only, and each measurement is paid from the
+loss reserved before the first one (privacy/filter.py); whatever it selects, it never costs more than the spend.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,15 +37,15 @@ Progress = Callable[[float, str], None]
 
 @dataclass(slots=True)
 class GeneratorResult:
-    """What a generator made of released values.
+    """Model and measurements of a generator, from released values.
 
     Attributes:
-        model: of the modelled columns.
-        measured: every marginal that was released, in order.
-        chosen: what was chosen privately, in words.
-        review: what was bought about the model's own errors.
-        workload: columns whose marginals the caller said matter.
-        queries: counts that the caller said matter.
+        model: model of the modelled columns.
+        measured: every released marginal, in order.
+        chosen: descriptions of what was selected privately.
+        review: measurements of the model's own errors.
+        workload: columns whose marginals matter to the caller.
+        queries: counts that matter to the caller.
     """
 
     model: AnyModel
@@ -73,21 +73,21 @@ def synthesise(
     random_state: Any = None,
     told: dict[str, Any] | None = None,
 ) -> "SyntheticTable":
-    """Carry a generator out under one charge.
+    """Run a generator under one charge.
 
     Args:
         data: a Cloister dataset; its account pays (and its reader's, if there is one).
         steps: the generator.
         method: its name.
-        spend: what all of it may cost; all of it is charged.
-        rows: how many rows to draw: a public number; if None, as many as the noisy totals say (bought by the spend).
+        spend: maximum cost; all of it is charged.
+        rows: number of rows to sample: a public number; if None, estimated from the noisy totals within the spend.
         columns, table, bins: see `domain.read_domain`.
-        progress: is told a share from 0 to 1 and a word about it.
+        progress: called with a share from 0 to 1 and a word about it.
         random_state: a seed, for teaching and tests: noise and rows repeat, and the release is marked `not private`.
         told: further public options, for the ledger's request.
 
     Privacy: the spend, for the dataset's unit, add/remove neighbours. Domains, bins and options are public; the number
-        of rows is not read. A spend that is refused reads nothing and draws nothing.
+        of rows is not read. A refused spend reads nothing and samples nothing.
     """
     from cloister.synth.output.table import SyntheticTable
 
@@ -107,7 +107,7 @@ def synthesise(
 
     binned = [axis.name for axis in domain.axes if axis.ends is not None]
     fine = domain
-    if isinstance(bins, PrivateCuts):  # before the charge: whatever can be refused here is
+    if isinstance(bins, PrivateCuts):  # before the charge: refuse here whatever can be refused
         fine, _ = read_domain(data, table=table, columns=columns, bins=dict.fromkeys(binned, FINE), rules=False)
 
     def whole(meter: PrivacyFilter) -> tuple[GeneratorResult, tuple[DependentColumn, ...], Domain]:

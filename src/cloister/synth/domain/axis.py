@@ -1,11 +1,11 @@
-"""One column as public cells: what a marginal counts by, and how a cell becomes a value again.
+"""One column as public cells: the cells that a marginal counts, and the values that a cell stands for.
 
     categories, booleans, few integers    a cell for each value
     numbers, dates, moments               a cell for each of some bins between public cuts
     text without categories               no cell: every synthetic row gets a fresh pseudonym
     columns that may be NULL              one more cell, the last
 
-Privacy: everything here follows from the schema and from what the caller names. Nothing is read off the data.
+Privacy: everything here follows from the schema and the caller's arguments. Nothing is derived from the data.
 """
 
 import math
@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 MOST_CELLS = 4096
 _EPOCH = datetime(1970, 1, 1)
 _DAY = date(1970, 1, 1).toordinal()
-_STEPS = 2**53  # doubles tell so many whole numbers apart
+_STEPS = 2**53  # largest range of whole numbers that doubles distinguish
 _FAR = 2**60
 _INT64 = np.iinfo(np.int64)
 
@@ -49,14 +49,14 @@ class Axis:
     """The public cells of one column.
 
     Attributes:
-        name: of the column.
-        type: of its values.
-        values: the value of each cell; None if the column is cut into bins or is a pseudonym.
-        ends: of bins: the ends of all of them in rising order, one more than there are bins. Numbers as they are, dates
-            as days and moments as microseconds since 1970. A bin holds its lower end, the last one its upper end too.
+        name: name of the column.
+        type: type of its values.
+        values: the value of each cell; None if the column is binned or is a pseudonym.
+        ends: the ends of all bins in ascending order, one more than there are bins. Numbers unchanged, dates as days,
+            moments as microseconds since 1970. A bin includes its lower end; the last bin also includes its upper end.
         nullable: whether the last cell stands for NULL.
-        origin: what ends are counted from, for whole numbers and moments too far from 0 for doubles to tell neighbours
-            apart: the lower bound. 0 otherwise.
+        origin: the offset of the ends, for whole numbers and moments too far from 0 for doubles to distinguish
+            neighbours: the lower bound. 0 otherwise.
     """
 
     name: str
@@ -68,29 +68,29 @@ class Axis:
 
     @property
     def pseudonym(self) -> bool:
-        """Whether its values name somebody, so that synthetic rows get fresh ones."""
+        """Return True if the values identify a person, so that synthetic rows get new ones."""
         return self.values is None and self.ends is None
 
     @property
     def ordered(self) -> bool:
-        """Whether neighbouring cells are alike: numbers and dates, in bins or not."""
+        """Return True if neighbouring cells are similar: numbers and dates, binned or not."""
         return self.ends is not None or (self.values is not None and self.type == "integer")
 
     @property
     def known(self) -> int:
-        """How many cells hold values that are not NULL."""
+        """Return the number of cells whose values are not NULL."""
         if self.values is not None:
             return len(self.values)
         return 1 if self.ends is None else len(self.ends) - 1
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
+        """Return the number of cells."""
         return self.known + (1 if self.nullable and not self.pseudonym else 0)
 
     @property
     def widths(self) -> Floats:
-        """How much each cell that is not NULL holds of the line that its values lie on: whole numbers, or lengths."""
+        """Return the width of each cell that is not NULL: a number of whole values, or a length."""
         if self.ends is None:
             return np.ones(self.known)
         ends = np.array(self.ends)
@@ -100,7 +100,7 @@ class Axis:
         return last - first + 1
 
     def labels(self) -> list[str]:
-        """What each cell holds, in words."""
+        """Return a description of each cell."""
         if self.values is not None:
             told = [str(value) for value in self.values]
         elif self.ends is not None:
@@ -112,14 +112,14 @@ class Axis:
         return [*told, "missing"] if self.nullable else told
 
     def key(self) -> GroupKey:
-        """How an engine names the cell of a row."""
+        """Return the group key by which an engine computes the cell of a row."""
         column = exp.column(self.name, quoted=True)
         missing = (None,) if self.nullable else ()
         if self.values is not None:
             return GroupKey(self.name, column, (*self.values, *missing), self.type)
         if self.ends is None:
             raise BadSchema(f"{self.name} is replaced by pseudonyms and cannot be counted by.")
-        # Comparisons alone: every engine puts a value into the same bin, whatever its arithmetic.
+        # Comparisons only: every engine puts a value into the same bin, whatever its arithmetic.
         tree = _between(column, [self._literal(end) for end in self.ends[1:-1]], 0)
         absent = exp.Is(this=column.copy(), expression=exp.Null())
         cell = exp.Case(ifs=[exp.If(this=absent, true=exp.Null())], default=tree)
@@ -127,9 +127,9 @@ class Axis:
         return GroupKey(self.name, cell, cells, "integer")
 
     def place(self, column: "pa.ChunkedArray") -> Cells:
-        """The cell of each value of a column; -1 where there is none.
+        """Return the cell of each value of a column; -1 for a value outside all cells.
 
-        Privacy: as secret as the column. For whoever may see it (an owner who scores a table), or for synthetic rows.
+        Privacy: as sensitive as the column. For an owner who scores a table, or for synthetic rows.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -148,12 +148,13 @@ class Axis:
         return np.where(known & ~np.isnan(numbers), cells, absent)
 
     def draw(self, cells: Cells, generator: np.random.Generator, wanted: Any = None) -> "pa.Array":
-        """A value of each cell: the value it stands for, or one that is spread evenly over its bin.
+        """Sample a value of each cell: the cell's own value, or one distributed uniformly over its bin.
 
         Args:
-            cells: of each row.
-            generator: any.
-            wanted: a condition as in `cells_of`, as a list of one: of a bin that it cuts, only what it names is drawn.
+            cells: the cell of each row.
+            generator: any random generator.
+            wanted: a condition as in `cells_of`, as a list of one: in a bin that it cuts, only matching values
+                are sampled.
         """
         import pyarrow as pa
 
@@ -169,7 +170,7 @@ class Axis:
         condition = None if wanted is None else wanted[0]
         if isinstance(condition, dict):
             least, most = self._range(condition)
-            # What ends before its bin does is not held by it any more.
+            # A bin does not include values at or beyond its end.
             low, top, high = np.maximum(low, least), top & (most > high), np.minimum(high, most)
         if self.type == "real":
             spots = np.where(top, high, np.nextafter(high, low))
@@ -177,7 +178,7 @@ class Axis:
         else:
             first, last = _whole(low, high, top)
             numbers = np.minimum(np.floor(first + (last - first + 1) * generator.random(len(cells))), last)
-        if wanted is not None and not isinstance(condition, dict):  # values by name: one of those that are in the bin
+        if wanted is not None and not isinstance(condition, dict):  # named values: one of those in the bin
             numbers = _among(self._named(condition), numbers, inside, np.array(self.ends), generator)
         if self.type == "real":
             return pa.array(numbers, kind, mask=absent)
@@ -187,9 +188,9 @@ class Axis:
         return pa.array(whole, pa.int64(), mask=absent).cast(kind)
 
     def cells_of(self, wanted: Any) -> NDArray[np.bool_]:
-        """Which cells a condition names: a value, a list of values, None for missing, or {"below": 16, "from": 65}.
+        """Return the cells that match a condition: a value, a list, None for missing, or {"below": 16, "from": 65}.
 
-        A bin counts if any of it is named.
+        A bin matches if any part of it does.
         """
         chosen = np.zeros(self.size, dtype=bool)
         if isinstance(wanted, dict):
@@ -197,7 +198,7 @@ class Axis:
             if self.ends is not None:
                 ends = np.array(self.ends)
                 upper = ends[1:] > low
-                upper[-1] |= ends[-1] == low and self.type != "real"  # the last bin holds its upper end
+                upper[-1] |= ends[-1] == low and self.type != "real"  # the last bin includes its upper end
                 chosen[: self.known] = upper & (ends[:-1] < high)
             else:
                 chosen[: self.known] = [low <= _exact(self.type, value) < high for value in self.values or ()]
@@ -207,9 +208,9 @@ class Axis:
         return chosen
 
     def weights_of(self, wanted: Any) -> Floats:
-        """How much of each cell a condition names, from 0 to 1: of a bin that it cuts, a part by its width.
+        """Return the share of each cell that matches a condition, from 0 to 1: for a bin that it cuts, by width.
 
-        A single real number is no part of its bin: it has no width.
+        A single real number has no width, so it matches no part of its bin.
         """
         whole = self.cells_of(wanted).astype(np.float64)
         if self.ends is None:
@@ -231,7 +232,7 @@ class Axis:
         return whole
 
     def _range(self, wanted: Any) -> tuple[Any, Any]:
-        """The ends of a range: from the first, below the second."""
+        """Return the ends of a range, lower inclusive, upper exclusive."""
         if self.ends is None and not self.ordered:
             raise BadBounds(f"{self.name} has no order. Name its values.")
         if set(wanted) - {"from", "below"} or not wanted:
@@ -243,18 +244,18 @@ class Axis:
         )
 
     def _named(self, wanted: Any) -> Floats:
-        """The values of a condition that is no range, on the line that bins lie on; without what is missing."""
+        """Return the values of a condition that is not a range, in the units of bin ends; without missing ones."""
         listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
         return np.array(sorted(self.number(value) for value in listed if value is not None))
 
     def number(self, value: Any) -> float:
-        """A value on the line that bins lie on: a number as it is, days or microseconds since 1970, from the origin."""
+        """Convert a value to the units of bin ends: a number, or days or microseconds since 1970, minus the origin."""
         return _from(self.origin, _exact(self.type, value))
 
     def numbers(self, column: "pa.ChunkedArray") -> Floats:
-        """The values of a column on that line; 0 where one is missing.
+        """Convert the values of a column to the units of bin ends; 0 where one is missing.
 
-        Privacy: as secret as the column.
+        Privacy: as sensitive as the column.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -267,7 +268,7 @@ class Axis:
             filled = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
             return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.float64) - self.origin
         whole = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-        # Far beyond the bounds it does not matter how far; the difference must fit into 64 bits.
+        # Far beyond the bounds the distance does not matter; the difference must fit into 64 bits.
         least, most = max(self.origin - _FAR, _INT64.min), min(self.origin + _FAR, _INT64.max)
         near = np.array([min(max(one, least), most) for one in whole.tolist()], dtype=np.int64)
         return np.asarray((near - self.origin).astype(np.float64))
@@ -289,7 +290,7 @@ class Axis:
         return int(np.searchsorted(np.array(self.ends[1:-1]), place, side="right"))
 
     def value(self, end: float) -> Any:
-        """A place on the line that bins lie on as a value of the column; the next whole one for integers and dates."""
+        """Convert a number in the units of bin ends to a value of the column; rounded up for integers and dates."""
         return self._value(end)
 
     def _value(self, end: float) -> Any:
@@ -308,11 +309,11 @@ class Axis:
 
 
 def read_axis(column: Column, bins: Any) -> Axis:
-    """The cells of a column, from its public facts.
+    """Return the cells of a column, from its public facts.
 
     Args:
         column: its schema.
-        bins: into how many equal bins a number or date is cut if it has more values; or the ends of its bins.
+        bins: number of equal bins for a number or date with more values than that; or the ends of its bins.
     """
     listed = column.categories if column.type != "boolean" else (False, True)
     if listed is not None:
@@ -337,9 +338,9 @@ def read_axis(column: Column, bins: Any) -> Axis:
     low, high = _from(origin, first), _from(origin, last)
     # Whole numbers and days: the upper bound is a value like the others, so the bins reach one step beyond it.
     edges = np.linspace(low, high if column.type == "real" else high + 1, bins + 1)[:-1]
-    if column.type == "real":  # bounds may be so near that the doubles between them run out
+    if column.type == "real":  # bounds may be so close that the doubles between them run out
         edges = np.unique(edges[edges < high])
-    if column.type == "integer" and first <= 0 < last:  # nothing is often unlike little: it is no part of a bin
+    if column.type == "integer" and first <= 0 < last:  # zero often differs from small values: it is not part of a bin
         edges = np.unique([*edges, _from(origin, 0), _from(origin, 1)])
     return _checked(column, [*edges, high], origin)
 
@@ -351,16 +352,16 @@ def _of_cuts(column: Column, given: Sequence[Any]) -> Axis:
     ends = [_from(origin, one) for one in exact]
     if column.bounds is not None:
         low, high = (_from(origin, _exact(column.type, end)) for end in column.bounds)
-        # The bounds are the outermost ends: what lies beyond them cannot occur.
+        # The bounds are the outermost ends: values beyond them cannot occur.
         ends = [low, *(end for end in ends if low < end < high or (end == high and column.type != "real")), high]
     return _checked(column, ends, origin)
 
 
 def _origin(column: Column, first: Any, last: Any) -> int:
-    """What the ends of a column's bins are counted from, so that doubles hold every whole step between its bounds.
+    """Return the offset of a column's bin ends, so that doubles represent every whole step between its bounds.
 
     Raises:
-        BadBounds: there are more steps between them than doubles can tell apart.
+        BadBounds: there are more steps between the bounds than doubles can distinguish.
     """
     if column.type == "real" or not (math.isfinite(first) and math.isfinite(last)):
         return 0
@@ -384,7 +385,7 @@ def _checked(column: Column, ends: Sequence[float], origin: int) -> Axis:
 
 
 def _between(column: exp.Expression, cuts: Sequence[exp.Expression], first: int) -> exp.Expression:
-    """The number of cuts that are not above a value, found by halving."""
+    """Count the cuts that are not above a value, by binary search."""
     if not cuts:
         return literal(first)
     middle = len(cuts) // 2
@@ -394,12 +395,12 @@ def _between(column: exp.Expression, cuts: Sequence[exp.Expression], first: int)
 
 
 def _whole(low: Floats, high: Floats, top: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """The first and the last whole step of bins: without the upper end, which only the topmost one holds."""
+    """Return the first and the last whole step of bins; only the topmost bin includes its upper end."""
     return np.ceil(low), np.where(top, np.floor(high), np.ceil(high) - 1)
 
 
 def _among(values: Floats, numbers: Floats, cells: Cells, ends: Floats, generator: np.random.Generator) -> Floats:
-    """For each row one of the named values in its bin, all alike; the number it has where none is."""
+    """Pick for each row one of the named values in its bin, uniformly; keep its number if there is none."""
     home = np.searchsorted(ends[1:-1], values, side="right")
     first, last = np.searchsorted(home, cells, side="left"), np.searchsorted(home, cells, side="right")
     chosen = first + np.floor((last - first) * generator.random(len(cells))).astype(np.int64)
@@ -408,7 +409,7 @@ def _among(values: Floats, numbers: Floats, cells: Cells, ends: Floats, generato
 
 
 def _exact(kind: str, value: Any) -> int | float:
-    """A value on the line that its bins lie on: whole numbers, days and microseconds exactly."""
+    """Convert a value to the units of bin ends exactly: whole numbers, days and microseconds."""
     try:
         if kind in ("date", "timestamp") and isinstance(value, str):
             value = datetime.fromisoformat(value)
@@ -419,21 +420,21 @@ def _exact(kind: str, value: Any) -> int | float:
             return int(value.toordinal() - _DAY)
         if kind == "integer" and isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value):
             value = int(value)
-        number = float(value)  # a whole number that no double is near is no end of a bin
+        number = float(value)  # a whole number without a nearby double cannot be the end of a bin
         return int(value) if isinstance(value, int | np.integer) and kind == "integer" else number
     except (AttributeError, TypeError, ValueError, OverflowError):
         raise BadBounds(f"a {kind} was expected, got {value!r:.40}.") from None
 
 
 def _from(origin: int, exact: float) -> float:
-    """How far from the origin: the nearest double to the exact difference."""
+    """Return the difference to the origin: the nearest double to the exact difference."""
     if not origin or not math.isfinite(exact):
         return float(exact)
     return float(exact - origin if isinstance(exact, int) else Fraction(exact) - origin)
 
 
 def arrow_types() -> dict[str, Any]:
-    """The Arrow type of each type of a schema."""
+    """Map each type of a schema to its Arrow type."""
     import pyarrow as pa
 
     return {

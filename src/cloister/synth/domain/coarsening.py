@@ -1,13 +1,13 @@
-"""Fewer, heavier cells: what is too light to be told from noise is taken together.
+"""Coarser cells: merge cells too light to be distinguished from noise.
 
-    grains = grains_of(domain, singles)         # the cells that a model keeps apart, from noisy counts of every column
+    grains = grains_of(domain, singles)         # the cells that a model distinguishes, from noisy one-way marginals
     ladder = ladder_of(axis, weights)           # ever coarser versions of a column: at most 16, 8, 4, 2 groups of cells
 
-A marginal of two columns with 32 cells each has a thousand cells, and noise on every one of them; in groups of eight by
-eight it has sixty-four, and what is lost is small where neighbours are alike. So candidates to be measured come in
-several resolutions, and the choice weighs what each would show against its noise.
+A marginal of two columns with 32 cells each has a thousand cells, each with noise; in groups of eight by eight it has
+sixty-four, and little is lost where neighbours are similar. Candidate marginals therefore come in several resolutions,
+and selection weighs the information of each against its noise.
 
-Privacy: all of it follows from counts that were released.
+Privacy: everything follows from released counts.
 """
 
 import math
@@ -25,12 +25,12 @@ __all__ = ["grain_marginal", "grains_of", "ladder_of", "most_grains", "nonnegati
 _GROUPS = (16, 8, 4, 2)
 _PAIR_CELLS = 8_000_000  # of all pairs of a tree together
 _SHIFTS = 1024  # at most, of columns with more cells
-_CUT = 2.0  # standard errors beyond which a difference is kept
+_CUT = 2.0  # standard errors above which a difference is kept
 
 
 def nonnegative(counts: Floats, total: float) -> Floats:
-    """The nearest counts that are not negative and add up to the total (projection onto the simplex)."""
-    # The same for counts that are all shifted: so the first one is kept for certain, however large the noise is.
+    """Project counts onto the simplex: the nearest nonnegative counts with the given total."""
+    # Shifting all counts does not change the result: so the first one is certainly kept, however large the noise is.
     counts = counts - counts.max()
     falling = np.sort(counts)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
@@ -39,12 +39,11 @@ def nonnegative(counts: Floats, total: float) -> Floats:
 
 
 def smoothed(axis: Axis, counts: Floats, sigma: float) -> Floats:
-    """Noisy counts of an ordered column with differences that are no larger than the noise levelled out.
+    """Smooth the noisy counts of an ordered column: remove differences no larger than the noise.
 
-    Haar wavelets at every shift, and the mean of all (Coifman & Donoho 1995): steps and peaks that stand out of the
-    noise stay, neighbours that do not are given their mean. What is alike in neighbours is how many rows a value has,
-    not how many a bin has: of bins that are nearly as wide as the usual one, wider ones hold more. Columns without an
-    order are left as they are.
+    Haar wavelets at every shift, averaged (Coifman & Donoho 1995): steps and peaks above the noise stay, and other
+    neighbours are set to their mean. Neighbours are similar in rows per value, not in rows per bin: among bins of
+    nearly the usual width, wider ones hold more. Columns without an order are unchanged.
     """
     if not axis.ordered or axis.known < 4:
         return counts
@@ -62,7 +61,7 @@ def smoothed(axis: Axis, counts: Floats, sigma: float) -> Floats:
 
 
 def _haar(values: Floats, cut: float) -> Floats:
-    """Orthonormal Haar coefficients below the cut set to zero."""
+    """Set orthonormal Haar coefficients below the cut to zero."""
     if len(values) == 1:
         return values
     half = math.sqrt(0.5)
@@ -75,10 +74,10 @@ def _haar(values: Floats, cut: float) -> Floats:
 
 
 def grains_of(domain: Domain, singles: Sequence[NoisyMarginal], total: float, least: float) -> tuple[Grain, ...]:
-    """Cells that together hold at least `least` standard errors of rows, for each column.
+    """Merge cells of each column until each group holds at least `least` standard errors of rows.
 
-    Columns of which something never occurs are kept as they are, so that it never does. Of the others none has more
-    cells than leaves room for a pair of each (`most_grains`): there the lightest are taken together.
+    Columns with structural zeros are unchanged, so that the zeros hold. No other column has more cells than leaves room
+    for a pair of each (`most_grains`): beyond that, the lightest cells are merged.
     """
     fixed = {place for zero in domain.zeros for place in zero.places}
     most, grains = most_grains(len(domain.shape)), []
@@ -97,12 +96,12 @@ def grains_of(domain: Domain, singles: Sequence[NoisyMarginal], total: float, le
 
 
 def most_grains(columns: int) -> int:
-    """How many cells a column of a model has at most, so that as many pairs as there are columns can be held."""
+    """Return the maximum number of cells of a model's column, so that a tree of pairs over all columns fits."""
     return max(16, math.isqrt(_PAIR_CELLS // max(columns - 1, 1)))
 
 
 def _gathered(axis: Axis, counts: Floats, least: float) -> Cells:
-    """Which group each cell is in: light neighbours together, or all light ones if cells have no order."""
+    """Return the group of each cell: light neighbours merged, or all light cells if they have no order."""
     groups = np.zeros(axis.size, dtype=np.int64)
     if not axis.ordered:
         heavy = counts[: axis.known] >= least
@@ -114,13 +113,13 @@ def _gathered(axis: Axis, counts: Floats, least: float) -> Cells:
                 group, held = group + 1, 0.0
             groups[i] = group
             held += max(counts[i], 1e-9)
-    if axis.size > axis.known:  # what is missing is like no neighbour
+    if axis.size > axis.known:  # a missing value is similar to no neighbour
         groups[axis.known] = groups[: axis.known].max() + 1
     return _in_order(groups)
 
 
 def _in_order(groups: Cells) -> Cells:
-    """The same groups, numbered as they first occur: cells that are all kept apart stay where they are."""
+    """Renumber groups by first occurrence: cells that are all distinct stay in place."""
     _, first, member = np.unique(groups, return_index=True, return_inverse=True)
     number = np.empty(len(first), dtype=np.int64)
     number[np.argsort(first, kind="stable")] = np.arange(len(first))
@@ -135,7 +134,7 @@ def _grain(counts: Floats, groups: Cells) -> Grain:
 
 
 def ladder_of(axis: Axis, grain: Grain, weights: Floats) -> list[Cells]:
-    """Ever coarser groups of a column's finest cells, each made of groups of the one before."""
+    """Build ever coarser groups of a column's finest cells, each made of groups of the level before."""
     known = grain.size - (1 if axis.size > axis.known else 0)
     ladder: list[Cells] = []
     groups = np.arange(grain.size)
@@ -153,7 +152,7 @@ def ladder_of(axis: Axis, grain: Grain, weights: Floats) -> list[Cells]:
 
 
 def _neighbours(held: Floats, most: int) -> Cells:
-    """Join the two neighbouring groups that are lightest together, until few enough are left."""
+    """Merge the two neighbouring groups with the smallest total weight, until few enough are left."""
     groups = [[i] for i in range(len(held))]
     weights = list(held)
     while len(groups) > most:
@@ -167,7 +166,7 @@ def _neighbours(held: Floats, most: int) -> Cells:
 
 
 def _heaviest(held: Floats, most: int) -> Cells:
-    """Keep the heaviest groups, take all others together."""
+    """Keep the heaviest groups and merge all others."""
     order = np.argsort(-held, kind="stable")
     coarse = np.zeros(len(held), dtype=np.int64)
     coarse[order] = np.minimum(np.arange(len(held)), most - 1)
@@ -175,7 +174,7 @@ def _heaviest(held: Floats, most: int) -> Cells:
 
 
 def grain_marginal(one: NoisyMarginal, grains: Sequence[Grain]) -> NoisyMarginal:
-    """A marginal that was measured in the domain's cells, in those of a model: sums, whose variances add."""
+    """Sum a marginal measured in the domain's cells to a model's cells; variances add."""
     merges = tuple(grains[place].cells for place in one.places)
     spread = merged_counts(np.full(one.counts.shape, float(one.sigma) ** 2), merges)
     return NoisyMarginal(one.places, merged_counts(one.counts, merges), np.sqrt(spread), (), one.why)

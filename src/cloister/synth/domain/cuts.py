@@ -1,9 +1,10 @@
-"""Cuts of numbers that are bought: bins that hold about as many rows each, found inside the spend.
+"""Private cuts of numbers: bins that hold about equally many rows, found within the spend.
 
     synth.mst(ds, spend=…, bins=synth.PrivateCuts(16))
 
-Equal bins between wide public bounds leave most of them empty. A tenth of the spend buys a histogram of each number and
-date in 256 equal bins; the cuts are its quantiles, and the ends of where rows clearly are. Cuts that coincide are one.
+Equal bins between wide public bounds are mostly empty. A tenth of the spend measures a histogram of each number and
+date in 256 equal bins; the cuts are its quantiles, and the ends of the range where rows clearly are. Coinciding cuts
+are merged.
 
 Privacy: histograms over public bins, with noise; cuts are post-processing of them. Cuts at exact quantiles would be
 values of rows.
@@ -35,11 +36,11 @@ _FAR = 0.005  # the share of rows beyond the outermost cuts, on either side
 
 @dataclass(frozen=True, slots=True)
 class PrivateCuts:
-    """That numbers and dates are cut where rows are.
+    """Request to cut numbers and dates at private quantiles.
 
     Attributes:
-        bins: how many bins each of them has at most.
-        share: of the spend that buys the cuts.
+        bins: maximum number of bins of each column.
+        share: share of the spend that pays for the cuts.
     """
 
     bins: int = 32
@@ -47,7 +48,7 @@ class PrivateCuts:
 
     @property
     def most_bins(self) -> int:
-        """How many bins a column can have in the end, but for those that a rule of the schema cuts."""
+        """Return the maximum number of bins of a column, not counting bins that a schema rule cuts."""
         return max(self.bins, 2 * _FEWEST + 1)
 
     def __post_init__(self) -> None:
@@ -64,15 +65,15 @@ class PrivateCuts:
 def with_cuts(
     survey: "Measurer", wanted: PrivateCuts, fine: "Domain", read: Callable[[Mapping[str, Any]], "Domain"]
 ) -> tuple["Measurer", str]:
-    """Buy cuts; a survey of the new cells with the rest of the spend, and what was bought in words.
+    """Measure cuts; return a survey of the new cells with the rest of the spend, and a description of the cuts.
 
     Args:
-        survey: of equal bins, with the whole spend.
-        wanted: how many bins, for what share.
+        survey: a survey of equal bins, with the whole spend.
+        wanted: the number of bins and the share for them.
         fine: the same columns in many equal bins, without rules, which matter for cells and not for single columns.
-        read: the domain for given bins of some columns.
+        read: returns the domain for given bins of some columns.
 
-    Privacy: the share, for one histogram of each column that has bins: L2 sensitivity √k·m, L1 k·m.
+    Privacy: the share, for one histogram of each binned column: L2 sensitivity √k·m, L1 k·m.
     """
     names = [axis.name for axis in survey.domain.modelled if axis.ends is not None]
     if not names:
@@ -90,31 +91,31 @@ def with_cuts(
 
 
 def quantile_cuts(axis: Axis, counts: "Floats", sigma: float, bins: int) -> list[Any]:
-    """Inner ends of bins that hold about as many rows each, as values of the column; the outermost two hold few.
+    """Return inner ends of bins with about equally many rows, as column values; the outermost two hold few.
 
     Args:
         axis: many equal bins.
-        counts: rows in each, with noise.
-        sigma: its standard deviation. What is not clearly above it counts as nothing.
-        bins: how many there are to be, at most.
+        counts: noisy number of rows in each.
+        sigma: standard deviation of the noise. Counts not clearly above it are treated as zero.
+        bins: maximum number of bins.
     """
     known = counts[: axis.known]
     held = np.where(known > _CLEAR * sigma, known, 0.0)
     if not held.any():
         held = np.ones(axis.known)
-    # Few whole numbers have a cell each: it reaches to the next one.
+    # A column of few whole numbers has a cell for each: it reaches to the next number.
     steps = axis.ends or [axis.number(value) for value in axis.values or ()]
     ends = np.array([*steps, *([] if axis.ends else [steps[-1] + 1.0])])
     below = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
     ranks = np.arange(1, bins - 2) / (bins - 2)
     middle = np.interp(ranks, below + 1e-9 * np.arange(len(below)), ends)
-    # Whole bins at both ends: a single one far out that noise made is not worth a wide bin of its own.
+    # Whole bins at both ends: a single outlying bin made by noise is not worth a wide bin of its own.
     first = int(np.searchsorted(below, _FAR, side="right")) - 1
     last = int(np.searchsorted(below, 1 - _FAR, side="left"))
     inner = [ends[first], *middle, ends[last]]
     low, high = axis.value(float(ends[0])), axis.value(float(ends[-1]))  # beyond the last one, where all have cells
     cuts = sorted({axis.value(float(end)) for end in inner} - {low, high})
-    if len(cuts) < _FEWEST - 1:  # all at one place: a few equal bins beside it, so that numbers stay numbers
+    if len(cuts) < _FEWEST - 1:  # all rows in one place: a few equal bins beside it, so that numbers stay numbers
         even = np.linspace(ends[0], ends[-1], 2 * _FEWEST)[1:-1]
         cuts = sorted({*cuts, *(axis.value(float(end)) for end in even)} - {low, high})
     return [cut for cut in cuts if low < cut < high]

@@ -1,8 +1,8 @@
-"""Columns that others decide: learnt once from a noisy marginal, then true in every synthetic row.
+"""Columns determined by others: learnt once from a noisy marginal, then exact in every synthetic row.
 
-The schema says `ward -> building`; it does not say which building. A small part of the spend buys the joint counts of
-both, and each value of the left side gets the value that was counted most often beside it. The right side is then no
-part of the model: it follows from the left side, in all rows, now and in later samples.
+The schema says `ward -> building`; it does not say which building. A small part of the spend measures the joint counts
+of both, and each value of the left side gets its most frequent value of the right side. The right side is then not
+part of the model: it follows from the left side in all rows, also in later samples.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 __all__ = ["DependentColumn", "learn_decided"]
 
-# Of the spend, for each dependency; and for all of them together.
+# Share of the spend for each dependency; and for all of them together.
 _EACH, _ALL = Fraction(1, 50), Fraction(1, 5)
 
 
 @dataclass(frozen=True)
 class DependentColumn:
-    """A column that others decide.
+    """A column determined by others.
 
     Attributes:
         axis: the column.
-        places: what decides it, among the modelled columns.
+        places: indices of the determining columns among the modelled columns.
         cells: its cell for each combination of theirs.
-        values: its value for each combination; None until they are drawn.
+        values: its value for each combination; None until they are sampled.
     """
 
     axis: Axis
@@ -42,13 +42,13 @@ class DependentColumn:
     values: "pa.Array | None" = field(default=None, compare=False)
 
     def settled(self, generator: np.random.Generator) -> "DependentColumn":
-        """With one value for each combination, also where it lies somewhere in a bin: all samples have the same."""
+        """Fix one value for each combination, also within a bin, so that all samples have the same."""
         if self.values is not None:
             return self
         return replace(self, values=self.axis.draw(self.cells.ravel(), generator))
 
     def fill(self, modelled: Cells) -> "pa.Array":
-        """Its value in each row."""
+        """Return the column's value in each row."""
         import pyarrow as pa
 
         assert self.values is not None
@@ -57,7 +57,7 @@ class DependentColumn:
 
 
 def learn_decided(survey: "Measurer") -> tuple["Measurer", tuple[DependentColumn, ...]]:
-    """Learn what decides what, and return a survey with the rest of the spend.
+    """Learn the dependencies, and return a survey with the rest of the spend.
 
     Privacy: a fiftieth of the spend for each dependency, a fifth at most, through the survey's meter.
     """

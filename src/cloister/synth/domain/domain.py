@@ -1,10 +1,10 @@
-"""The columns of a table as public cells, and what no row may break: structural zeros and dependencies.
+"""The columns of a table as public cells, with structural zeros and dependencies.
 
     domain = read_domain(ds, table="visits", columns=["ward", "age"], bins=32)
     domain.axes          # every column of the synthetic table
-    domain.modelled      # those that a model describes; the others are pseudonyms, or decided by them
+    domain.modelled      # those that a model describes; the others are pseudonyms, or determined by them
 
-Privacy: read off the schema and the caller's own words. Neighbouring tables have the same domain.
+Privacy: derived from the schema and the caller's arguments. Neighbouring tables have the same domain.
 """
 
 import math
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Domain", "Zero", "check_rows", "most_rows", "read_domain"]
 
 Places = tuple[int, ...]
-_MOST_VALUES = 400_000_000  # of a table that is drawn at once
-_MOST_UNASKED = 20_000_000  # of one whose number of rows is an estimate, which noise can make any
-_MOST_DECIDED = 4_000_000  # cells of columns that a rule or a dependency ties together
+_MOST_VALUES = 400_000_000  # of a table sampled at once
+_MOST_UNASKED = 20_000_000  # of a table whose number of rows is a noisy estimate, which may be anything
+_MOST_DECIDED = 4_000_000  # cells of columns tied by a rule or a dependency
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Zero:
     """Combinations of cells that never occur.
 
     Attributes:
-        places: of the columns, among those that are modelled, in rising order.
-        allowed: False where a combination never occurs; one side for each column.
+        places: indices of the columns among the modelled columns, ascending.
+        allowed: False where a combination never occurs; one dimension for each column.
     """
 
     places: Places
@@ -52,13 +52,13 @@ class Zero:
 
 @dataclass(frozen=True)
 class Domain:
-    """Public cells of all columns.
+    """Public cells of all columns of a table.
 
     Attributes:
-        table: its name.
-        axes: of every column of the synthetic table, in order.
-        never: combinations that no row has: {column: condition}, as `Axis.cells_of` reads it.
-        determines: (columns, column): what is decided by what.
+        table: name of the table.
+        axes: the axis of every column of the synthetic table, in order.
+        never: combinations that no row has: {column: condition}, as in `Axis.cells_of`.
+        determines: (columns, column): the columns that determine another.
     """
 
     table: str
@@ -68,60 +68,60 @@ class Domain:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of all columns."""
+        """Return the names of all columns."""
         return tuple(axis.name for axis in self.axes)
 
     @cached_property
     def modelled(self) -> tuple[Axis, ...]:
-        """Columns that a model describes: all but pseudonyms and what others decide."""
+        """Return the columns that a model describes: all but pseudonyms and determined columns."""
         decided = {right for _, right in self.determines}
         return tuple(axis for axis in self.axes if not axis.pseudonym and axis.name not in decided)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The number of cells of each modelled column."""
+        """Return the number of cells of each modelled column."""
         return tuple(axis.size for axis in self.modelled)
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where each modelled column stands."""
+        """Return the index of each modelled column."""
         return {axis.name: place for place, axis in enumerate(self.modelled)}
 
     @cached_property
     def zeros(self) -> tuple[Zero, ...]:
-        """What never occurs, as cells of modelled columns."""
+        """Return the structural zeros, as cells of modelled columns."""
         return tuple(self._zero(rule) for rule in self.never)
 
     def axis(self, name: str) -> Axis:
-        """One column."""
+        """Return the axis of one column."""
         for axis in self.axes:
             if axis.name == name:
                 return axis
         raise BadInput(f"there is no column {name!r:.60} here. There are: {', '.join(self.names)}.")
 
     def cells(self, places: Sequence[int]) -> int:
-        """How many cells a marginal of these columns has."""
+        """Return the number of cells of a marginal of these columns."""
         return math.prod(self.shape[place] for place in places)
 
     def words(self, places: Sequence[int]) -> tuple[str, ...]:
-        """The names of modelled columns."""
+        """Return the names of modelled columns."""
         return tuple(self.modelled[place].name for place in places)
 
     def encode(self, table: "pa.Table") -> Cells:
-        """The cells of rows, one column for each axis; -1 where a value has none.
+        """Return the cells of rows, one column for each axis; -1 for a value outside all cells.
 
-        Privacy: as secret as the rows.
+        Privacy: as sensitive as the rows.
         """
         return np.column_stack([axis.place(table.column(axis.name)) for axis in self.axes])
 
     def possible(self) -> bool:
-        """Whether a row can be that breaks no rule."""
+        """Return True if some row satisfies all rules."""
         tree = junction_tree(self.shape, [zero.places for zero in self.zeros])
         tables = [np.ones([self.shape[place] for place in clique], dtype=bool) for clique in tree.cliques]
         for zero in self.zeros:
             home = tree.home(zero.places, self.shape)
             tables[home] &= _over(zero.allowed, zero.places, tree.cliques[home])
-        # From the leaves up: a clique's cell can be if every clique that hangs on it has a cell for it.
+        # From the leaves up: a clique's cell is possible if every child clique has a compatible cell.
         for i in range(len(tables) - 1, -1, -1):
             clique, above, shared = tree.cliques[i], tree.parents[i], tree.separators[i]
             left = np.asarray(tables[i].any(axis=tuple(k for k, place in enumerate(clique) if place not in shared)))
@@ -145,7 +145,7 @@ class Domain:
 
 
 def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[np.bool_]:
-    """A table over some columns of a clique, shaped like one over all of them."""
+    """Reshape a table over some columns of a clique to broadcast over all of them."""
     sizes = dict(zip(places, table.shape, strict=True))
     return table.reshape([sizes.get(place, 1) for place in clique])
 
@@ -153,18 +153,18 @@ def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[n
 def read_domain(
     data: Any, *, table: str | None = None, columns: Sequence[str] | None = None, bins: Any = 32, rules: bool = True
 ) -> tuple[Domain, "PrivateTable"]:
-    """The domain of a dataset's table, and its rows as a relation. No row is looked at.
+    """Return the domain of a dataset's table, and its rows as a relation. No row is read.
 
     Args:
         data: a Cloister dataset; its views are respected.
         table: the private table; the only one unless given.
-        columns: of the synthetic table; all that can be used unless named.
-        bins: into how many equal bins numbers and dates with more values are cut; or {column: bins or ends of bins}; or
-            `PrivateCuts`, for which as many equal bins stand here until the cuts are bought.
-        rules: whether the schema's `never` and `determines` are kept. Without them, for counts of single columns.
+        columns: columns of the synthetic table; all usable ones unless given.
+        bins: number of equal bins for numbers and dates with more values; or {column: bins or ends of bins}; or
+            `PrivateCuts`, represented by as many equal bins until the cuts are measured.
+        rules: whether to apply the schema's `never` and `determines`. False for counts of single columns.
 
     Raises:
-        BadInput: `data` is no dataset.
+        BadInput: `data` is not a dataset.
         BadSchema: a column has no public bounds or categories.
     """
     if not (hasattr(data, "relation") and hasattr(data, "columns")):
@@ -201,22 +201,22 @@ def read_domain(
         if any(domain.axis(one).pseudonym for one in (*left, right)):
             raise BadSchema(f"{right} and what decides it need public bounds or categories.")
     _check_size(domain, _sizes(domain, bins))
-    if not domain.possible():  # here, not after the charge
+    if not domain.possible():  # before the charge
         raise BadSchema(f"what {name} says under never leaves no row that can be. Take a rule back.")
     needed = [axis.name for axis in domain.axes if not axis.pseudonym]
     return domain, data.relation(name, needed)
 
 
 def most_rows(domain: Domain, asked: bool = True) -> int:
-    """How many rows are drawn at once, at most: as many as may be asked for, or as a noisy number may come to."""
+    """Return the maximum number of rows sampled at once, as requested or as a noisy estimate."""
     return max(1, (_MOST_VALUES if asked else _MOST_UNASKED) // len(domain.axes))
 
 
 def check_rows(domain: Domain, rows: int | None) -> None:
-    """Refuse a number of rows that is none, or that cannot be drawn at once. From public facts alone.
+    """Refuse a number of rows that is not positive, or too large to sample at once. From public facts only.
 
     Raises:
-        BadInput: with how many can be.
+        BadInput: with the largest possible number.
     """
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise BadInput("rows is a whole number of at least 1, or None to have it estimated inside the spend.")
@@ -228,7 +228,7 @@ def check_rows(domain: Domain, rows: int | None) -> None:
 
 
 def _sizes(domain: Domain, bins: Any) -> dict[str, int]:
-    """How many cells each column has; with cuts that are still to be bought, how many it can have at most."""
+    """Return the number of cells of each column; with cuts yet to be measured, the maximum."""
     if not isinstance(bins, PrivateCuts):
         return {axis.name: axis.size for axis in domain.axes}
     sizes = {axis.name: axis.size for axis in domain.axes}
@@ -240,7 +240,7 @@ def _sizes(domain: Domain, bins: Any) -> dict[str, int]:
 
 
 def _check_size(domain: Domain, sizes: Mapping[str, int]) -> None:
-    """Refuse what would need more memory than there is, before anything is charged: from public facts alone."""
+    """Refuse a domain that needs more memory than there is, before any charge. From public facts only."""
     for left, right in domain.determines:
         cells = math.prod(sizes[one] for one in (*left, right))
         if cells > _MOST_DECIDED:
@@ -249,7 +249,7 @@ def _check_size(domain: Domain, sizes: Mapping[str, int]) -> None:
                 "are allowed: give fewer bins or categories, or take the dependency back."
             )
     for axis in {name: domain.axis(name) for rule in domain.never for name in rule}.values():
-        if sizes[axis.name] > MOST_CELLS:  # such a column is never made coarser, so that the rule holds
+        if sizes[axis.name] > MOST_CELLS:  # such a column is never coarsened, so that the rule holds
             raise BadSchema(
                 f"never speaks of {axis.name}, which has {sizes[axis.name]:,} cells; {MOST_CELLS:,} are the most for "
                 "that. Give fewer categories or bins, or take the rule back."
@@ -264,7 +264,7 @@ def _check_size(domain: Domain, sizes: Mapping[str, int]) -> None:
 
 
 def _facts(column: Column, term: Any) -> Column:
-    """A column with the bounds of dates, which a relation leaves out since no model learns from them."""
+    """Return a column with the bounds of dates, which a relation omits since no model learns from them."""
     if column.type not in ("date", "timestamp") or term.low is None or term.high is None:
         return column
     first, last = date.fromordinal(int(term.low)), date.fromordinal(int(term.high))
@@ -272,13 +272,13 @@ def _facts(column: Column, term: Any) -> Column:
         return replace(column, bounds=(first, last))
     if term.moments is not None:
         return replace(column, bounds=term.moments)
-    # Of a moment that a view computes only the days are known.
+    # For a moment computed by a view only the days are known.
     start, end = (datetime(day.year, day.month, day.day) for day in (first, last))
     return replace(column, bounds=(start, end + timedelta(days=1) - timedelta(microseconds=1)))
 
 
 def _with_ends(column: Column, bins: Any, never: Sequence[Mapping[str, Any]]) -> Any:
-    """Bins that end where `never` draws a line, so that a bin is in or out as a whole."""
+    """Add the boundaries of `never` rules to the bins, so that each bin is entirely inside or outside a rule."""
     rules = [rule[column.name] for rule in never if column.name in rule]
     if not rules or column.categories is not None or column.bounds is None:
         return bins
@@ -292,7 +292,7 @@ def _with_ends(column: Column, bins: Any, never: Sequence[Mapping[str, Any]]) ->
 
 
 def _lines_of(axis: Axis, never: Sequence[Mapping[str, Any]]) -> set[Any]:
-    """Where all rules draw a line in a column in bins, as its values."""
+    """Return the boundaries of all rules in a binned column, as its values."""
     if axis.ends is None:
         return set()
     lines = (line for rule in never if axis.name in rule for line in _lines(axis, rule[axis.name]))
@@ -300,7 +300,7 @@ def _lines_of(axis: Axis, never: Sequence[Mapping[str, Any]]) -> set[Any]:
 
 
 def _lines(axis: Axis, wanted: Any) -> list[float]:
-    """Where the cells that a rule of a column in bins names begin and end."""
+    """Return the boundaries of the cells that a rule of a binned column names."""
     if isinstance(wanted, Mapping):
         return [axis.number(end) for end in wanted.values()]
     singles = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]

@@ -1,17 +1,17 @@
 """Columns as numbers between -1 and 1, for generators that work with means and covariances.
 
-    numbers, dates, few integers    the middle of a cell, between the public bounds; what is missing stands at 0
+    numbers, dates, few integers    the middle of a cell, between the public bounds; missing values are 0
     categories, booleans            an indicator for each cell but one
-    numbers that may be NULL        one more number, which is 1 where the value is missing; it has a sum and no products
+    numbers that may be NULL        one more number, 1 where the value is missing; it has a sum and no products
 
-Where the shares of a column's cells were released, a number stands at its rank instead (nine tenths of it: all rows
-below, and half of those beside it), so that a column with a long tail has a spread too; and categories that are too
-rare for a covariance have no indicator.
+Where the shares of a column's cells were released, a number is replaced by its rank (nine tenths of it: all rows
+below, and half of those in the same cell), so that a column with a long tail has a spread too; categories too rare
+for a covariance have no indicator.
 
-All of them are whole numbers of 1/1024, given by comparisons in the engine: sums and products are exact everywhere.
+All are whole multiples of 1/1024, computed by comparisons in the engine: sums and products are exact in every engine.
 
-Privacy: public facts and released shares alone. One column of a row has one number that is not zero, and none is beyond
-±1, whatever the shares are: that is what sensitivities of means and covariances follow from.
+Privacy: public facts and released shares only. Each column of a row has one nonzero number, and none is beyond ±1,
+whatever the shares are: the sensitivities of means and covariances follow from this.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from cloister.synth.measure.marginals import Floats
 
 __all__ = ["ONE", "Feature", "Features", "check_features"]
 
-ONE = 1024  # what stands for one
+ONE = 1024  # represents the number one
 _MOST = 150
 _NAME = internal("feature")
 _RANKED = 0.9
@@ -42,10 +42,10 @@ _RANKED = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A number for each row.
+    """One number per row.
 
     Attributes:
-        place: its column, among the modelled ones.
+        place: index of its column among the modelled columns.
         cell: the category it indicates; None for a number.
     """
 
@@ -55,12 +55,12 @@ class Feature:
 
 @dataclass(frozen=True)
 class Features:
-    """The numbers of a domain's rows.
+    """The features of a domain's rows.
 
     Attributes:
         domain: public cells.
-        shares: released shares of each column's cells; None where cells stand at equal distances.
-        least: the share of rows that a category needs to have an indicator, where shares are known.
+        shares: released shares of each column's cells; None where cells are equally spaced.
+        least: the share of rows that a category needs for an indicator, where shares are known.
     """
 
     domain: Domain
@@ -69,7 +69,7 @@ class Features:
 
     @cached_property
     def listed(self) -> tuple[Feature, ...]:
-        """All features, column after column."""
+        """Return all features, column after column."""
         found: list[Feature] = []
         for place, axis in enumerate(self.domain.modelled):
             if self.numeric(place):
@@ -82,36 +82,36 @@ class Features:
         return tuple(found)
 
     def reference(self, place: int) -> int:
-        """The category without an indicator: it has what the others leave. The most frequent one, if that is known."""
+        """Return the category without an indicator: the most frequent one, if that is known."""
         if self.shares is None:
             return self.domain.modelled[place].size - 1
         return int(np.argmax(self.shares[place]))
 
     @cached_property
     def gaps(self) -> Places:
-        """The numbers that may be missing."""
+        """Return the numbers that may be missing."""
         axes = self.domain.modelled
         return tuple(place for place, axis in enumerate(axes) if axis.nullable and self.numeric(place))
 
     def numeric(self, place: int) -> bool:
-        """Whether a column is a number here."""
+        """Return True if a column is represented by a number."""
         axis = self.domain.modelled[place]
         return axis.ordered and axis.known > 2
 
     def of(self, places: Sequence[int]) -> list[int]:
-        """Which features belong to some columns."""
+        """Return the indices of the features of some columns."""
         return [i for i, one in enumerate(self.listed) if one.place in places]
 
     def cells(self, place: int) -> list[int]:
-        """The categories of a column that have indicators."""
+        """Return the categories of a column that have indicators."""
         return [one.cell for one in self.listed if one.place == place and one.cell is not None]
 
     def coordinates(self, place: int) -> Floats:
-        """Where each cell of a number lies between -1 and 1, as the engine sees it."""
+        """Return the coordinate of each cell of a number between -1 and 1, as the engine computes it."""
         return self._line(place) / ONE
 
     def _line(self, place: int) -> NDArray[np.int64]:
-        """The same in parts of ONE, rising."""
+        """Return the coordinates in units of 1/ONE, ascending."""
         known = self.domain.modelled[place].known
         even = (2 * np.arange(known) - (known - 1)) * (ONE // (known - 1))
         if self.shares is None:
@@ -119,11 +119,11 @@ class Features:
         held = self.shares[place][:known]
         held = held / held.sum() if held.sum() > 0 else np.full(known, 1 / known)
         rank = ONE * (2 * np.cumsum(held) - held - 1)
-        # A tenth of the even line: cells that hold nothing are not in one place.
+        # A tenth of the uniform spacing: empty cells do not coincide.
         return np.clip(np.rint(_RANKED * rank + (1 - _RANKED) * even), -ONE, ONE).astype(np.int64)
 
     def rows(self, relation: PrivateTable, places: Sequence[int] | None = None) -> PrivateTable:
-        """The rows with the features of some columns (of all unless given) as further columns."""
+        """Return the rows with the features of some columns (all unless given) as further columns."""
         wanted = range(len(self.domain.modelled)) if places is None else places
         named = {f"{_NAME}{i}": self._sql(self.listed[i]) for i in self.of(wanted)}
         for place in (one for one in self.gaps if one in wanted):
@@ -132,24 +132,24 @@ class Features:
             named[f"{_NAME}_gap{place}"] = exp.Case(ifs=[exp.If(this=absent, true=literal(ONE))], default=literal(0))
         long = exp.DataType.build("BIGINT")  # products of shorter ones would overflow, which is an error
         found = relation.with_columns({name: exp.Cast(this=sql, to=long.copy()) for name, sql in named.items()})
-        # They are columns like others from here on, so that more can be computed from them.
+        # They are ordinary columns from here on, so that more can be computed from them.
         ours = {name: Column(name, "integer", (-ONE, ONE), nullable=False) for name in named}
         return replace(found, columns={**found.columns, **ours})
 
     def value(self, number: int) -> Value:
-        """A feature of such rows."""
+        """Return a feature of such rows."""
         return Value(self.column(number), -ONE, ONE)
 
     def gap(self, place: int) -> Value:
-        """Whether a number of such rows is missing."""
+        """Return the indicator that a number of such rows is missing."""
         return Value(exp.column(f"{_NAME}_gap{place}", quoted=True), 0, ONE)
 
     def product(self, left: int, right: int) -> Value:
-        """Two features multiplied."""
+        """Return the product of two features."""
         return Value(exp.Mul(this=self.column(left), expression=self.column(right)), -(ONE**2), ONE**2)
 
     def column(self, number: int) -> exp.Column:
-        """The column that holds a feature."""
+        """Return the column that holds a feature."""
         return exp.column(f"{_NAME}{number}", quoted=True)
 
     def _sql(self, one: Feature) -> exp.Expression:
@@ -176,7 +176,7 @@ def _is_cell(axis: Axis, cell: int) -> exp.Expression:
 def check_features(
     data: Any, table: str | None, columns: Sequence[str] | None, bins: Any, label: str | None = None
 ) -> Features:
-    """Refuse, before anything is charged, columns that no covariance can be made of. From public facts alone."""
+    """Refuse columns without a covariance before any charge. From public facts only."""
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     found = Features(domain)
     if any(name.lower().startswith(_NAME) for name in domain.names):

@@ -1,14 +1,14 @@
-"""How finely a model looks at each column: as coarsely as what was measured, and no finer.
+"""Resolution of each column in a model: as coarse as the measurements allow.
 
-A marginal that was measured in eight groups of ages says nothing about ages inside a group, so within a group ages
-follow the column's own counts. A model therefore needs eight cells of age until something finer is measured; its tables
-stay small, and fits are fast. `Resolution` keeps the levels of every column and moves factors between them.
+A marginal measured in eight groups of ages says nothing about ages inside a group, so within a group ages follow the
+column's one-way marginal. A model therefore needs eight cells of age until something finer is measured; its tables
+stay small, and fits are fast. `Resolution` keeps the levels of every column and converts factors between them.
 
-    level 0         the cells that a model can keep apart at all (levels.grains_of)
-    level 1, 2, …   ever fewer groups of them (levels.ladder_of), each made of groups of the level before
+    level 0         the finest cells that a model distinguishes (coarsening.grains_of)
+    level 1, 2, …   ever fewer groups of them (coarsening.ladder_of), each made of groups of the level before
     the last level  one group: the column by itself
 
-Privacy: all of it follows from counts that were released.
+Privacy: everything follows from released counts.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from cloister.synth.model.inference import Grain
 
 __all__ = ["Resolution"]
 
-_TINY = 1e-7  # the least part of a group that a fit can begin with
+_TINY = 1e-7  # the smallest share of a group that a fit can begin with
 
 
 @dataclass(slots=True)
@@ -35,10 +35,10 @@ class Resolution:
 
     Attributes:
         base: the finest cells of each column.
-        maps: for each column and level the group of each of its finest cells.
-        sizes: how many groups that are.
-        inside: for each column and level what part of its group each of its finest cells is.
-        level: of each column, as the model has it now.
+        maps: for each column and level, the group of each of its finest cells.
+        sizes: for each column and level, the number of groups.
+        inside: for each column and level, the share that each finest cell has of its group.
+        level: the current level of each column in the model.
     """
 
     base: tuple[Grain, ...]
@@ -50,13 +50,13 @@ class Resolution:
 
     @classmethod
     def of(cls, domain: Domain, singles: Sequence[NoisyMarginal], total: float, least: float) -> "Resolution":
-        """From noisy counts of every column.
+        """Build the levels from noisy one-way marginals.
 
         Args:
-            domain: its cells.
+            domain: the domain.
             singles: one marginal for each column.
-            total: how many rows there are.
-            least: how many standard errors of rows a cell must hold to be kept apart.
+            total: number of rows.
+            least: number of standard errors of rows that a cell must hold to be kept separate.
         """
         base = grains_of(domain, singles, total, least)
         fixed = {place for zero in domain.zeros for place in zero.places}
@@ -74,26 +74,26 @@ class Resolution:
 
     @property
     def levels(self) -> int:
-        """How many levels there are; the last one is one group."""
+        """Return the number of levels; the last one is one group."""
         return len(self.maps[0])
 
     def size(self, place: int, level: int | None = None) -> int:
-        """How many groups a column has at a level, or as the model has it."""
+        """Return the number of groups of a column at a level, or at the model's level."""
         return self.sizes[place][self.level[place] if level is None else level]
 
     def shape(self) -> tuple[int, ...]:
-        """Of the model."""
+        """Return the shape of the model."""
         return tuple(self.size(place) for place in range(len(self.base)))
 
     def shape_with(self, places: Places, level: int) -> list[int]:
-        """Of the model, if some columns were needed at a level."""
+        """Return the shape of the model if some columns were refined to a level."""
         shape = list(self.shape())
         for place in places:
             shape[place] = self.size(place, min(level, self.level[place]))
         return shape
 
     def grains(self) -> tuple[Grain, ...]:
-        """How the domain's cells lie in those of the model."""
+        """Return the map from the domain's cells to the model's cells."""
         found = []
         for place, base in enumerate(self.base):
             level = self.level[place]
@@ -103,7 +103,7 @@ class Resolution:
         return tuple(found)
 
     def refine(self, places: Places, level: int, factors: dict[Places, Floats]) -> None:
-        """Have some columns at a level or finer, and move the model's factors along: it stays the same distribution."""
+        """Refine some columns to a level, and convert the model's factors: the distribution stays the same."""
         for place in places:
             old = self.level[place]
             if level >= old:
@@ -119,7 +119,7 @@ class Resolution:
             self.level[place] = level
 
     def merges(self, places: Places, level: int) -> Merges:
-        """From the domain's cells to the groups of a level."""
+        """Return the map from the domain's cells to the groups of a level."""
         found: list[Cells | None] = []
         for place in places:
             cells = self.maps[place][level][self.base[place].cells]
@@ -127,7 +127,7 @@ class Resolution:
         return tuple(found) if any(one is not None for one in found) else ()
 
     def model_merges(self, places: Places, level: int) -> Merges:
-        """From the model's cells to the groups of a level that is not finer."""
+        """Return the map from the model's cells to the groups of a level that is not finer."""
         found: list[Cells | None] = []
         for place in places:
             finer, coarser = self.maps[place][self.level[place]], self.maps[place][level]
@@ -137,7 +137,7 @@ class Resolution:
         return tuple(found) if any(one is not None for one in found) else ()
 
     def at_level(self, table: Floats, places: Places, level: int) -> Floats:
-        """A table in the model's cells, in the groups of a level; finer groups follow the column's own counts."""
+        """Convert a table in the model's cells to a level; finer groups follow the column's one-way marginal."""
         for side, place in enumerate(places):
             own = self.level[place]
             if level < own:
@@ -152,7 +152,7 @@ class Resolution:
         return table
 
     def coarsen(self, table: NDArray[Any], places: Places, level: int) -> NDArray[Any]:
-        """A table at one level, summed to the next; integers exactly."""
+        """Sum a table at one level to the next; integers exactly."""
         for side, place in enumerate(places):
             if table.shape[side] > self.size(place, level + 1):
                 sums = self._step(place, level).astype(table.dtype, copy=False)
@@ -160,7 +160,7 @@ class Resolution:
         return table
 
     def _step(self, place: int, level: int) -> Floats:
-        """Which groups of a level are which group of the next one."""
+        """Return the indicator matrix from the groups of a level to those of the next."""
         if (place, level) not in self._sums:
             finer, coarser = self.maps[place][level], self.maps[place][level + 1]
             sums = np.zeros((int(coarser.max()) + 1, int(finer.max()) + 1))

@@ -1,13 +1,13 @@
-"""Marginals measured one after the other, each where the model is farthest from the table: AIM.
+"""AIM: measure marginals one after the other, each where the model is farthest from the table.
 
-    1  measure every column by itself; take together cells that are too light to be told from noise (coarsening.py)
-    2  again and again: choose privately the marginal of two or three columns, in one of several resolutions, whose
-       distance (L1) to the model exceeds the noise it would get by most; measure it; fit the model anew
+    1  measure the one-way marginals; merge cells too light to be distinguished from noise (coarsening.py)
+    2  repeatedly: select privately the marginal of two or three columns, in one of several resolutions, whose
+       L1 distance to the model exceeds its expected noise by most; measure it; fit the model again
     3  when a measurement shows hardly more than noise, the next ones get twice the share
-    4  fit to the end, and buy the review
+    4  fit to convergence, and measure the model's errors (the review)
 
 After McKenna, Mullins, Sheldon & Miklau 2022, "AIM: an adaptive and iterative mechanism for differentially private
-synthetic data". New here: candidates come in several resolutions; fits begin where the last one ended.
+synthetic data". New here: candidates come in several resolutions; each fit starts from the last one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ from cloister.synth.run import GeneratorResult, Progress, synthesise
 __all__ = ["aim"]
 
 _SIZE, _REVIEW, _CHOICE = Fraction(1, 100), Fraction(1, 100), Fraction(1, 8)
-_SINGLE = (0.05, 0.7)  # of the spend, at least and at most, for columns by themselves
+_SINGLE = (0.05, 0.7)  # of the spend, at least and at most, for one-way marginals
 _FIRST, _FEW, _FIRST_POWER = 0.15, 5_500.0, 0.6
 _ROUND_STEPS, _LAST_STEPS = 100, 500
 _ROUND_ENOUGH, _LAST_ENOUGH = 0.6, 0.5
@@ -54,14 +54,14 @@ _ROUNDS = 4.0  # planned for each column
 _ROUND_POWER, _FEWEST, _MOST_ROUNDS = 0.5, 10, 80
 _MOST_PLANNED = 1_000  # rounds
 _LEAST_WEIGHT, _MOST_WEIGHT = 1e-9, 1e9  # of a marginal in a workload
-_MOST_TRIPLES = 500_000  # that can be a workload by themselves; of more columns, all pairs are
-_MOST_PARTS = 4_000_000  # of all marginals of a workload: sets of their columns
+_MOST_TRIPLES = 500_000  # that can be a workload by themselves; with more columns, all pairs are
+_MOST_PARTS = 4_000_000  # of all marginals of a workload: subsets of their columns
 _LOOKED_AT = 200  # marginals of three columns and more, in each round
 _CELLS, _MOST_LIGHT, _CLOSER = 66.0, 3.0, 0.4  # columns of few cells: more rounds and closer fits, as both are cheap
-_KEPT = 40_000  # true counts of larger tables are put together again when they are needed again
-_WORTH = 2**20  # weights are whole numbers of parts
-_EXACT = 2**53  # whole numbers that add up to less are exact in floats
-_LEAST = 3.0  # standard errors that a cell must hold to be kept apart
+_KEPT = 40_000  # true counts of larger tables are recomputed when needed again
+_WORTH = 2**20  # weights are whole multiples of a part
+_EXACT = 2**53  # whole numbers with a smaller sum are exact in floats
+_LEAST = 3.0  # standard errors that a cell must hold to be kept separate
 
 
 def aim(
@@ -78,23 +78,23 @@ def aim(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table from marginals that were chosen adaptively.
+    """Generate a synthetic table from adaptively selected marginals.
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
-        workload: the marginals that matter, as column names, with a weight each if they matter unequally; unless given
+        workload: the marginals that matter, as column names, with a weight each if they matter unequally; by default
             all of three columns, or of two where there are more than 144.
-        most_cells: how large the tables of the model may become together: memory and time grow with it.
-        rounds: how many measurements are planned at first; fewer are made if they show little.
+        most_cells: maximum total size of the model's tables: memory and time grow with it.
+        rounds: number of measurements planned at first; fewer are made if they show little.
 
-    Privacy: the spend, for the dataset's unit of m rows (add/remove). Every choice is an exponential mechanism on
-        weighted L1 distances between true counts and the model, less a constant: sensitivity m, as no weight is above
-        1. Every measurement is discrete Gaussian (Laplace under a pure spend) of sensitivity m. Losses of all steps add
-        up to the spend, however they are chosen. Audited in tests/statistical/test_synth_audit.py.
+    Privacy: the spend, for the dataset's unit of m rows (add/remove). Every selection is an exponential mechanism on
+        weighted L1 distances between true counts and the model, minus a constant: sensitivity m, as no weight is above
+        1. Every measurement is discrete Gaussian (Laplace under a pure spend) of sensitivity m. The losses of all steps
+        add up to the spend, however they are selected. Audited in tests/statistical/test_synth_audit.py.
     """
     check_whole("most_cells", most_cells, most=MOST_ALLOWED)
     check_whole("rounds", rounds, most=_MOST_PLANNED, none=True)
-    if workload is not None:  # here, not after the charge
+    if workload is not None:  # before the charge
         _weights(read_domain(ds, table=table, columns=columns, bins=bins)[0], workload)
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
@@ -119,7 +119,7 @@ def aim(
 
 
 def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
-    """The candidates: everything inside the workload of two columns or more, with what it is worth."""
+    """Return the candidates: every subset of the workload with two columns or more, with its weight."""
     columns = len(domain.shape)
     every = combinations(range(columns), min(3 if comb(columns, 3) <= _MOST_TRIPLES else 2, columns))
     asked = dict.fromkeys(every, 1.0) if workload is None else _named(domain, workload)
@@ -128,7 +128,7 @@ def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
         for size in range(2, len(places) + 1):
             for part in combinations(places, size):
                 found.setdefault(part, 0.0)
-    # A part is worth what each marginal of the workload shares of its columns: for each column, all that hold it.
+    # A subset's weight: for each marginal of the workload, its weight times the number of shared columns.
     held = [0.0] * columns
     for places, weight in asked.items():
         for place in places:
@@ -140,7 +140,7 @@ def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
 
 
 def _named(domain: Domain, workload: Any) -> dict[Places, float]:
-    """The marginals that the caller named, and what each is worth."""
+    """Return the marginals that the caller named, with their weights."""
     if not isinstance(workload, Mapping | list | tuple):
         raise BadInput("a workload is a list of marginals, each a tuple of column names, or {marginal: weight}.")
     for names in workload:
@@ -151,7 +151,7 @@ def _named(domain: Domain, workload: Any) -> dict[Places, float]:
     for name in (name for names in named for name in names if name not in domain.places):
         listed = ", ".join(axis.name for axis in domain.modelled)
         raise BadInput(f"a workload names modelled columns, and {name!r:.60} is none. There are: {listed}.")
-    # A part is worth a sum of weights, over the largest such sum: neither may leave what doubles hold.
+    # A subset's weight is a sum of weights divided by the largest such sum: neither may overflow a double.
     for weight in named.values():
         least, most = _LEAST_WEIGHT, _MOST_WEIGHT
         check_number("a workload's weight", weight, least=least, most=most, what="how much a marginal matters")
@@ -160,7 +160,7 @@ def _named(domain: Domain, workload: Any) -> dict[Places, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A marginal that could be measured: some columns, at a level of resolution."""
+    """A candidate marginal: some columns, at a level of resolution."""
 
     places: Places
     level: int
@@ -169,7 +169,7 @@ class _Candidate:
 
 @dataclass(slots=True)
 class _Run:
-    """One run of the algorithm: what was released so far, and the model of it."""
+    """State of one run: the values released so far, and the model of them."""
 
     survey: Measurer
     weights: dict[Places, float]
@@ -186,7 +186,7 @@ class _Run:
     true: dict[tuple[Places, int], NDArray[np.int64]] = field(default_factory=dict)
 
     def made(self) -> GeneratorResult:
-        """Measure, choose, fit; then the review."""
+        """Measure, select and fit; then measure the model's errors."""
         budget = self.survey.purse
         first = self._first_share(budget)
         model = self._begin(budget.part(first))
@@ -201,13 +201,13 @@ class _Run:
 
     @property
     def _light(self) -> float:
-        """How few cells the columns have, by the noise of all when they share a loss as they do in `_begin`."""
+        """Return a factor that grows as columns have fewer cells, by their total noise under the split of `_begin`."""
         shape = self.survey.domain.shape
         need = float(np.sum(np.power(shape, 2 / 3)) ** 1.5) / len(shape)
         return min(max(_CELLS / need, 1.0), _MOST_LIGHT)
 
     def _first_share(self, budget: BudgetShare) -> Fraction:
-        """What part of the spend single columns get: more, the fewer rows there are for it. Buys the number of rows."""
+        """Return the share of the spend for one-way marginals: larger with fewer rows. Measures the number of rows."""
         smallest = min(range(len(self.survey.domain.shape)), key=lambda place: self.survey.domain.shape[place])
         self.size = self.survey.measure([(smallest,)], budget.part(_SIZE), why="how many rows there are")
         sigma = self.survey.noise(budget.loss)
@@ -215,7 +215,7 @@ class _Run:
         return Fraction(round(1000 * min(max(share, _SINGLE[0]), _SINGLE[1])), 1000)
 
     def _begin(self, loss: Loss) -> Model:
-        """Every column by itself; those with more cells get more of the loss, so that their errors are more alike."""
+        """Measure the one-way marginals; larger ones get more of the loss, so that errors are more equal."""
         domain = self.survey.domain
         worth = [round(1000 * size ** (2 / 3)) for size in domain.shape]
         for place in range(len(domain.shape)):
@@ -244,7 +244,7 @@ class _Run:
         )
 
     def _measure_on(self, model: Model, left: BudgetShare) -> Model:
-        """Rounds of choosing and measuring, until the purse is empty."""
+        """Select and measure in rounds until the budget is used up."""
         signal = total_of([*self.size, *self.singles]) / self.survey.noise(self.survey.purse.loss)
         usual = _ROUNDS * len(self.resolution.base) * (signal / _FEW) ** _ROUND_POWER
         planned = self.rounds or round(self._light * min(max(usual, _FEWEST), _MOST_ROUNDS))
@@ -279,9 +279,9 @@ class _Run:
         self.words.append(f"{' and '.join(self.survey.domain.words(chosen.places))} in {chosen.cells} cells")
 
     def _candidates(self, used: Fraction) -> list[_Candidate]:
-        """What can be measured so that the model stays small enough: marginals, each in several resolutions.
+        """Return the marginals that keep the model small enough, each in several resolutions.
 
-        If the workload is large, each round looks at other parts of it, drawn at random: a public choice.
+        If the workload is large, each round considers a different random part of it: a public choice.
         """
         present = list(dict.fromkeys(one.places for _, one in self.measured))
         most = self.most_cells * max(float(used), 0.1)
@@ -317,7 +317,7 @@ class _Run:
         sigma: float,
         loss: Loss,
     ) -> int:
-        """The candidate that shows most beyond its noise, by the exponential mechanism."""
+        """Select the candidate that shows most beyond its noise, by the exponential mechanism."""
         levels: dict[Places, list[tuple[int, _Candidate]]] = {}  # finest first
         for number, one in enumerate(candidates):
             levels.setdefault(one.places, []).append((number, one))
@@ -342,7 +342,7 @@ class _Run:
         return self.survey.choose(scores, loss, _WORTH)
 
     def _true(self, places: Places, level: int, counts: MarginalCounts) -> NDArray[np.int64]:
-        """True counts at a level of resolution. Inside a step only."""
+        """Return true counts at a level of resolution. Inside a step only."""
         known = self.true.get((places, level))
         if known is None:
             known = counts.table(self.resolution.merges(places, level))
@@ -351,5 +351,5 @@ class _Run:
         return known
 
     def _at(self, joint: Floats, one: _Candidate) -> Floats:
-        """A table in the model's cells at the level of a candidate."""
+        """Convert a table in the model's cells to the level of a candidate."""
         return self.resolution.at_level(joint, one.places, one.level)

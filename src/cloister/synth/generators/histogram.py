@@ -1,10 +1,10 @@
-"""A noisy histogram of one column: released once, then asked for any range, for nothing.
+"""A noisy histogram of one column: released once, then queried for any range at no cost.
 
     ages = synth.histogram(ds, column="age", spend=epsilon(1))
     ages.range(44, 55)          # how many are 44 or older and below 55, with its standard error
 
-One question with noise of its own costs an epsilon, and so does the next. A histogram costs it once, since nobody is in
-two bins; a range adds up the bins in it, and their noise.
+A single query with its own noise costs an epsilon, and so does the next. A histogram costs it once, since no row is in
+two bins; a range sums the bins in it, and their noise.
 """
 
 import math
@@ -25,25 +25,25 @@ __all__ = ["Histogram", "histogram"]
 
 
 class Histogram(SyntheticTable):
-    """A released histogram, which is a synthetic table of one column too; `standard_error` is that of one count."""
+    """A released histogram, also a synthetic table of one column; `standard_error` is that of one count."""
 
     __slots__ = ()
 
     @property
     def counts(self) -> Floats:
-        """The noisy count of each cell, in the order of `labels`: unbiased, so some may be below zero."""
+        """Return the noisy count of each cell, in the order of `labels`: unbiased, so some may be negative."""
         return self.made.measured[0].counts.copy()
 
     @property
     def labels(self) -> list[str]:
-        """What each cell holds."""
+        """Return a description of each cell."""
         return self.domain.modelled[0].labels()
 
     def range(self, low: Any, high: Any) -> ExpectedError:
-        """How many rows have low <= value < high, and the standard error of that number. Costs nothing.
+        """Return the number of rows with low <= value < high, and its standard error. Costs nothing.
 
-        Bins that a range cuts through count by the part of them that lies inside, as if rows were spread evenly there;
-        the standard error is of the noise alone. Missing values are in no range.
+        A bin that the range cuts counts by the share inside, as if its rows were spread uniformly; the standard error
+        is of the noise only. Missing values are in no range.
         """
         axis = self.domain.modelled[0]
         if not axis.ordered:
@@ -67,14 +67,14 @@ def histogram(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> Histogram:
-    """A noisy histogram of one column over its public domain.
+    """Measure a noisy histogram of one column over its public domain.
 
     Args:
         column: a column with public bounds or categories.
         ds, spend, rows, table, bins, progress, random_state: as in `synth.one_column`.
 
     Privacy: the spend, for the dataset's unit of m rows (add/remove): a unit moves all bins together by m, in L1 and in
-        L2; one draw for each bin. With replace-one neighbours the sensitivity is 2m, so the same noise costs twice the
+        L2; one noise sample per bin. With replace-one neighbours the sensitivity is 2m: the same noise costs twice the
         epsilon. Ranges are post-processing. At epsilon 1 and one row each the textbook's range of 11 bins has the
         standard error √22 = 4.7 (4.5 with noise on whole rows).
     """

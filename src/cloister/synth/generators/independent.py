@@ -1,6 +1,6 @@
-"""Every column by itself: the simplest table, and the floor that others are measured against.
+"""Independent columns: the simplest table, and the baseline for the others.
 
-What columns have to do with each other is lost. The review says how much that is.
+All dependence between columns is lost. The review measures how much that is.
 """
 
 from collections.abc import Sequence
@@ -30,20 +30,20 @@ def independent(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table of independent columns.
+    """Generate a synthetic table of independent columns.
 
     Args:
         ds: a Cloister dataset, whose account pays.
-        spend: what it may cost: epsilon(1, delta="1e-9"), rho("0.01"), or a pure epsilon(1).
-        rows: how many rows: a public number; None to have it estimated inside the spend.
-        columns: those of the synthetic table; all unless named.
-        table: the private table; the only one unless named.
+        spend: maximum cost: epsilon(1, delta="1e-9"), rho("0.01"), or a pure epsilon(1).
+        rows: number of rows: a public number; None to estimate it within the spend.
+        columns: columns of the synthetic table; all unless given.
+        table: the private table; the only one unless given.
         bins: equal bins for numbers and dates, or {column: bins or ends of bins}.
-        progress: is told a share from 0 to 1 and a word.
+        progress: called with a share from 0 to 1 and a word.
         random_state: a seed, for teaching and tests; the release is then marked `not private`.
 
     Privacy: the spend, for the dataset's unit (add/remove). One marginal for each of d columns, discrete Gaussian noise
-        for L2 sensitivity √d·m (discrete Laplace for d·m under a pure spend); a twentieth buys the review.
+        for L2 sensitivity √d·m (discrete Laplace for d·m under a pure spend); a twentieth pays for the review.
         Structural zeros are kept; domains and `rows` are public.
     """
 

@@ -1,8 +1,8 @@
-"""One marginal of all columns: every combination of values counted, each count with noise of its own.
+"""One marginal of all columns: a count for every combination of values, each with its own noise.
 
-The textbook's listing draws one number and adds it to every cell, lists only combinations that occur, and pays nothing
-for either. Here the domain is the whole cross product of public values, empty cells included (an empty cell that is
-left out says that nobody is there), every cell gets a draw of its own, and the same counts tell the number of rows.
+The textbook's listing samples one number and adds it to every cell, lists only combinations that occur, and charges
+nothing for either. Here the domain is the whole cross product of public values, including empty cells (omitting an
+empty cell reveals that no row is in it), every cell gets its own noise, and the same counts give the number of rows.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ def m_way(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table from one marginal of all its columns.
+    """Generate a synthetic table from one marginal of all its columns.
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
-        most_cells: the largest cross product that is accepted. Noise is on every cell, so many cells drown few rows.
+        most_cells: the largest cross product that is accepted. Every cell has noise, so many cells drown few rows.
 
     Privacy: the spend, for the dataset's unit of m rows (add/remove): all of it on one marginal, which a unit moves by
         m in L1 and in L2; discrete Laplace noise under a pure spend, discrete Gaussian otherwise. If rows may be
         replaced rather than added the sensitivity is 2m: halve the spend (`Loss.as_replace_one`). The number of rows is
-        estimated from the same counts and costs nothing more. Columns that may be NULL have a cell for it.
+        estimated from the same counts at no further cost. Columns that may be NULL have a cell for it.
     """
     return marginal_of(ds, "m_way", spend, rows, columns, table, bins, most_cells, progress, random_state)
 
@@ -57,7 +57,7 @@ def marginal_of(
     progress: Progress | None,
     random_state: Any,
 ) -> SyntheticTable:
-    """A table from the marginal of some columns, under a method's name."""
+    """Generate a table from the marginal of some columns, under a method's name."""
     check_cells(ds, table, columns, bins, most_cells, method)
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
@@ -80,7 +80,7 @@ def marginal_of(
     )
 
 
-# One column: its values drawn from a noisy histogram.
+# One column: its values sampled from a noisy histogram.
 
 
 def one_column(
@@ -94,21 +94,21 @@ def one_column(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table of one column.
+    """Generate a synthetic table of one column.
 
     Args:
         column: its name; any column with public cells.
-        ds, spend, rows, table, bins, progress, random_state: as in `synth.independent`. 128 bins keep ages apart.
+        ds, spend, rows, table, bins, progress, random_state: as in `synth.independent`. 128 bins keep ages separate.
 
     Privacy: the spend, for the dataset's unit of m rows (add/remove); see `synth.m_way`. Each cell of the public domain
-        has noise of its own, whether anybody is in it or not; `rows` is public, or follows from the same counts.
+        has its own noise, whether it is empty or not; `rows` is public, or follows from the same counts.
     """
     if not isinstance(column, str):
         raise BadInput("say which column: column='age'.")
     return marginal_of(ds, "one_column", spend, rows, [column], table, bins, MOST_CELLS, progress, random_state)
 
 
-# Two columns together: age and marital status, as the textbook has them, with the corrections of m_way.py.
+# Two columns together: age and marital status, as in the textbook, with the corrections of m_way.py.
 
 
 def two_way(
@@ -122,15 +122,15 @@ def two_way(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table of two columns, from their joint counts.
+    """Generate a synthetic table of two columns, from their joint counts.
 
     Args:
-        columns: the two.
-        ds, spend, rows, table, bins, progress, random_state: as in `synth.independent`. 128 bins keep ages apart.
+        columns: the two columns.
+        ds, spend, rows, table, bins, progress, random_state: as in `synth.independent`. 128 bins keep ages separate.
 
     Privacy: the spend, for the dataset's unit of m rows (add/remove); see `synth.m_way`. The full cross product of both
-        domains is counted (100 ages × 7 states are 700 cells, whoever occurs), each cell with noise of its own; the
-        number of rows comes from the same counts, so that the cells cost the spend and nothing else is paid.
+        domains is counted (100 ages × 7 states are 700 cells, empty or not), each cell with its own noise; the
+        number of rows comes from the same counts, so that nothing is charged beyond the spend on the cells.
     """
     check_names("columns", columns)
     if columns is None or len(set(columns)) != 2:

@@ -1,23 +1,23 @@
-"""Micro-aggregated Gaussians: columns in sets, rows in groups, a Gaussian for each group, and every step private.
+"""Micro-aggregated Gaussians: sets of columns, groups of rows, a Gaussian for each group, with every step private.
 
-    1  buy the counts of every column, in each class of the label (one_way.py)
-    2  buy the means and products of all columns; sets of columns that go together follow (attribute_sets.py)
-    3  within each set cut the rows into groups of about k (partition.py)
-    4  buy the mean and covariance of every group (moments.py), drawn towards those of all rows (shrinkage.py)
-    5  draw rows from the Gaussians of the groups (gaussian.py), each set by itself, and match them to the counts
+    1  measure the counts of every column, in each class of the label (one_way.py)
+    2  measure the means and products of all columns; sets of correlated columns follow (attribute_sets.py)
+    3  within each set partition the rows into groups of about k (partition.py)
+    4  measure the mean and covariance of every group (moments.py), shrunk towards those of all rows (shrinkage.py)
+    5  sample rows from the Gaussians of the groups (gaussian.py), each set by itself, and match them to the counts
 
-The textbook's case study (attribute-level micro-aggregation and a multivariate Gaussian generative model) names steps 2
-to 5 without the counts, and adds noise in the fourth alone. Columns grouped by raw correlations and rows by MDAV depend
-on everybody, so the sensitivity of one group's mean does not bound that of the table; here each step is paid for.
-Smaller groups do not lower the noise either: a mean over k rows moves by 2/k, and of a group with fewer rows noise is
-the larger part. So steps that noise would decide are left out and what they cost goes to the others: few rows for the
-spend are one group, and fewer still are columns that depend on each other through the label alone.
+The textbook's case study (attribute-level micro-aggregation and a multivariate Gaussian generative model) has steps 2
+to 5 without the counts, and adds noise in the fourth only. Columns grouped by raw correlations and rows by MDAV depend
+on all rows, so the sensitivity of one group's mean does not bound that of the table; here each step is charged.
+Smaller groups do not lower the noise either: a mean over k rows moves by 2/k, and in a small group the noise dominates.
+Steps dominated by noise are therefore skipped and their share goes to the others: with few rows for the spend there is
+one group, and with fewer still columns depend on each other through the label only.
 
 Measured on Adult (15 columns in 32 bins, 32,561 rows, delta 1e-9; score 0 is columns shuffled by themselves and 1 a
 bootstrap; means of three tables): -0.18, 0.33 and 0.52 at epsilon 0.1, 1 and 10, where one table of `synth.independent`
-has -0.32, -0.04 and -0.01. With next to no noise (epsilon 1000) it is about 0.5 too: dependence that is linear is all
-that Gaussians know, and `synth.aim` is the better choice for categories. Without the counts, and without shrinking, the
-score was -1.4 at epsilon 1: covariances of rare categories were noise, expectations from them were no probabilities,
+has -0.32, -0.04 and -0.01. With almost no noise (epsilon 1000) it is also about 0.5: Gaussians represent only linear
+dependence, and `synth.aim` is the better choice for categories. Without the counts, and without shrinkage, the
+score was -1.4 at epsilon 1: covariances of rare categories were noise, expectations from them were not probabilities,
 and single columns alone were off by 0.14 of all rows.
 """
 
@@ -49,27 +49,27 @@ from cloister.synth.run import GeneratorResult, Progress, synthesise
 __all__ = ["mggm"]
 
 
-# What is worth its noise: which moments are bought, and how small groups may be.
+# Which moments are worth their noise, and how small groups may be.
 #
-# A product whose noise is as large as itself tells nothing, and what it cost is missing elsewhere. The noise is known
-# before anything is bought; how many rows it is to be compared with was released.
+# A product with noise as large as itself carries no information, and its cost is missing elsewhere. The noise is known
+# before any measurement; the number of rows to compare it with was released.
 #
 # Privacy: from public sizes and released counts; nothing here sees a row.
 
 
-_WORTH = 0.1  # products whose mean has more noise than this are not bought
-_RARE = 4  # a category has so many times more rows than the noise on a product
-_CLEAR = 150  # so has a group: on Adult fewer rows made worse tables than one group of all
+_WORTH = 0.1  # products whose mean has more noise than this are not measured
+_RARE = 4  # a category needs this many times more rows than the noise on a product
+_CLEAR = 150  # so does a group: on Adult fewer rows made worse tables than one group of all
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """How the rest of a spend is used.
+    """Split of the rest of a spend.
 
     Attributes:
-        crossed: whether products of columns are worth their noise.
-        together: the share that buys moments of all rows.
-        cuts, groups: the shares that buy groups and their moments; 0 if they would be noise.
+        crossed: whether products of columns are worth measuring, given their noise.
+        together: the share for moments of all rows.
+        cuts, groups: the shares for groups and their moments; 0 if they would be noise.
         least: the share of rows that a category needs to have a covariance.
     """
 
@@ -83,15 +83,15 @@ class Worth:
 def what_is_worth(
     survey: Measurer, singles: OneWayMarginals, rest: Fraction, columns: int, largest: int, size: int
 ) -> Worth:
-    """Divide what single columns have left.
+    """Split what is left after the one-way marginals.
 
     Args:
-        survey: pays.
-        singles: tell how many rows there are, about.
+        survey: the survey that pays.
+        singles: one-way marginals, which estimate the number of rows.
         rest: the share of the spend that is left.
-        columns: beside the label.
-        largest: how many columns a set has at most.
-        size: about how many rows a group should have.
+        columns: number of columns beside the label.
+        largest: maximum number of columns in a set.
+        size: target number of rows in a group.
     """
     grown = sqrt(len(singles.classes))
     crossed = _noise(survey, columns, survey.purse.part(rest)) * grown < _WORTH * singles.total
@@ -104,20 +104,20 @@ def what_is_worth(
 
 
 def clear_rows(survey: Measurer, columns: int, loss: Loss) -> float:
-    """How many rows a group of some columns needs for moments that stand out of their noise."""
+    """Return the number of rows that a group of some columns needs for moments above their noise."""
     return _CLEAR * _noise(survey, columns, loss, weighed=True)
 
 
 def _noise(survey: Measurer, columns: int, loss: Loss, weighed: bool = False) -> float:
-    """The standard deviation of the noise on a sum of products, in rows."""
+    """Return the standard deviation of the noise on a sum of products, in rows."""
     law, _ = law_of_moments(survey, columns, loss, weighed=weighed)
     return deviation(law, ONE**2 * survey.whole)
 
 
 _SINGLES, _MORE, _REVIEW = Fraction(1, 10), Fraction(3, 10), Fraction(1, 50)
-_FINE = 1.5  # single columns whose L1 distance is more noise than this are not bought again
+_FINE = 1.5  # single columns whose L1 distance is more noise than this are not measured again
 _MOST_SIZE = 10**9
-_LOOKED = 50_000  # rows that tell how the Gaussians lie
+_LOOKED = 50_000  # rows that describe the Gaussians
 
 
 def mggm(
@@ -137,27 +137,27 @@ def mggm(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table from Gaussians of groups of rows, for sets of columns.
+    """Generate a synthetic table from Gaussians of groups of rows, for sets of columns.
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
-        group_size: about how many rows a group has (k of the case study). There are fewer, larger groups where noise
-            would decide which rows go together.
-        label: a column with categories that everything depends on: each of its values gets groups of its own, and sets
-            of columns are independent of each other within a class only. None where there is no such column.
-        linkage: how far apart sets of columns are: "average", "single" or "complete".
-        cut: sets of columns that are farther apart (1 - |correlation|) are not joined.
-        largest: how many columns a set has at most: the noise of a group grows with them.
-        reviewed: whether a fiftieth buys expected errors for the side file, which takes most of the time.
+        group_size: target number of rows in a group (k of the case study). Groups are fewer and larger where noise
+            would determine them.
+        label: a categorical column that everything depends on: each of its values gets its own groups, and sets of
+            columns are independent within a class only. None if there is no such column.
+        linkage: distance between sets of columns: "average", "single" or "complete".
+        cut: sets of columns farther apart than this (1 - |correlation|) are not joined.
+        largest: maximum number of columns in a set: the noise of a group grows with it.
+        reviewed: whether a fiftieth pays for expected errors in the metadata file, which takes most of the time.
 
-    Privacy: the spend, for the dataset's unit of m rows (add/remove). A tenth buys counts of the c columns (by class):
-        √c·m in L2, c·m in L1; three tenths buy them again where noise leaves something to see. A fiftieth buys the
-        review. Of the rest, half buys the moments of all columns: one row adds a one, c numbers within ±1 and their
-        products, so that squares sum to α² + c·β² + c(c+1)/2 with small public weights (moments.py); a tenth buys the
-        cuts of groups, in which a row is in one cell of each histogram; four tenths buy moments of groups, with the
-        same sensitivity for a set of columns whatever the number of groups, since a row is in one group of each set.
-        Sets share these equally; without groups the moments of all columns get everything. What is bought depends on
-        released counts and on public noise. Rows stay within the schema's bounds; nothing is scaled by raw data.
+    Privacy: the spend, for the dataset's unit of m rows (add/remove). A tenth measures counts of the c columns (by
+        class): √c·m in L2, c·m in L1; three tenths measure them again where they stand out of the noise. A fiftieth
+        pays for the review. Of the rest, half measures the moments of all columns: one row adds a one, c numbers within
+        ±1 and their products, so that squares sum to α² + c·β² + c(c+1)/2 with small public weights (moments.py); a
+        tenth measures the cuts of groups, where a row is in one cell of each histogram; four tenths measure moments of
+        groups, with the same sensitivity for a set of columns whatever the number of groups, since a row is in one
+        group of each set. Sets share these equally; without groups the moments of all columns get everything. The split
+        depends on released counts and public noise. Rows stay within the schema's bounds; no scaling uses raw data.
     """
     check_whole("group_size", group_size, least=2, most=_MOST_SIZE)
     check_whole("largest", largest, most=_MOST_SIZE)
@@ -176,7 +176,7 @@ def mggm(
         more = _MORE if singles.error * sqrt(_SINGLES / (_SINGLES + _MORE)) < _FINE else Fraction(0)
         if more:
             singles = singles.again(survey, budget.part(more))
-        fine = bool(more) and singles.error < _FINE  # or the first look was all noise
+        fine = bool(more) and singles.error < _FINE  # or the first measurement was all noise
         others = tuple(place for place in range(len(survey.domain.shape)) if place != told)
         rest = 1 - _SINGLES - more - _REVIEW
         plan = what_is_worth(survey, singles, rest, len(others), largest, group_size)
@@ -194,7 +194,7 @@ def mggm(
         found = attribute_sets(correlations(features, others, covariance), linkage, cut, largest)
         sets = [tuple(others[i] for i in one) for one in found]
         cut_up = [places for places in sets if len(places) > 1] if plan.groups else []
-        if plan.groups and not cut_up:  # columns that have nothing to do with each other: then all is for themselves
+        if plan.groups and not cut_up:  # uncorrelated columns: then all is spent on each by itself
             singles = singles.again(survey, budget.part(plan.groups + plan.cuts))
         parts, words = [], []
         for done, places in enumerate(sets):
@@ -245,7 +245,7 @@ _Usual = tuple[GroupMoments, Floats, Floats]
 
 
 def _one_group(features: Features, others: Places, places: Places, usual: _Usual) -> GaussianPart:
-    """The Gaussian of each class: its own means, and the spread that all of them have."""
+    """Return the Gaussian of each class: its own means, and the common spread."""
     together, means, covariance = usual
     missing = np.array([together.means(kind)[2] for kind in range(len(means))])
     every = [place for place in features.gaps if place in others]
@@ -258,7 +258,7 @@ def _one_group(features: Features, others: Places, places: Places, usual: _Usual
 def _groups(
     features: Features, places: Places, leaves: Sequence[Leaf], found: GroupMoments, usual: _Usual
 ) -> GaussianPart:
-    """The Gaussians of a set's groups, each as near to its own moments as their noise allows."""
+    """Return the Gaussians of a set's groups, each as close to its own moments as their noise allows."""
     together, means, covariance = usual
     own, classes = features.of(places), len(means)
     columns = [[own.index(number) for number in features.of([place])] for place in places]
@@ -280,7 +280,7 @@ def _groups(
         block = slice(kind * len(leaves), (kind + 1) * len(leaves))
         total = max(1.0, float(weights[kind].sum()))
         weights[kind, block] = nonnegative(weights[kind, block], total) / total
-    # What is left of a group's own noise is about a third: the rest is explained away.
+    # About a third of a group's own noise remains: shrinkage removes the rest.
     noise = np.hypot(together.together.noise[2] / together.total, found.noise[2] / 3 / np.maximum(found.count, 1.0))
     return GaussianPart(
         places, weights, np.array(centres), np.array(spreads), dict(zip(gaps, chances, strict=True)), noise

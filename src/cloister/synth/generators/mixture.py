@@ -1,11 +1,11 @@
-"""Hidden classes of rows, from all pairs of columns: for tables of many columns with few values each.
+"""Latent classes of rows, from all pairs of columns: for tables of many columns with few values each.
 
-    1  measure every column by itself, and every pair of columns, all in two steps: nothing is chosen
-    2  fit hidden classes to them (latent.py), and buy the review
+    1  measure all one-way and all two-way marginals in two steps: nothing is selected
+    2  fit latent classes to them (latent.py), and measure the model's errors
 
 Where columns have few values, all pairs can be afforded: 23 columns have 253 pairs, so each has sixteen times the noise
-that one alone would have, and every cell of the model is seen in 22 of them. Where they have many, most cells
-of a pair hold less than their noise, and a generator that chooses (`aim`) does better.
+of a single one, and every cell of the model is measured in 22 of them. Where columns have many values, most cells of a
+pair hold less than their noise, and a generator that selects (`aim`) does better.
 """
 
 from collections.abc import Sequence
@@ -47,16 +47,16 @@ def mixture(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table from hidden classes.
+    """Generate a synthetic table from latent classes.
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
-        fits: of classes, from different beginnings, that are put together: time grows with it.
+        fits: number of fits from different starting points that are combined: time grows with it.
 
     Privacy: the spend, for the dataset's unit of m rows (add/remove). A tenth measures d columns (L2 sensitivity √d·m),
-        a hundredth buys the review, the rest measures all d(d - 1)/2 pairs (√(d(d - 1)/2)·m); noise is discrete
-        Gaussian, under a pure spend Laplace, for L1. Nothing is chosen by looking. Columns that a rule of the schema
-        ties together count as one.
+        a hundredth pays for the review, the rest measures all d(d - 1)/2 pairs (√(d(d - 1)/2)·m); noise is discrete
+        Gaussian, under a pure spend Laplace, for L1. Nothing is selected from the data. Columns that a rule of the
+        schema ties together count as one.
     """
     check_whole("fits", fits, most=_MOST_FITS)
     _check(read_domain(ds, table=table, columns=columns, bins=bins)[0])
@@ -82,7 +82,7 @@ def _check(domain: Any) -> None:
             "most. Give fewer bins or columns, or use synth.aim."
         )
     largest = sorted((prod(block.shape) for block in blocks_of(domain)), reverse=True)[:2]
-    if prod(largest) > _MOST_PAIR:  # columns that a rule ties together are counted with what never occurs
+    if prod(largest) > _MOST_PAIR:  # columns tied by a rule are counted together with their structural zeros
         raise BadInput(
             f"mixture counts columns that a rule ties together as one: the largest two have {prod(largest):,} cells; "
             f"{_MOST_PAIR:,} are the most. Give fewer bins or columns, or use synth.aim."

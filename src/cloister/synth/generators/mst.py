@@ -1,12 +1,12 @@
-"""A tree of the strongest pairs: Chow & Liu's network, chosen and measured privately.
+"""A tree of the strongest pairs: Chow & Liu's network, selected and measured privately.
 
-    1  measure every column by itself; take together cells that are too light to be told from noise (coarsening.py)
-    2  join columns to a tree: again and again choose, by the exponential mechanism, the pair of columns from two parts
-       of the forest whose joint counts are farthest (L1) from what independent columns would have
+    1  measure the one-way marginals; merge cells too light to be distinguished from noise (coarsening.py)
+    2  join columns to a tree: repeatedly select, by the exponential mechanism, the pair of columns from two parts
+       of the forest whose joint counts are farthest (L1) from those of independent columns
     3  measure the pairs of the tree, and fit
 
-After McKenna, Miklau & Sheldon 2021, "Winning the NIST contest". The score is the L1 gap, not mutual information: it
-moves by at most one for a row, so its sensitivity is stated and right, and no logarithm of a count is taken.
+After McKenna, Miklau & Sheldon 2021, "Winning the NIST contest". The score is the L1 gap, not mutual information: one
+row moves it by at most one, so its sensitivity is exact, and no logarithm of a count is taken.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from cloister.synth.run import GeneratorResult, Progress, synthesise
 __all__ = ["choose_tree", "mst", "tree_steps"]
 
 _SINGLE, _CHOOSE, _REVIEW = Fraction(3, 10), Fraction(2, 10), Fraction(1, 50)
-_LEAST = 3.0  # standard errors that a cell must hold to be kept apart
+_LEAST = 3.0  # standard errors that a cell must hold to be kept separate
 
 
 def mst(
@@ -42,14 +42,14 @@ def mst(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table from a tree of pairs.
+    """Generate a synthetic table from a tree of pairs.
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
 
     Privacy: the spend, for the dataset's unit of m rows (add/remove). Three tenths measure d columns (L2 sensitivity
-        √d·m), two tenths choose d - 1 pairs (exponential mechanism on L1 gaps, sensitivity m each), a fiftieth buys the
-        review, the rest measures the pairs (√(d-1)·m). Under a pure spend noise is Laplace, for L1. Audited in
+        √d·m), two tenths select d - 1 pairs (exponential mechanism on L1 gaps, sensitivity m each), a fiftieth pays for
+        the review, the rest measures the pairs (√(d-1)·m). Under a pure spend noise is Laplace, for L1. Audited in
         tests/statistical/test_synth_audit.py.
     """
     return synthesise(
@@ -67,9 +67,9 @@ def mst(
 
 
 def tree_steps(survey: Measurer, tell: Progress) -> GeneratorResult:
-    """All of it, for a survey with the spend in its purse.
+    """Measure, select the tree and fit, with a survey's spend.
 
-    Privacy: the survey's purse; see `mst`.
+    Privacy: the survey's spend; see `mst`.
     """
     budget, domain = survey.purse, survey.domain
     places = [(place,) for place in range(len(domain.shape))]
@@ -91,7 +91,7 @@ def tree_steps(survey: Measurer, tell: Progress) -> GeneratorResult:
 
 
 def choose_tree(survey: Measurer, model: Model, loss: Loss, tell: Progress) -> list[Places]:
-    """The pairs of a spanning tree, each chosen by the exponential mechanism.
+    """Select the pairs of a spanning tree, each by the exponential mechanism.
 
     Privacy: the loss, in d - 1 equal parts. The score of a pair is the L1 distance between its true counts and those
         of a released model, in the model's cells, which moves by at most m rows with a unit of m rows.

@@ -1,13 +1,13 @@
-"""Multiplicative weights on the joint distribution, led by the questions that it answers worst: MWEM.
+"""MWEM: multiplicative weights on the joint distribution, guided by the queries it answers worst.
 
-    1  begin with equal weights on every combination that can occur; buy the number of rows
-    2  in each round choose privately the question of the workload that the weights answer worst, and measure it
-    3  multiply weights where too few rows are expected, divide them where there are too many; go over all that was
-       measured again and again until the weights agree with it
+    1  start with equal weights on every combination that can occur; measure the number of rows
+    2  in each round select privately the query of the workload that the weights answer worst, and measure it
+    3  increase weights where too few rows are expected, decrease them where there are too many; iterate over all
+       measurements until the weights agree with them
 
-After Hardt, Ligett & McSherry 2012. A question is a marginal, or a count under a condition; a count is measured beside
-what is not counted, which costs the same. The weights are kept for every cell of the cross product, so the domain must
-be small; where it is not this refuses, in words.
+After Hardt, Ligett & McSherry 2012. A query is a marginal, or a count under a condition; a count is measured together
+with its complement, at the same cost. The weights cover every cell of the cross product, so the domain must be small;
+a larger one is refused with a message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class _Question:
     count: MarginalQuery | None = None
 
     def of(self, counts: Floats) -> Floats:
-        """Its answer, from the marginal of its columns."""
+        """Return its answer, from the marginal of its columns."""
         return np.asarray(merged_counts(counts, self.merges))
 
 
@@ -73,18 +73,19 @@ def mwem(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table from multiplicative weights.
+    """Generate a synthetic table from multiplicative weights.
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
-        workload: the questions that matter: ("ward", "age") for a marginal, {"age": {"from": 44, "below": 55}} for a
+        workload: the queries that matter: ("ward", "age") for a marginal, {"age": {"from": 44, "below": 55}} for a
             count under a condition. All marginals of one and two columns unless given.
-        rounds: how many questions are measured; as many as the workload has, and at most 12, unless given.
+        rounds: number of measured queries; by default as many as the workload has, and at most 12.
         most_cells: the largest cross product that is accepted.
 
-    Privacy: the spend, for the dataset's unit of m rows (add/remove). A twentieth buys the number of rows, a fiftieth
-        the review; each round has an equal part of the rest, half for the choice (exponential mechanism on L1 distances
-        to the weights' own answers less a public constant, sensitivity m) and half for the answer (sensitivity m).
+    Privacy: the spend, for the dataset's unit of m rows (add/remove). A twentieth measures the number of rows, a
+        fiftieth pays for the review; each round has an equal part of the rest, half for the selection (exponential
+        mechanism on L1 distances to the weights' own answers minus a public constant, sensitivity m) and half for the
+        answer (sensitivity m).
     """
     check_whole("rounds", rounds, most=_MOST_ROUNDS, none=True)
     domain = check_cells(ds, table, columns, bins, most_cells, "mwem")
@@ -92,8 +93,8 @@ def mwem(
     planned = min(len(told), 12) if rounds is None else rounds
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
-        # Bins that were bought may all be met by a condition that some equal ones are not: its count is then that of
-        # all rows, which is an answer. A refusal here would come after the charge.
+        # With private cuts, a condition may match all bins where it did not match all equal ones: its count is then
+        # that of all rows, a valid answer. A refusal here would come after the charge.
         budget, questions = survey.purse, _questions(survey.domain, workload, bought=True)
         nobody_apart: Merges = (np.zeros(survey.domain.shape[0], dtype=np.int64),)
         measured = survey.measure([(0,)], budget.part(_TOTAL), [nobody_apart], why="the number of rows")
@@ -161,7 +162,7 @@ def _questions(domain: Domain, workload: Workload | None, bought: bool = False) 
 
 
 def _worst(survey: Measurer, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:
-    """The question that the weights answer worst, chosen privately; what noise would do to an answer is taken off."""
+    """Select privately the query that the weights answer worst, after subtracting the expected noise."""
     sigma, total = survey.noise(loss), float(weights.sum())
     expected = [one.of(_marginal(weights, one.places)) for one in questions]
     noise = [round(sqrt(2 / pi) * sigma * one.size * survey.parts) for one in expected]
@@ -177,13 +178,13 @@ def _worst(survey: Measurer, weights: Floats, questions: Sequence[_Question], lo
 
 
 def _updated(weights: Floats, known: Sequence[tuple[_Question, NoisyMarginal]], total: float) -> Floats:
-    """Weights after several passes over all that was measured. Post-processing."""
+    """Update the weights in several passes over all measurements. Post-processing."""
     logs = np.log(np.where(weights > 0, weights, 1.0))
     possible = weights > 0
     for _ in range(_PASSES):
         for question, noisy in known:
             now = question.of(_marginal(weights, question.places))
-            # Half of the gap in shares of the rows is the step of the paper; nothing moves by more than a factor e.
+            # The paper's step is half of the gap in shares of the rows; no weight moves by more than a factor e.
             step = np.clip((noisy.counts - now) / (2 * np.maximum(now, total / (2 * prod(now.shape)))), -1.0, 1.0)
             logs += _spread(step, question, weights.shape)
             weights = np.where(possible, np.exp(logs - logs[possible].max()), 0.0)
@@ -196,7 +197,7 @@ def _marginal(weights: Floats, places: Places) -> Floats:
 
 
 def _spread(step: Floats, question: _Question, shape: Sequence[int]) -> Floats:
-    """A number for each cell of an answer, handed to all cells of the cross product that it is made of."""
+    """Broadcast a number per cell of an answer to the cells of the cross product."""
     sizes = [shape[place] for place in question.places]
     if question.merges:
         assert step.shape == merged_shape(sizes, question.merges)

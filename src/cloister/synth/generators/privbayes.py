@@ -1,15 +1,15 @@
-"""A Bayesian network: each column given a few columns before it, chosen and measured privately.
+"""PrivBayes: a Bayesian network, each column given a few before it, selected and measured privately.
 
-    1  measure every column by itself
-    2  begin with one column; again and again choose, by the exponential mechanism, a further column and up to k
-       parents among those that are in, whose joint counts are farthest (L1) from what they would be if the column had
-       nothing to do with its parents; measure that marginal and fit the model anew
-    3  only marginals whose cells are heavy against their noise are candidates, so k is a limit and not a duty
+    1  measure the one-way marginals
+    2  start with one column; repeatedly select, by the exponential mechanism, a further column and up to k parents
+       among the columns already in, whose joint counts are farthest (L1) from those of a column independent of its
+       parents; measure that marginal and fit the model again
+    3  only marginals whose cells are heavy relative to their noise are candidates, so k is only an upper limit
 
 After Zhang, Cormode, Procopiuc, Srivastava & Xiao 2014/2017, "PrivBayes". The paper's first score, mutual information,
-has a sensitivity of order log(n)/n and is poor at it; its F and R scores are L1 distances. Ours is one too, but to a
-distribution that was released already: so it moves by one row for a row (R in rows moves by up to two), and nothing in
-it depends on a count of rows that is not public. Conditionals come from the same inference as for other generators.
+has a sensitivity of order log(n)/n and performs poorly; its F and R scores are L1 distances. The score here is also an
+L1 distance, but to a distribution already released: one row moves it by one row (R in rows moves by up to two), and it
+does not depend on a private number of rows. Conditionals come from the same inference as for other generators.
 """
 
 from collections.abc import Sequence
@@ -63,19 +63,19 @@ def privbayes(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table from a Bayesian network.
+    """Generate a synthetic table from a Bayesian network.
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
-        degree: how many parents a column may have.
-        usefulness: how many standard errors of noise a cell must hold on average for a marginal to be a candidate.
-        most_cells: how large the tables of the model may become together.
+        degree: maximum number of parents of a column.
+        usefulness: number of standard errors that a cell must hold on average for a marginal to be a candidate.
+        most_cells: maximum total size of the model's tables.
 
     Privacy: the spend, for the dataset's unit of m rows (add/remove). A fifth measures d columns (L2 sensitivity √d·m),
-        a fifth makes d - 1 choices (exponential mechanism on L1 distances to released counts, sensitivity m each), a
-        fiftieth buys the review, the rest measures d - 1 marginals (sensitivity m each). Candidates depend on released
-        values and public sizes alone. The first column is the first of the schema: to choose it would cost and gain
-        nothing, since a tree has no root that matters.
+        a fifth makes d - 1 selections (exponential mechanism on L1 distances to released counts, sensitivity m each), a
+        fiftieth pays for the review, the rest measures d - 1 marginals (sensitivity m each). Candidates depend on
+        released values and public sizes only. The first column is the first of the schema: selecting it would cost and
+        gain nothing, since the root of a tree does not matter.
     """
     check_whole("degree", degree)
     check_number("usefulness", usefulness, least=1e-6, most=1e6, what="how heavy cells must be against their noise")
@@ -126,7 +126,7 @@ class _Network:
         self.inside = [0]
 
     def grow(self, choice: Loss, measurement: Loss) -> str:
-        """Take one more column in."""
+        """Add one more column."""
         asked = self.model.asked()
         candidates = self._candidates(asked)
 
@@ -151,7 +151,7 @@ class _Network:
         return why
 
     def finished(self) -> Model:
-        """The model of all that was measured."""
+        """Return the model of all measurements."""
         return self._fit(_LAST_STEPS)
 
     def _fit(self, steps: int) -> Model:
@@ -159,12 +159,12 @@ class _Network:
         return fit(domain.shape, self.measured, zeros=domain.zeros, start=self.model, steps=steps)
 
     def _candidates(self, asked: MarginalOracle) -> list[_Candidate]:
-        """Columns that are out, each with every set of parents that is not too large; public and released facts."""
+        """Return the remaining columns, each with every parent set of allowed size; from public and released facts."""
         shape = self.survey.domain.shape
         present = [*(one.places for one in self.measured), *(zero.places for zero in self.survey.domain.zeros)]
         found: list[_Candidate] = []
         outside = [place for place in range(len(shape)) if place not in self.inside]
-        looked_at = max(_LOOKED_AT // len(outside), 1)  # the time that this takes is bounded, whatever the columns
+        looked_at = max(_LOOKED_AT // len(outside), 1)  # bounds the running time, whatever the columns
         for column in outside:
             sets = [
                 _Candidate(column, parents)
@@ -182,7 +182,7 @@ class _Network:
         return _spread(found, _MOST_CANDIDATES)
 
     def _lightest(self, column: int, present: Sequence[Places]) -> _Candidate:
-        """Where nothing is light enough: the parent with fewest cells, or none if even that is too large."""
+        """Return the parent with fewest cells, or none if even that is too large, if no candidate is light enough."""
         shape = self.survey.domain.shape
         one = _Candidate(column, (min(self.inside, key=lambda place: shape[place]),))
         small = tree_cells(tree_cliques(shape, [*present, one.places]), shape) <= max(self.most_cells, LARGEST)
@@ -190,7 +190,7 @@ class _Network:
 
 
 def _some(columns: Sequence[int], size: int, most: int) -> list[Places]:
-    """All sets of so many columns, or some of them: a public choice that depends on nothing else."""
+    """Return all sets of the given size, or some of them: a public choice that depends on nothing else."""
     if comb(len(columns), size) <= _MOST_SETS:
         return list(combinations(columns, size))
     drawn = np.random.default_rng(len(columns))
@@ -198,11 +198,11 @@ def _some(columns: Sequence[int], size: int, most: int) -> list[Places]:
 
 
 def _spread(listed: Sequence[_Candidate], most: int) -> list[_Candidate]:
-    """As many as that, spread evenly over the list, whatever the data say."""
+    """Return the given number of candidates, spread evenly over the list, independent of the data."""
     return list(listed) if len(listed) <= most else [listed[(i * len(listed)) // most] for i in range(most)]
 
 
 def _product(parents: Floats, column: Floats, one: _Candidate, total: float) -> Floats:
-    """Counts of a column and its parents if they had nothing to do with each other, sides in rising order."""
+    """Return the counts of a column and its parents under independence, dimensions in ascending order."""
     side = one.places.index(one.column)
     return np.moveaxis(np.multiply.outer(parents, column), -1, side) / max(total, 1.0)

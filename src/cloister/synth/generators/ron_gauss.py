@@ -1,9 +1,9 @@
 """A Gaussian in a few random directions: RON-Gauss.
 
-    1  choose p random orthonormal directions, before anything is looked at
-    2  buy the mean of every column, and how far rows are from it altogether
-    3  buy the covariance in the p directions alone: p(p+1)/2 numbers instead of d(d+1)/2
-    4  draw rows from the Gaussian that has this covariance in the p directions and the rest of the spread evenly in
+    1  choose p random orthonormal directions, before any row is read
+    2  measure the mean of every column, and the total squared distance of rows from it
+    3  measure the covariance in the p directions only: p(p+1)/2 numbers instead of d(d+1)/2
+    4  sample rows from the Gaussian that has this covariance in the p directions and the remaining spread evenly in
        all others; with a label, one Gaussian for each class
 
 After Chanyaswad, Liu & Mittal 2019: most low-dimensional projections of high-dimensional data look Gaussian (Diaconis &
@@ -43,7 +43,7 @@ from cloister.synth.run import GeneratorResult, Progress, synthesise
 __all__ = ["directions", "ron_gauss"]
 
 _MEANS, _REVIEW = Fraction(4, 10), Fraction(1, 50)
-_FINE = 128  # directions are whole numbers of 1/128, so that projections are exact in every engine
+_FINE = 128  # directions are multiples of 1/128, so that projections are exact in every engine
 
 
 def ron_gauss(
@@ -61,21 +61,21 @@ def ron_gauss(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> SyntheticTable:
-    """A synthetic table from a Gaussian in random directions.
+    """Generate a synthetic table from a Gaussian in random directions.
 
     Args:
         ds, spend, rows, columns, table, bins, progress, random_state: as in `synth.independent`.
-        dimensions: how many directions; half of the numbers, rounded up, unless given.
-        label: a column with categories; each of its values gets a Gaussian of its own. None for one Gaussian.
-        directions_seed: where the directions come from: public, and chosen without the data.
-        reviewed: whether a fiftieth buys expected errors for the side file, which takes most of the time.
+        dimensions: number of directions; by default half of the features, rounded up.
+        label: a categorical column; each of its values gets its own Gaussian. None for one Gaussian.
+        directions_seed: seed of the directions: public, and chosen without the data.
+        reviewed: whether a fiftieth pays for expected errors in the metadata file, which takes most of the time.
 
-    Privacy: the spend, for the dataset's unit of m rows (add/remove). A row is a vector of at most √c, since each of
-        its c columns has one number that is not zero, within ±1: a public norm. Four tenths buy counts and sums by
-        class: squares of a row sum to α² + c. The rest buys products of the projected row (no longer than σ√c, where σ
-        is the largest singular value of the rounded directions: one, but for rounding) and its squared length: together
+    Privacy: the spend, for the dataset's unit of m rows (add/remove). A row is a vector of norm at most √c, since each
+        of its c columns has one nonzero number, within ±1: a public norm. Four tenths measure counts and sums by class:
+        squares of a row sum to α² + c. The rest measures products of the projected row (of norm at most σ√c, where σ is
+        the largest singular value of the rounded directions: one, but for rounding) and its squared length: together
         c·√(σ⁴ + 1) in L2; in L1 it is σ²·c·(p+1)/2 + c. A row is in one class, so classes cost nothing more. A
-        fiftieth buys the review. The directions depend on a public seed and on public sizes alone.
+        fiftieth pays for the review. The directions depend on a public seed and on public sizes only.
     """
     check_whole("directions_seed", directions_seed, least=0)
     check_flag("reviewed", reviewed)
@@ -126,15 +126,15 @@ def ron_gauss(
 
 
 def directions(numbers: int, kept: int, seed: int) -> NDArray[np.int64]:
-    """Random orthonormal columns, in whole numbers of 1/128. Public: nothing of the data is in them."""
+    """Sample random orthonormal columns, in multiples of 1/128. Public: independent of the data."""
     square = np.random.default_rng(seed).standard_normal((numbers, numbers))
     turned, triangle = np.linalg.qr(square)
-    turned = turned * np.sign(np.diag(triangle))  # evenly distributed over all rotations (Mezzadri 2007)
+    turned = turned * np.sign(np.diag(triangle))  # uniformly distributed over all rotations (Mezzadri 2007)
     return np.asarray(np.rint(turned[:, :kept] * _FINE).astype(np.int64))
 
 
 def _used(features: Features, label: str | None) -> tuple[list[int], list[int]]:
-    """Columns beside the label, and their features."""
+    """Return the columns beside the label, and their features."""
     places = [place for place, axis in enumerate(features.domain.modelled) if axis.name != label]
     return places, features.of(places)
 
@@ -152,7 +152,7 @@ def _first(
     rows: PrivateTable,
     groups: GroupKey | None,
 ) -> tuple[Floats, Floats, Floats, float]:
-    """Counts, sums and gaps of each class, and the noise on a count."""
+    """Measure counts, sums and gaps of each class; return them with the noise on a count."""
     c, gaps = len(places), [place for place in features.gaps if place in places]
     alpha = max(1, round(sqrt(c)))
     noise = noise_for(root_above(alpha**2 + c) * ONE * survey.most, (alpha + c) * ONE * survey.most, loss)
@@ -180,7 +180,7 @@ def _second(
     rows: PrivateTable,
     groups: GroupKey | None,
 ) -> tuple[Floats, Floats, float]:
-    """For each class the sums of products of projected rows, of squared lengths, and the noise on a product."""
+    """Measure sums of products and of squared lengths of projected rows per class; return the noise on a product."""
     c, p = len(places), turned.shape[1]
     # A singular value is a float; a millionth more is certainly above it.
     longest = ceil(float(np.linalg.norm(turned, 2)) ** 2 * (1 + 1e-6)) * c * ONE**2
@@ -230,7 +230,7 @@ def _part(
     first: tuple[Floats, Floats, Floats, float],
     second: tuple[Floats, Floats, float],
 ) -> GaussianPart:
-    """The Gaussian of each class: its own covariance in the directions, the rest of the spread in all others."""
+    """Return the Gaussian of each class: its own covariance in the directions, the rest of the spread in all others."""
     count, sums, gaps, _ = first
     basis, _ = np.linalg.qr(turned / _FINE)
     numbers, kept = turned.shape
@@ -238,7 +238,7 @@ def _part(
     for group, rows in enumerate(np.maximum(count, 1.0)):
         mean = np.clip(sums[group] / rows, -1.0, 1.0)
         chances[:, group] = np.clip(gaps[group] / rows, 0.0, 0.95)
-        # Back from the rounded directions to orthonormal ones that span the same.
+        # Convert the rounded directions to orthonormal ones with the same span.
         change = np.linalg.lstsq(turned / _FINE, basis, rcond=None)[0]
         inside = change.T @ (second[0][group] / rows) @ change - np.outer(basis.T @ mean, basis.T @ mean)
         inside = nearest_covariance(inside, 1e-5)

@@ -1,11 +1,11 @@
-"""Two tables of the same people as relations: parents with numbers of children, and children beside their parents.
+"""Two tables of the same people as relations: parents with numbers of children, and children with their parents.
 
     (domain, relation), (joined_domain, joined) = read_two(ds, "patients", "visits", {}, bins=16)
 
-Rows are joined by the unit, in the engine. A unit's rows are capped after the join as they are before it, so a join
-multiplies nobody beyond `max_rows` of the table that it begins with.
+Rows are joined by the unit, in the engine. A unit's rows are capped after the join as before it, so a join never gives
+a unit more than `max_rows` rows of the table that it starts with.
 
-Privacy: public facts alone; nothing is read.
+Privacy: public facts only; nothing is read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ NUMBER = internal("number_of_children")
 def read_two(
     ds: Any, parent: str, child: str, columns: Mapping[str, Sequence[str]], bins: Any
 ) -> tuple[tuple[Domain, PrivateTable], tuple[Domain, PrivateTable]]:
-    """Domain and rows of the parents with numbers of children, and of the children with their parents.
+    """Return domain and rows of the parents with numbers of children, and of the children with their parents.
 
     Args:
         ds, parent, child, columns: as in `synth.two_tables`.
@@ -57,7 +57,7 @@ def read_two(
     facts = tables[parent]
     decided = {right for left, right in facts.determines if {*left, right} <= set(chosen[parent])}
     terms = seen[parent]
-    # What joins and conditions is what has public cells and follows from nothing else.
+    # Only columns with public cells that no other column determines are joined and conditioned on.
     unknown = sorted(set(bins) - {*chosen[parent], *chosen[child]}) if isinstance(bins, Mapping) else []
     if unknown:
         raise BadInput(f"bins names {unknown[0]:.60}, which is no column of {parent} or {child}.")
@@ -88,12 +88,12 @@ def read_two(
 
 
 def _bins(bins: Any, columns: Mapping[str, str]) -> Any:
-    """The bins of some columns, each under the name that it has in a table."""
+    """Return the bins of some columns, each under its name in a table."""
     return {here: bins[one] for here, one in columns.items() if one in bins} if isinstance(bins, Mapping) else bins
 
 
 class _Seen:
-    """A relation that is read like a dataset's table."""
+    """A relation with the interface of a dataset's table."""
 
     def __init__(
         self, name: str, relation: PrivateTable, terms: Mapping[str, Any], never: Any, determines: Any
@@ -102,11 +102,11 @@ class _Seen:
         self.schema = SimpleNamespace(tables={name: SimpleNamespace(never=never, determines=determines)})
 
     def columns(self, table: str) -> Mapping[str, Any]:
-        """What is public of them."""
+        """Return the public facts of the columns."""
         return self._terms
 
     def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
-        """The same rows, with some columns."""
+        """Return the relation restricted to some columns."""
         return replace(self._relation, columns={one: self._relation.columns[one] for one in columns})
 
 
@@ -119,7 +119,7 @@ def _known(domain: Domain) -> list[str]:
 
 
 def _parents(ds: Any, parent: str, child: str, plain: Domain) -> tuple[PrivateTable, int]:
-    """Parents with the number of their children, and how large that can be."""
+    """Return the parents with the number of their children, and the maximum of that number."""
     relation: PrivateTable = ds.relation(parent, _known(plain))
     kids: PrivateTable = ds.relation(child, [])
     most = kids.rows_each
@@ -135,7 +135,7 @@ def _parents(ds: Any, parent: str, child: str, plain: Domain) -> tuple[PrivateTa
 
 
 def _joined(ds: Any, parent: str, child: str, own: Domain, shared: Sequence[str]) -> PrivateTable:
-    """Children beside the columns of their parents."""
+    """Return the children joined with the columns of their parents."""
     kids: PrivateTable = ds.relation(child, _known(own))
     above: PrivateTable = ds.relation(parent, list(shared))
     parents = above.rows.select(*(exp.column(one, quoted=True) for one in shared))
@@ -153,7 +153,7 @@ def _beside(
     taken: Mapping[str, exp.Expression],
     how: str,
 ) -> PrivateTable:
-    """A relation joined by the unit with another query. The cap on a unit's rows is the relation's own."""
+    """Join a relation with another query by the unit. The cap on a unit's rows is the relation's own."""
     here = relation.rows.select(*(exp.column(one, quoted=True) for one in columns))
     unit = exp.column(UNIT, table=internal("here"), quoted=True)
     shown = [exp.alias_(unit.copy(), UNIT, quoted=True)]

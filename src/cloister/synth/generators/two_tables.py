@@ -1,13 +1,13 @@
-"""Two tables of the same people: patients and their visits, with keys that match, under one unit and one charge.
+"""Two tables of the same people, such as patients and visits, with matching keys, under one unit and one charge.
 
     both = synth.two_tables(ds, parent="patients", child="visits", spend=…)
     both.parents, both.children          # Arrow tables; every child's key is a parent's
 
-    1  a model of the parents' columns and of how many children each has
+    1  a model of the parents' columns and of the number of children of each
     2  a model of the children's columns together with those of their parent, over the join by the unit
-    3  parents from the first; for each as many children as it says, from the second given the parent's columns
+    3  parents from the first; for each its number of children, from the second given the parent's columns
 
-Both models are trees of pairs (mst.py), each bought with half of the spend. Keys are fresh pseudonyms.
+Both models are trees of pairs (mst.py), each with half of the spend. Keys are new pseudonyms.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ __all__ = ["TwoTables", "two_tables"]
 
 @dataclass(frozen=True, slots=True)
 class TwoTables:
-    """Parents and children that nobody lived.
+    """Synthetic parents and children.
 
     Attributes:
         parents, children: rows, each with the key column of its table.
@@ -67,22 +67,22 @@ class TwoTables:
 
     @property
     def loss(self) -> Loss:
-        """What both cost together."""
+        """Return the total cost of both tables."""
         return self.release.loss
 
     @property
     def receipt(self) -> Receipt | None:
-        """The signed proof."""
+        """Return the signed receipt."""
         return self.release.receipt
 
     @property
     def private(self) -> bool:
-        """False if the noise came from a seed, which protects nobody."""
+        """Return False if the noise came from a seed, which gives no protection."""
         return self.release.private
 
     @property
     def side(self) -> dict[str, Any]:
-        """What was measured for both, and what it cost together."""
+        """Return the measurements for both tables, and their total cost."""
         parts = {"parents": self.parent_table.side, "children with their parents": self.joined_table.side}
         own = {name: {k: v for k, v in part.items() if k not in ("receipt", *PRICE)} for name, part in parts.items()}
         return {
@@ -98,9 +98,9 @@ class TwoTables:
         }
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> Path:
-        """Write both tables into a folder, each with a side file, and one side file of both, whose path is returned.
+        """Write both tables to a folder, each with a metadata file; return the path of the common metadata file.
 
-        `synth.read_table` reads each of the tables. What it cost is what both cost together.
+        `synth.read_table` reads each of the tables. The stated cost is that of both together.
         """
         import pyarrow.parquet as pq
 
@@ -116,7 +116,7 @@ class TwoTables:
 
 
 def _side_of(made: SyntheticTable, rows: "pa.Table") -> dict[str, Any]:
-    """The side file of one of the tables: what is said of the columns that it has. Its first one is the key."""
+    """Return the metadata file of one table, restricted to its columns. The first column is the key."""
     side, names = made.side, set(rows.column_names)
     key = {"name": rows.column_names[0], "type": "text", "cells": 1, "pseudonym": True}
     errors = side["expected error"]
@@ -154,22 +154,22 @@ def two_tables(
     progress: Progress | None = None,
     random_state: Any = None,
 ) -> TwoTables:
-    """Synthetic parents and children with matching keys.
+    """Generate synthetic parents and children with matching keys.
 
     Args:
         ds: a Cloister dataset whose unit has a column in both tables: the key by which they are joined.
         parent: a table with one row for each unit (`max_rows: 1` in the schema).
         child: a table with several.
-        spend: what both may cost together.
-        rows: how many parents: a public number; None to have it estimated inside the spend.
-        columns: {table: columns}, for tables of which not all columns are wanted.
+        spend: maximum total cost.
+        rows: number of parents: a public number; None to estimate it within the spend.
+        columns: {table: columns}, for tables of which only some columns are needed.
         bins: equal bins for numbers and dates; or {column: bins or ends of bins}, each for the tables that have it.
         progress, random_state: as in `synth.independent`.
 
     Privacy: the spend, for the dataset's unit (add/remove), in one charge. A unit has one parent row, so it moves
         marginals of parents and of their numbers of children by 1. It has at most m child rows (`max_rows` of the
-        child; those with more have each counted less), so it moves marginals over the join by m. Children are counted
-        by unit in the engine, and never beyond m. Half of the spend goes to each model.
+        child; the rows of units with more are weighted down), so it moves marginals over the join by m. Children are
+        counted by unit in the engine, and never beyond m. Half of the spend goes to each model.
     """
     budget = budget_share(spend, "the synthetic tables", "generators")
     check_progress(progress)
@@ -233,7 +233,7 @@ def _drawn(
     generator: np.random.Generator,
     spend: Loss,
 ) -> TwoTables:
-    """Rows of both. Post-processing: what is drawn from was paid for, so there are as many rows as can be."""
+    """Sample rows of both tables. Post-processing: the models are paid for, so as many rows as possible are sampled."""
     import pyarrow as pa
 
     domain, made, decided = second[0], second[1], tuple(one.settled(generator) for one in second[2])
@@ -257,7 +257,7 @@ def _drawn(
 
 
 def _check_children(domain: Domain, child: str, parents: int, each: int) -> None:
-    """Refuse more children than can be drawn at once, before the charge. From public facts alone."""
+    """Refuse more children than can be sampled at once, before the charge. From public facts only."""
     if parents * each > most_rows(domain):
         raise BadInput(
             f"{parents:,} parents with up to {each:,} rows of {child} each may be {parents * each:,} rows of "
@@ -267,12 +267,12 @@ def _check_children(domain: Domain, child: str, parents: int, each: int) -> None
 
 
 def _with_room(above: SyntheticTable, most: int) -> tuple[SyntheticTable, Cells]:
-    """Parents whose children can be drawn at once, and the parent of each child; all of them, in the usual case."""
+    """Return the parents whose children can be sampled at once, normally all, and the parent of each child."""
     import pyarrow as pa
 
     numbers = above.to_arrow()[NUMBER].to_numpy()
     if int(numbers.sum()) > most:
-        order = above.generator.permutation(len(above))  # whoever is left out is left out at random
+        order = above.generator.permutation(len(above))  # parents are left out at random
         kept = np.sort(order[np.cumsum(numbers[order]) <= most])
         short = (
             f"{len(kept):,} of {len(above):,} parents were kept: all children of all would be more than memory holds."
@@ -291,10 +291,10 @@ def _children(
     prefix: str,
     generator: np.random.Generator,
 ) -> Cells:
-    """Children given their parents: all that are alike in what children depend on are drawn together."""
+    """Sample children given their parents: parents equal in what children depend on are handled together."""
     cells = np.zeros((len(owners), len(domain.shape)), dtype=np.int64)
     of_parent = {place: above.names.index(axis.name[len(prefix) + 1 :]) for place, axis in _parental(domain, prefix)}
-    # Given all of a parent, a child depends only on those of its columns that were measured with a child's.
+    # Given a parent, a child depends only on those of its columns that were measured with a child's.
     near = sorted({p for one in made.measured if set(one.places) - set(of_parent) for p in one.places} & set(of_parent))
     known = parents[owners][:, [of_parent[place] for place in near]]
     kinds, member = np.unique(known, axis=0, return_inverse=True)
@@ -311,7 +311,7 @@ def _parental(domain: Domain, prefix: str) -> list[tuple[int, Axis]]:
 def _alike(
     domain: Domain, made: GeneratorResult, near: Sequence[int], kind: Cells, rows: int, generator: np.random.Generator
 ) -> Cells:
-    """Children of parents that are alike; of fewer likenesses where the model has no such children."""
+    """Sample children of equal parents; relax the condition where the model has no such children."""
     for kept in range(len(near), -1, -1):
         given: dict[int, Floats] = {
             place: (np.arange(domain.shape[place]) == cell).astype(np.float64)

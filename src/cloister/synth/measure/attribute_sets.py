@@ -1,10 +1,10 @@
-"""Columns in sets that have something to do with each other, from a noisy correlation matrix.
+"""Sets of correlated columns, from a noisy correlation matrix.
 
-Agglomerative clustering: every column is a set of its own; the two nearest sets are joined, again and again, until the
-nearest are farther apart than the cut. Columns are 1 - |correlation| apart.
+Agglomerative clustering: each column starts as its own set; the two nearest sets are joined repeatedly, until the
+nearest are farther apart than the cut. The distance of columns is 1 - |correlation|.
 
-Privacy: the correlations were released, so the sets are post-processing. (Sets found on the rows themselves would tell
-about them: which columns go together is a fact of the data.)
+Privacy: the correlations were released, so the sets are post-processing. (Sets computed from the rows would reveal
+private facts: which columns correlate is a fact of the data.)
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _LINKS: dict[str, Any] = {"average": np.mean, "single": np.min, "complete": np.m
 
 
 def pooled(moments: GroupMoments) -> tuple[Floats, Floats]:
-    """The mean of every group, and the covariance within groups; as far as numbers between -1 and 1 can have them."""
+    """Return group means and the covariance within groups, clipped to what numbers between -1 and 1 can have."""
     weights = np.maximum(moments.count, 0.0)
     weights = weights / weights.sum() if weights.sum() > 0 else np.full(len(weights), 1 / len(weights))
     found = [moments.means(group) for group in range(len(weights))]
@@ -44,13 +44,13 @@ def pooled(moments: GroupMoments) -> tuple[Floats, Floats]:
 
 
 def cleared(features: Features, places: Sequence[int], covariance: Floats, noise: float) -> Floats:
-    """A covariance in which every two columns keep what noise does not explain (positive-part James & Stein 1961).
+    """Shrink each column pair's covariance by the share that noise explains (positive-part James & Stein 1961).
 
     Args:
-        features: of the domain.
+        features: features of the domain.
         places: the columns.
-        covariance: of their features, with noise.
-        noise: its standard deviation.
+        covariance: noisy covariance of their features.
+        noise: standard deviation of the noise.
     """
     found = covariance.copy()
     own = _own(features, places)
@@ -63,7 +63,7 @@ def cleared(features: Features, places: Sequence[int], covariance: Floats, noise
 
 
 def correlations(features: Features, places: Sequence[int], covariance: Floats) -> Floats:
-    """How strongly columns go together, between 0 and 1: the strongest of their features."""
+    """Return the correlation of columns, between 0 and 1: the maximum over their features."""
     spread = np.sqrt(np.diag(covariance))
     found = np.abs(covariance / np.outer(spread, spread))
     own = _own(features, places)
@@ -79,13 +79,13 @@ def _own(features: Features, places: Sequence[int]) -> list[list[int]]:
 
 
 def attribute_sets(strength: Floats, linkage: Linkage, cut: float, largest: int) -> list[Places]:
-    """Sets of columns, none larger than `largest`.
+    """Return sets of columns, none larger than `largest`.
 
     Args:
-        strength: of every two columns, between 0 and 1.
-        linkage: how far apart two sets are: as their columns on average, as the nearest two, or as the farthest two.
-        cut: sets that are farther apart are not joined.
-        largest: how many columns a set has at most.
+        strength: correlation of every two columns, between 0 and 1.
+        linkage: distance of two sets: the mean, the minimum or the maximum over their columns.
+        cut: sets farther apart than this are not joined.
+        largest: maximum number of columns in a set.
     """
     far = 1.0 - strength
     sets: list[list[int]] = [[place] for place in range(len(far))]

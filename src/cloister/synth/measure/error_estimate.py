@@ -1,11 +1,11 @@
-"""How far a model is from the table, bought for a small part of the spend.
+"""The distance between a model and the table (the review), measured with a small part of the spend.
 
-Mean L1 distances over many marginals move by no more than one of them when a row is added, so they can be told almost
-exactly: three numbers for all marginals of one, two and three columns, and one for each column. They are what the error
-bars of a synthetic table come from.
+Adding a row moves a mean of L1 distances over many marginals by no more than one of them, so the means can be measured
+almost exactly: three numbers for all marginals of one, two and three columns, and one for each column. The error bars
+of a synthetic table come from them.
 
-Distances are in the domain's cells. Where there are more of them than can be listed, they are computed from the cells
-that have rows: all others are as far off as the model expects rows there.
+Distances are in the domain's cells. Where there are too many to list, they are computed from the cells that have rows:
+in all others the distance is the model's expected number of rows.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ErrorEstimate", "estimate_error", "rising"]
 
-_GRID = 64  # distances are told in parts of a row
-_MOST_SETS = 600  # marginals that are looked at, for each number of columns
-_LISTED = 100_000  # cells of a marginal that are all looked at; of more, those with rows
+_GRID = 64  # distances are measured in parts of a row
+_MOST_SETS = 600  # marginals measured, for each number of columns
+_LISTED = 100_000  # cells of a marginal that are all listed; beyond this, those with rows
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class ErrorEstimate:
 
     Attributes:
         ways: for marginals of one, two and three columns; fewer where there are fewer, or all have too many cells.
-        columns: for each column, over the pairs that it is in (itself alone, if there is one column).
-        margin: of `ways`: how far the noise may have moved each, with 95 % confidence.
-        column_margin: of `columns`.
+        columns: for each column, over the pairs that include it (the column itself, if there is only one).
+        margin: margin of `ways`: the largest effect of noise on each, with 95 % confidence.
+        column_margin: margin of `columns`.
     """
 
     ways: tuple[float, ...]
@@ -53,7 +53,7 @@ class ErrorEstimate:
 
 
 def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEstimate:
-    """Buy the mean errors of a model.
+    """Measure the mean errors of a model.
 
     Privacy: the loss. Each mean of L1 distances moves by at most m rows with a unit of m rows, all of them together by
         m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each. Distances are integers, and rounded once.
@@ -68,7 +68,7 @@ def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEs
     def look() -> NDArray[Any]:
         far = {one: _distance(asked, model.total, one, counts, survey.whole) for one, counts in survey.counted(sets)}
         means = [_mean([far[one] for one in sets if len(one) == k], survey.parts) for k in range(1, ways + 1)]
-        for i in range(columns):  # a column of which no pair can be looked at stands for itself
+        for i in range(columns):  # a column without a measurable pair is represented by itself
             own = [far[one] for one in sets if len(one) == 2 and i in one]
             means.append(_mean(own or [far[i,]], survey.parts))
         return np.array(means, dtype=np.int64 if max(means) < 2**62 else object)
@@ -82,7 +82,7 @@ def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEs
 
 
 def rising(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The closest numbers that do not fall: more columns tell tables apart no worse, so what says so is noise.
+    """Return the closest nondecreasing numbers: with more columns tables differ no less, so a decrease is noise.
 
     No number gets further from the truth than the worst of the given ones (isotonic regression).
     """
@@ -91,11 +91,11 @@ def rising(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _looked_at(columns: int) -> list[Places]:
-    """Marginals of one, two and three columns, as many as time allows, spread evenly: a public choice."""
+    """Return marginals of one, two and three columns, as many as time allows, spread evenly: a public choice."""
     found: list[Places] = [(place,) for place in range(columns)]
     if comb(columns, 2) <= _MOST_SETS:
         found += combinations(range(columns), 2)
-    else:  # every column beside as many others
+    else:  # every column with equally many others
         steps = max(1, _MOST_SETS // columns)
         apart = [1 + k * (columns // 2 - 1) // steps for k in range(steps)]
         found += dict.fromkeys(tuple(sorted((i, (i + step) % columns))) for step in apart for i in range(columns))
@@ -108,20 +108,20 @@ def _looked_at(columns: int) -> list[Places]:
 
 
 def _answerable(places: Places, asked: "Asks", domain: "Domain") -> bool:
-    """Whether a marginal needs no huge table. The model is released: what is left out depends on nobody's row."""
+    """Return True if a marginal needs no huge table. The model is released, so the omission depends on no row."""
     return len(places) == 1 or (asked.part_cells(places) <= LARGEST and domain.cells(places) < MOST_PLACES)
 
 
 def _mean(distances: list[int], parts: int) -> int:
-    """The mean on the grid, rounded down in integers."""
+    """Return the mean on the grid, rounded down in integers."""
     return sum(distances) * _GRID // (len(distances) * parts)
 
 
 def _distance(asked: "Asks", total: float, places: Places, counts: "MarginalCounts", whole: int) -> int:
-    """The L1 distance between model and table, in whole parts of a row. Inside a step only.
+    """Return the L1 distance between model and table, in whole parts of a row. Inside a step only.
 
-    Where only cells with rows are listed, all others are as far off as the model expects rows there: what it expects in
-    all, less in those that are listed. A cell that a unit adds to the list moves that by no more than it holds.
+    If only cells with rows are listed, the distance in all others is the model's expected number of rows there: its
+    total, minus the listed cells. A cell that a unit adds to the list moves this by no more than the cell's count.
     """
     if prod(counts.shape) <= _LISTED and asked.cells(places) <= LARGEST:
         return l1(gaps(counts.table(), asked.marginal(places), total, whole))

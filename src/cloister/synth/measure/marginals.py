@@ -1,16 +1,16 @@
-"""Noisy marginals: charged before the look, counted in the engine, with exact noise.
+"""Noisy marginals: charged before rows are read, counted in the engine, with exact noise.
 
-    survey = Survey(domain, relation, meter, purse)
+    survey = Measurer(domain, relation, meter, purse)
     ages = survey.measure([(0,), (1,)], loss)               # two marginals under one loss
-    best = survey.choose(scores, loss)                      # a private choice by scores over exact marginals
+    best = survey.choose(scores, loss)                      # a private selection by scores over exact marginals
 
-A survey is all that a generator sees of the rows. Marginals are counts by public cells, computed by statements in the
-engine (DuckDB, PostgreSQL, Spark) and kept as integers inside this process until noise was added.
+A generator accesses rows through a survey only. Marginals are counts by public cells, computed by statements in the
+engine (DuckDB, PostgreSQL, Spark) and kept as integers inside this process until noise is added.
 
-Privacy: a unit's rows count at most m (a person with more has each of them counted less, data/statistics.py), so it
+Privacy: a unit's rows count at most m (the rows of a person with more are weighted down, data/statistics.py), so it
 moves one marginal by at most m in L1 and in L2, and k marginals together by k·m in L1 and √k·m in L2. Scores that are
-L1 distances to one marginal move by at most m. What a model expects is rounded to whole parts of a row, in which counts
-are integers too, before a distance is taken (`gaps`): nothing is rounded that depends on a row.
+L1 distances to one marginal move by at most m. A model's expectations are rounded to whole parts of a row, in which
+counts are integers too, before a distance is taken (`gaps`): no value that depends on a row is rounded.
 """
 
 import math
@@ -52,11 +52,11 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-# For each column which coarser cell holds each of its cells; None where cells stay as they are.
+# For each column, the coarser cell of each of its cells; None where cells are unchanged.
 Merges = tuple[Cells | None, ...]
 
-MOST_PLACES = 2**62  # cells of a marginal whose places are whole numbers of 64 bits
-_AT_ONCE = 24  # marginals in one statement: more make it long to plan
+MOST_PLACES = 2**62  # cells of a marginal with 64-bit indices
+_AT_ONCE = 24  # marginals in one statement: more take long to plan
 _KEPT = 2**25  # cells with rows, of all marginals together, that are kept in memory
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e8  # rows
 _GRID = 64  # scores are counted in parts of a row
@@ -69,11 +69,11 @@ class NoisyMarginal:
     """A released marginal.
 
     Attributes:
-        places: its columns, by their place among the modelled ones, in rising order.
-        counts: rows in each cell, with noise; one side for each column.
+        places: indices of its columns among the modelled columns, ascending.
+        counts: noisy number of rows in each cell; one dimension for each column.
         sigma: the standard deviation of the noise on a cell, in rows: one for all, or one for each.
-        merges: how cells of a column are taken together; None for each column whose cells stay as they are.
-        why: it was measured, in words.
+        merges: for each column, the map from its cells to merged cells; None if its cells are unchanged.
+        why: the reason for measuring it, in words.
     """
 
     places: Places
@@ -83,18 +83,18 @@ class NoisyMarginal:
     why: str = ""
 
     def merge(self, place: int) -> Cells | None:
-        """How the cells of one of its columns are taken together."""
+        """Return the map from the cells of one of its columns to merged cells."""
         return self.merges[self.places.index(place)] if self.merges else None
 
 
 @dataclass(frozen=True, slots=True)
 class MarginalCounts:
-    """True counts of a marginal, listed only where there are rows. As secret as the rows.
+    """True counts of a marginal, listed only where there are rows. As sensitive as the rows.
 
     Attributes:
-        shape: cells of each column.
-        cells: the cells with rows, by their places in a table of that shape.
-        numbers: what rows count in each, in the survey's integers.
+        shape: number of cells of each column.
+        cells: the cells with rows, as flat indices into a table of that shape.
+        numbers: the count in each, in the survey's integers.
     """
 
     shape: tuple[int, ...]
@@ -103,11 +103,11 @@ class MarginalCounts:
 
     @property
     def places(self) -> tuple[Cells, ...]:
-        """For each column the cell of each of the listed ones."""
+        """Return for each column the cell of each listed one."""
         return tuple(np.asarray(one) for one in np.unravel_index(self.cells, self.shape))
 
     def table(self, merges: Merges = ()) -> NDArray[np.int64]:
-        """All cells, or what they are when some are taken together; summed exactly."""
+        """Return all cells, merged if given; summed exactly."""
         shape, where = self.shape, self.cells
         if any(merge is not None for merge in merges):
             shape = merged_shape(self.shape, merges)
@@ -120,12 +120,12 @@ class MarginalCounts:
 
 @dataclass(slots=True)
 class Measurer:
-    """What a generator may do with private rows, inside one charge.
+    """Access of a generator to private rows, within one charge.
 
     Attributes:
         domain: the public cells.
         relation: the rows.
-        meter: counts what was reserved down.
+        meter: the privacy filter that tracks the reserved loss.
         purse: the whole spend, to be split.
     """
 
@@ -137,22 +137,22 @@ class Measurer:
 
     @property
     def whole(self) -> int:
-        """What one row counts in the exact integers."""
+        """Return the weight of one row in the exact integers."""
         return self.relation.whole
 
     @property
     def parts(self) -> int:
-        """The parts of a row that distances to a model are counted in."""
+        """Return the number of parts of a row in which distances to a model are counted."""
         return parts_of(self.whole)
 
     @property
     def most(self) -> int:
-        """What all rows of one unit count together, at most, in the same integers."""
+        """Return the maximum weight of all rows of one unit, in the same integers."""
         return self.relation.most
 
     @property
     def rows_each(self) -> float:
-        """The same in rows: how far one unit moves a marginal, in L1 and in L2."""
+        """Return `most` in rows: the sensitivity of a marginal to one unit, in L1 and in L2."""
         return self.most / self.whole
 
     def measure(
@@ -162,16 +162,16 @@ class Measurer:
         merges: Sequence[Merges] | None = None,
         why: str = "",
     ) -> list[NoisyMarginal]:
-        """Some marginals in one step, with equal noise.
+        """Measure some marginals in one step, with equal noise.
 
         Args:
-            marginals: their columns, each in rising order.
-            loss: of all of them together.
-            merges: for each marginal how cells are taken together.
-            why: they are measured, for the side file.
+            marginals: their columns, each in ascending order.
+            loss: the loss of all of them together.
+            merges: for each marginal, the maps to merged cells.
+            why: the reason for measuring them, for the metadata file.
 
-        Privacy: the loss. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon; with k marginals a unit
-            moves the whole by √k·m in L2 and k·m in L1.
+        Privacy: the loss. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon; a unit moves k marginals
+            together by √k·m in L2 and k·m in L1.
         """
         taken = list(merges) if merges is not None else [()] * len(marginals)
         k = len(marginals)
@@ -193,16 +193,16 @@ class Measurer:
         return released
 
     def choose(self, scores: Callable[["Measurer"], Sequence[int]], loss: Loss, scale: int = 1) -> int:
-        """The index of a candidate, likelier the higher its score (exponential mechanism).
+        """Select the index of a candidate, likelier the higher its score (exponential mechanism).
 
         Args:
-            scores: gives an exact score for each candidate of a public list: a Python integer, in parts of which
+            scores: returns an exact score for each candidate of a public list: a Python integer, in parts of which
                 `scale * parts` are one row. May call `counted`.
-            loss: of the choice.
-            scale: into how many a part is divided, so that weights need not be whole.
+            loss: the loss of the selection.
+            scale: number of units per part, so that weights need not be whole.
 
         Privacy: the loss, if one unit moves no score by more than `rows_each` rows. Scores are integers of any size,
-            and rounded down to a grid of 1/64 row once, in integers; the sensitivity has a step more than that needs.
+            and rounded down to a grid of 1/64 row once, in integers; the sensitivity includes one extra step for that.
         """
         mechanism = Exponential.for_loss(math.ceil(Fraction(self.most * _GRID, self.whole)) + 1, loss)
 
@@ -212,23 +212,23 @@ class Measurer:
         return int(self.meter.release(look, mechanism))
 
     def noise(self, loss: Loss) -> float:
-        """The standard deviation of the noise on a cell of one marginal, in rows."""
+        """Return the standard deviation of the noise on a cell of one marginal, in rows."""
         return deviation(noise_for(self.most, self.most, loss), self.whole)
 
     # Private: called inside a step, after the charge.
 
     def exact(self, places: Places, merges: Merges = ()) -> Floats:
-        """The true counts, in rows. As secret as the rows: only inside `measure` and `choose`."""
+        """Return the true counts, in rows. As sensitive as the rows: only inside `measure` and `choose`."""
         [(_, counts)] = self.counted([places])
         return counts.table(merges) / self.whole
 
     def count(self, marginals: Iterable[Places]) -> None:
-        """Have the engine count marginals that are still missing."""
+        """Count in the engine the marginals that are still missing."""
         for _ in self.counted(marginals):
             pass
 
     def counted(self, marginals: Iterable[Places]) -> Iterator[tuple[Places, MarginalCounts]]:
-        """True counts of marginals, one after the other; as many as memory allows are kept for the next time."""
+        """Yield true counts of marginals, one after the other; as many as memory allows are cached."""
         wanted = list(marginals)
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
@@ -253,17 +253,17 @@ class Measurer:
 
 
 def deviation(noise: DiscreteGaussian | DiscreteLaplace, worth: int) -> float:
-    """The standard deviation of noise on integers, of which so many are one.
+    """Return the standard deviation of noise on integers, in units of `worth` integers.
 
-    Above 0 even where a large loss leaves no noise that a float can tell from none: others divide by it.
+    Positive even where a large loss leaves noise too small for a float: callers divide by it.
     """
     return max(noise.standard_error / worth, _LEAST_NOISE)
 
 
 def check_noise(relation: "PrivateTable", loss: Loss) -> None:
-    """Refuse a spend whose noise hides every table. From public facts alone; nothing is charged or read.
+    """Refuse a spend whose noise hides every table. From public facts only; nothing is charged or read.
 
-    No guarantee rests on it: distances to counts are exact at any spend. It keeps models within what floats hold.
+    No guarantee depends on it: distances to counts are exact at any spend. It keeps models within the range of floats.
     """
     noise = deviation(noise_for(relation.most, relation.most, loss), relation.whole)
     if noise > _MOST_NOISE:
@@ -274,24 +274,24 @@ def check_noise(relation: "PrivateTable", loss: Loss) -> None:
 
 
 def parts_of(whole: int) -> int:
-    """In how many parts of a row distances to a model are counted.
+    """Return the number of parts of a row in which distances to a model are counted.
 
     Args:
-        whole: what one row counts in exact counts.
+        whole: the weight of one row in exact counts.
     """
     return whole * max(1, _PARTS // whole)
 
 
 def in_parts(expected: Floats, total: float, parts: int) -> NDArray[np.int64]:
-    """What a model expects in some cells, in whole parts of a row; each cell by itself.
+    """Return a model's expectation in some cells, in whole parts of a row; each cell by itself.
 
     Args:
         expected: rows in each cell.
-        total: rows that the model expects in all cells. If 64 bits would not hold them, all cells are scaled down.
-        parts: of a row.
+        total: rows that the model expects in all cells. If they overflow 64 bits, all cells are scaled down.
+        parts: parts of a row.
 
-    Privacy: the same for neighbouring tables: it depends on the released model and public facts alone, also where the
-        listed cells are those with rows, as no cell's number depends on the others.
+    Privacy: the same for neighbouring tables: it depends on the released model and public facts only, also where the
+        listed cells are those with rows, as the number of a cell does not depend on the others.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = expected * (min(1.0, _MOST_COUNTED / max(total * parts, 1.0)) * parts)
@@ -299,32 +299,32 @@ def in_parts(expected: Floats, total: float, parts: int) -> NDArray[np.int64]:
 
 
 def gaps(exact: NDArray[np.int64], expected: Floats, total: float, whole: int) -> NDArray[np.int64]:
-    """Exact counts less what a model expects, in parts of a row: exact integers.
+    """Return exact counts minus a model's expectation, in parts of a row: exact integers.
 
     Args:
         exact: the counts, of which `whole` are one row.
         expected: rows in the same cells.
         total, whole: as for `in_parts` and `parts_of`.
 
-    Privacy: as secret as the counts. A unit moves all of them together by what it moves the counts, in L1.
+    Privacy: as sensitive as the counts. A unit moves all of them together by what it moves the counts, in L1.
     """
     parts = parts_of(whole)
     return exact * (parts // whole) - in_parts(expected, total, parts)
 
 
 def l1(gaps: NDArray[Any]) -> int:
-    """The sum of absolute integers, exactly. Integers below 2^53 in all may be given as floats."""
+    """Return the sum of absolute integers, exactly. Integers with a sum below 2^53 may be given as floats."""
     return int(np.abs(gaps).sum())
 
 
 def merged_shape(shape: Sequence[int], merges: Merges) -> tuple[int, ...]:
-    """The sides of a marginal whose cells are taken together."""
+    """Return the shape of a marginal with merged cells."""
     how = merges or (None,) * len(shape)
     return tuple(size if merge is None else int(merge.max()) + 1 for size, merge in zip(shape, how, strict=True))
 
 
 def merged_counts(counts: NDArray[Any], merges: Merges) -> NDArray[Any]:
-    """A marginal whose cells are taken together, summed exactly."""
+    """Merge the cells of a marginal, summed exactly."""
     for side, merge in enumerate(merges):
         if merge is not None:
             moved = np.moveaxis(counts, side, 0)

@@ -1,12 +1,12 @@
-"""Means and covariances of groups of rows, with noise: summed in the engine, one release for all groups.
+"""Noisy means and covariances of groups of rows: summed in the engine, one release for all groups.
 
     found = measure_moments(survey, features, places, groups, loss)
-    found.count, found.mean, found.second      # one for each group, and the noise that is in them
+    found.count, found.mean, found.second      # one for each group, and their noise
 
 Privacy: a row is in one group. It adds to it a one, one number within ±1 for each of c columns, and their products:
-squares that sum to at most α² + c·β² + c(c+1)/2 and absolute values that sum to α + c·β + c(c+1)/2, where α and β weigh
-the count and the sums so that they have less noise. Of squares alone there are c instead of c(c+1)/2. A unit adds m
-times as much, however many groups there are.
+squares that sum to at most α² + c·β² + c(c+1)/2 and absolute values that sum to α + c·β + c(c+1)/2, where α and β
+weight the count and the sums so that they have less noise. With squares only, c replaces c(c+1)/2. A unit adds m times
+as much, independent of the number of groups.
 """
 
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ class GroupMoments:
     """Noisy moments of groups, in rows.
 
     Attributes:
-        count: rows of each group.
-        sums: of each group and feature.
-        gaps: rows of each group in which a number is missing, for each number that may be.
-        products: of each group: sums of products of every two features, symmetric.
+        count: number of rows of each group.
+        sums: sum of each feature, by group.
+        gaps: number of rows of each group in which a number is missing, for each nullable number.
+        products: sums of products of every two features, by group; symmetric.
         noise: standard deviations of the noise on a count, a sum and a product.
-        gap_of: the feature that each of the gaps is of.
+        gap_of: the feature of each of the gaps.
     """
 
     count: Floats
@@ -52,12 +52,12 @@ class GroupMoments:
 
     @property
     def total(self) -> float:
-        """All rows, at least one."""
+        """Return the number of rows, at least one."""
         return max(1.0, float(self.count.sum()))
 
     @property
     def together(self) -> "GroupMoments":
-        """All groups as one."""
+        """Return all groups as one."""
         count, sums, gaps, products = (
             part.sum(axis=0, keepdims=True) for part in (self.count, self.sums, self.gaps, self.products)
         )
@@ -66,10 +66,10 @@ class GroupMoments:
         return GroupMoments(count, sums, gaps, products, noise, self.gap_of)
 
     def means(self, group: int) -> tuple[Floats, Floats, Floats]:
-        """Of a group: means, means of products, and the share in which each gap's number is missing.
+        """Return means, means of products, and the missing share of each nullable number, for a group.
 
-        A missing number stands at zero, so means are divided by the share that is known, and products by the share in
-        which both are, as if it were left to chance which.
+        Missing numbers are zero, so means are divided by the known share, and products by the share in which both are
+        known, as if values were missing at random.
         """
         rows = max(1.0, float(self.count[group]))
         absent = np.clip(self.gaps[group] / rows, 0.0, 0.95)
@@ -89,16 +89,16 @@ def measure_moments(
     crossed: bool = True,
     weighed: bool = True,
 ) -> GroupMoments:
-    """The moments of some columns in each group.
+    """Measure the moments of some columns in each group.
 
     Args:
-        survey: pays.
-        features: of the domain.
+        survey: the survey that pays.
+        features: features of the domain.
         places: the columns.
-        loss: of all groups together.
-        rows: those of `features.rows`.
-        keys: what groups rows: public lists, or what was released; one group of all rows unless given.
-        crossed: whether products of different columns are bought; if not, they are what independent columns would have.
+        loss: the loss of all groups together.
+        rows: the rows from `features.rows`.
+        keys: the group keys: public lists, or released values; one group of all rows unless given.
+        crossed: whether to measure products of different columns; if not, independence is assumed.
         weighed: whether counts and sums have less noise than products, which then have more.
 
     Privacy: the loss; see above. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon.
@@ -139,12 +139,12 @@ def measure_moments(
 def law_of_moments(
     survey: Measurer, c: int, loss: Loss, crossed: bool = True, weighed: bool = True
 ) -> tuple[DiscreteGaussian | DiscreteLaplace, tuple[int, int]]:
-    """The noise on moments of c columns, in parts of ONE² of a row, and the weights of a count and of a sum.
+    """Return the noise on moments of c columns, in units of 1/ONE² row, and the weights of a count and of a sum.
 
-    Privacy: what one unit adds, as above. It depends on public numbers alone.
+    Privacy: the contribution of one unit, as above. It depends on public numbers only.
     """
     cells = c * (c + 1) // 2 if crossed else c
-    # Means matter most where there are many groups or few rows: a class or a group is told by them.
+    # Means matter most with many groups or few rows: they distinguish classes and groups.
     alpha, beta = (max(1, isqrt(cells)), max(1, isqrt(c + 1))) if weighed else (1, 1)
     squares, sizes = alpha**2 + c * beta**2 + cells, alpha + c * beta + cells
     unit = ONE**2 * survey.most
@@ -152,7 +152,7 @@ def law_of_moments(
 
 
 def scaled(sums: Sequence[NDArray[Any]], scales: Sequence[int]) -> NDArray[Any]:
-    """All sums in one array, each times a whole number, as Python's integers where 64 bits might not hold them.
+    """Return all sums in one array, each times a whole number, as Python integers where 64 bits might overflow.
 
     A sum that wraps would jump by 2^64 for one row more, which no noise covers.
     """

@@ -1,16 +1,16 @@
-"""Every column by itself, in each class: what Gaussians are held to.
+"""One-way marginals in each class, to which Gaussians are matched.
 
-    singles = measure_singles(survey, label, loss)
+    singles = measure_one_way(survey, label, loss)
     features = Features(domain, singles.shares, least=…)         # ranks, and categories that are frequent enough
-    moments = singles.sharpen(moments, features, places)          # means and squares that counts know better
-    wanted = singles.wanted(classes, drawn, kinds)                # how often each cell should be drawn
+    moments = singles.sharpen(moments, features, places)          # means and squares, more precise with counts
+    wanted = singles.wanted(classes, drawn, kinds)                # the share of rows for each cell
 
-A Gaussian of 32 cells of a column knows its mean and spread, and nothing of a peak at forty hours or of a tail. Counts
-of single columns cost little: a row is in one cell of each. Rows that were drawn from Gaussians are matched to them
-(gaussian.py), so that a table is as near to each column as independent columns are.
+A Gaussian of 32 cells of a column has its mean and spread, but no peak at forty hours and no tail. Counts of single
+columns cost little: a row is in one cell of each. Rows sampled from Gaussians are matched to them (gaussian.py), so
+that a table is as close to each column as independent columns are.
 
-Privacy: c marginals of one column, or of one column and the label: a unit moves them by √c·m in L2 and c·m in L1. All
-else here is post-processing.
+Privacy: c marginals of one column, or of one column and the label: a unit moves them by √c·m in L2 and c·m in L1. The
+rest is post-processing.
 """
 
 from collections.abc import Sequence
@@ -38,11 +38,11 @@ class OneWayMarginals:
     """Noisy counts of single columns.
 
     Attributes:
-        domain: the cells.
-        counts: of each column, a line for each class; of the label itself, its counts in one line.
+        domain: the domain.
+        counts: counts of each column, one row for each class; the label's own counts have one row.
         sigma: the standard deviation of the noise on a count; less for the label.
-        measured: what was released.
-        label: the column that tells classes, if there is one.
+        measured: the released marginals.
+        label: the column that defines classes, if there is one.
     """
 
     domain: Domain
@@ -53,24 +53,24 @@ class OneWayMarginals:
 
     @cached_property
     def classes(self) -> Floats:
-        """Rows of each class: the mean of what all columns say; with noise."""
+        """Return the noisy number of rows of each class: the mean over all columns."""
         every = [one.sum(axis=1) for place, one in enumerate(self.counts) if place != self.label]
         return np.asarray(np.mean(every, axis=0))
 
     @property
     def total(self) -> float:
-        """All rows, at least one."""
+        """Return the number of rows, at least one."""
         return max(1.0, float(self.classes.sum()))
 
     @property
     def error(self) -> float:
-        """The L1 distance to the counts that noise makes, on average over columns, as a share of the rows."""
+        """Return the expected L1 distance caused by noise, averaged over columns, as a share of the rows."""
         cells = np.mean([one.size for place, one in enumerate(self.counts) if place != self.label])
         return float(cells) * self.sigma * sqrt(2 / pi) / self.total
 
     @cached_property
     def shares(self) -> tuple[Floats, ...]:
-        """Shares of the cells of each column, in all classes together, with the noise of ordered ones levelled out."""
+        """Return the shares of each column's cells, over all classes; ordered columns are smoothed."""
         found = []
         for axis, counts in zip(self.domain.modelled, self.counts, strict=True):
             sigma = self.sigma * sqrt(len(counts))
@@ -79,7 +79,7 @@ class OneWayMarginals:
 
     @property
     def even(self) -> tuple[Floats, ...]:
-        """The same, with every cell of an ordered column alike: where noise would decide how numbers lie."""
+        """Return `shares` with equal shares for all cells of an ordered column, for use where noise dominates."""
         axes = self.domain.modelled
         return tuple(
             np.full(len(one), 1 / len(one)) if axis.ordered else one
@@ -87,7 +87,7 @@ class OneWayMarginals:
         )
 
     def again(self, survey: Measurer, loss: Loss) -> "OneWayMarginals":
-        """Counts bought once more: the mean of least variance.
+        """Measure the counts once more and combine them: the mean of least variance.
 
         Privacy: the loss; see above.
         """
@@ -103,7 +103,7 @@ class OneWayMarginals:
         return OneWayMarginals(self.domain, counts, sigma, measured, self.label)
 
     def sharpen(self, moments: GroupMoments, features: Features, places: Sequence[int]) -> GroupMoments:
-        """Moments of classes, with what single columns say of the same numbers: the mean of least variance."""
+        """Combine moments of classes with the one-way marginals of the same numbers: the mean of least variance."""
         used = [one.shape[1] for place, one in enumerate(self.counts) if place != self.label]
         count = _mean(moments.count, moments.noise[0], self.classes, self.sigma * sqrt(sum(used)) / len(used))
         sums, products = moments.sums.copy(), moments.products.copy()
@@ -125,12 +125,12 @@ class OneWayMarginals:
         return replace(moments, count=count, sums=sums, products=products)
 
     def wanted(self, classes: Floats, drawn: Cells, kinds: Cells) -> dict[int, Floats]:
-        """The shares of each column's cells in each class: as rows of a model have them, but where counts speak up.
+        """Return the shares of each column's cells in each class: the model's, except where counts clearly differ.
 
         Args:
-            classes: rows of each class.
+            classes: number of rows of each class.
             drawn: rows of the model.
-            kinds: the class of each.
+            kinds: the class of each row.
         """
         found = {}
         for place, (axis, counts) in enumerate(zip(self.domain.modelled, self.counts, strict=True)):
@@ -150,7 +150,7 @@ class OneWayMarginals:
 
 
 def measure_one_way(survey: Measurer, label: int | None, loss: Loss) -> OneWayMarginals:
-    """Buy the counts of every column, in each class if there is a label.
+    """Measure the counts of every column, in each class if there is a label.
 
     Privacy: the loss; see above.
     """
@@ -166,11 +166,11 @@ def measure_one_way(survey: Measurer, label: int | None, loss: Loss) -> OneWayMa
 
 
 def _mean(one: Floats, noise: float, other: Floats, its_noise: float) -> Floats:
-    """Two measurements as one, each by what its noise leaves."""
+    """Combine two measurements, weighted by their precision."""
     weight = its_noise**2 / (noise**2 + its_noise**2)
     return np.asarray(weight * one + (1 - weight) * other)
 
 
 def _kept(far: Floats, sigma: float) -> Floats:
-    """A distance less what noise explains of it (positive-part James & Stein 1961)."""
+    """Shrink a distance by what noise explains (positive-part James & Stein 1961)."""
     return np.asarray(far * max(0.0, 1 - len(far) * sigma**2 / max(float(far @ far), 1e-12)))

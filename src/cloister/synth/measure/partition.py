@@ -1,14 +1,14 @@
-"""Rows in groups of about k, found privately: micro-aggregation in which nobody moves anybody else.
+"""Private micro-aggregation: groups of about k rows, in which no row affects the group of another.
 
-MDAV, the textbook's way, seeds groups with the rows that lie farthest out: one row more, and all groups are others, so
-that a group's own small sensitivity says nothing about the whole. Insensitive micro-aggregation (Domingo-Ferrer &
-Soria-Comas, "From t-closeness to differential privacy via data anonymization", 2015; Soria-Comas et al. 2014) takes
-groups along a fixed total order instead: then one row changes each group by one row at most. It still changes all of
-them, n/k means at once.
+MDAV, the textbook's method, seeds groups with the outermost rows: one row more changes all groups, so that a group's
+own small sensitivity does not bound that of the whole. Insensitive micro-aggregation (Domingo-Ferrer & Soria-Comas,
+"From t-closeness to differential privacy via data anonymization", 2015; Soria-Comas et al. 2014) forms groups along a
+fixed total order instead: one row changes each group by at most one row. It still changes all of them, n/k means at
+once.
 
 Here the order is fixed too (cut by cut, one number after the other), but groups end at released medians and not at
-exact ranks. So the group of a row follows from its own values and from what was released, and one row is in one group:
-it changes nothing anywhere else. What is paid is the noise of the medians; groups hold about k rows, not exactly.
+exact ranks. The group of a row follows from its own values and from released values, and one row is in one group: it
+changes no other group. The price is the noise of the medians; groups hold about k rows, not exactly.
 
 Privacy: every level of cuts is one histogram in which a row is in one cell: a unit moves it by m, in L1 and in L2. The
 number of levels follows from a released number of rows and from the noise, which is public.
@@ -34,8 +34,8 @@ from cloister.synth.measure.marginals import Floats, Measurer
 __all__ = ["Leaf", "depth_of", "leaf_key", "partition"]
 
 _MOST_DEPTH = 8
-_CELLS = 16  # of a histogram that a cut is found in
-_CLEAR = 4  # a group must be so many times larger than the error of its median
+_CELLS = 16  # of a histogram used to find a cut
+_CLEAR = 4  # a group must be this many times larger than the error of its median
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,20 @@ class Leaf:
     """A group of rows.
 
     Attributes:
-        path: cuts that lead to it: feature, place of the cut in parts of ONE, and whether it lies below.
+        path: cuts that lead to it: feature, position of the cut in units of 1/ONE, and whether the group is below.
     """
 
     path: tuple[tuple[int, int, bool], ...] = ()
 
     def bounds(self, number: int) -> tuple[float, float]:
-        """Between which numbers a feature lies here: low <= it < high."""
+        """Return the bounds of a feature in this group: low <= value < high."""
         low = max((cut for one, cut, below in self.path if one == number and not below), default=-ONE)
         high = min((cut for one, cut, below in self.path if one == number and below), default=ONE + 1)
         return low / ONE, high / ONE
 
 
 def depth_of(survey: Measurer, total: float, size: float, loss: Loss, numbers: Sequence[int]) -> int:
-    """How many levels of cuts make groups of about this size, or fewer if noise would decide where they are made."""
+    """Return the number of levels of cuts for groups of about this size, or fewer if noise would determine the cuts."""
     if not numbers or not isfinite(total) or total < 2 * size:
         return 0
     for depth in range(min(_MOST_DEPTH, int(log2(total / size))), 0, -1):
@@ -69,16 +69,16 @@ def depth_of(survey: Measurer, total: float, size: float, loss: Loss, numbers: S
 def partition(
     survey: Measurer, features: Features, numbers: Sequence[int], depth: int, size: int, loss: Loss, rows: PrivateTable
 ) -> list[Leaf]:
-    """Groups of rows by cuts through some features in turn.
+    """Partition rows into groups by cuts through some features in turn.
 
     Args:
-        survey: pays.
-        features: of the domain.
-        numbers: features that are numbers, by turns.
-        depth: how many levels of cuts.
-        size: about how many rows a group keeps.
-        loss: of all levels together.
-        rows: those of `features.rows`.
+        survey: the survey that pays.
+        features: features of the domain.
+        numbers: numeric features, used in turn.
+        depth: number of levels of cuts.
+        size: target number of rows in a group.
+        loss: the loss of all levels together.
+        rows: the rows from `features.rows`.
 
     Privacy: the loss, in equal parts for the levels.
     """
@@ -86,20 +86,20 @@ def partition(
     for level in range(depth):
         number = numbers[level % len(numbers)]
         line = np.rint(features.coordinates(features.listed[number].place) * ONE).astype(np.int64)
-        line = np.union1d(line, [0])  # where missing numbers stand
+        line = np.union1d(line, [0])  # the position of missing numbers
         counts = _counts(survey, features, leaves, number, line, loss.split(depth), rows)
         leaves = [half for leaf, one in zip(leaves, counts, strict=True) for half in _halves(leaf, number, *one, size)]
     return leaves
 
 
 def leaf_key(features: Features, leaves: Sequence[Leaf]) -> GroupKey:
-    """The group of a row, as an engine finds it."""
+    """Return the group key by which an engine computes the group of a row."""
     sql = _tree(features, list(enumerate(leaves)), 0)
     return GroupKey("group", sql, range(len(leaves)), "integer")
 
 
 def _tree(features: Features, leaves: Sequence[tuple[int, Leaf]], level: int) -> exp.Expression:
-    """Comparisons that halve the groups, cut by cut."""
+    """Return the comparisons that halve the groups, cut by cut."""
     if len(leaves) == 1:
         return literal(leaves[0][0])
     number, cut, _ = leaves[0][1].path[level]
@@ -120,7 +120,7 @@ def _counts(
     loss: Loss,
     rows: PrivateTable,
 ) -> list[tuple[Floats, NDArray[np.int64]]]:
-    """For each group a noisy histogram of a feature within it, and where its cells begin."""
+    """Measure a noisy histogram of a feature within each group; return it with the start of each cell."""
     starts = [_starts(leaf, number, line) for leaf in leaves]
     keys = (leaf_key(features, leaves), GroupKey("place", features.column(number), tuple(line.tolist()), "integer"))
     noise = noise_for(survey.most, survey.most, loss)
@@ -136,7 +136,7 @@ def _counts(
 
 
 def _starts(leaf: Leaf, number: int, line: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the cells of a histogram begin: at most 16 of equal width, within the group's own bounds."""
+    """Return the start of each cell of a histogram: at most 16 of equal width, within the group's bounds."""
     low, high = leaf.bounds(number)
     inside = line[(line >= low * ONE) & (line < high * ONE)]
     if not len(inside):
@@ -145,7 +145,7 @@ def _starts(leaf: Leaf, number: int, line: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _halves(leaf: Leaf, number: int, counts: Floats, starts: NDArray[np.int64], size: int) -> list[Leaf]:
-    """A group cut at its noisy median, or as it was if it is too small for two."""
+    """Split a group at its noisy median, or keep it if it is too small for two."""
     total = float(counts.sum())
     if len(starts) < 2 or total < 2 * size:
         return [leaf]

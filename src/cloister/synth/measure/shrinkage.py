@@ -1,8 +1,8 @@
-"""Noisy means and covariances of a group, drawn towards what is known without them.
+"""Shrink noisy means and covariances of a group towards their expectation.
 
-A group lies between known cuts, and how all rows lie is known well. A Gaussian of all rows that is selected by some of
-its numbers has a mean and a covariance (Lawley 1943): that is expected. Of what the group's own moments say beyond
-this, every column and every two of them keep as much as noise does not explain (James & Stein 1961).
+The cuts around a group are known, and the distribution of all rows is known well. A Gaussian of all rows, truncated by
+some of its numbers, has a known mean and covariance (Lawley 1943): the expectation. Of the difference between the
+group's own moments and this, each column and pair keeps the share that noise does not explain (James & Stein 1961).
 
 Privacy: post-processing.
 """
@@ -21,7 +21,7 @@ _LEAST = 1e-4
 
 
 def kept(far: Floats, noise: float, doubt: float = 1.0) -> Floats:
-    """A distance less what noise explains of it: the positive part of James and Stein's estimate."""
+    """Shrink a distance by what noise explains: the positive part of James and Stein's estimate."""
     return np.asarray(far * max(0.0, 1 - doubt * far.size * noise**2 / max(float((far**2).sum()), 1e-12)))
 
 
@@ -33,14 +33,14 @@ def shrunk(
     bounds: Sequence[tuple[float, float]],
     columns: Sequence[Sequence[int]],
 ) -> tuple[Floats, Floats]:
-    """The mean and covariance of a group.
+    """Return the mean and covariance of a group.
 
     Args:
-        mean: of the group, with noise.
-        second: means of products, with noise.
+        mean: noisy mean of the group.
+        second: noisy means of products.
         noise: standard deviations of the noise on a mean and on a mean product.
         usual: mean and covariance of all rows.
-        bounds: between which numbers each feature lies in the group.
+        bounds: the bounds of each feature in the group.
         columns: the features of each column.
     """
     expected, covariance = selected(usual, bounds)
@@ -51,7 +51,7 @@ def shrunk(
     high = np.array([min(one, 1.0) for _, one in bounds])
     own = np.clip(own, low, high)
     seen = second - np.outer(own, own)
-    # The noise of a mean enters a covariance twice, times the mean.
+    # The noise of a mean enters a covariance twice, multiplied by the mean.
     error = float(np.sqrt(noise[1] ** 2 + 2 * noise[0] ** 2 * np.mean(own**2)))
     for one, other in combinations_with_replacement(columns, 2):
         block = np.ix_(one, other)
@@ -66,7 +66,7 @@ def shrunk(
 
 
 def selected(usual: tuple[Floats, Floats], bounds: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
-    """The mean and covariance of a Gaussian of all rows where some numbers lie between bounds."""
+    """Return the mean and covariance of a Gaussian of all rows with some numbers truncated to bounds."""
     mean, covariance = usual
     cut = [i for i, (low, high) in enumerate(bounds) if low > -1 or high <= 1]
     if not cut:
@@ -80,7 +80,7 @@ def selected(usual: tuple[Floats, Floats], bounds: Sequence[tuple[float, float]]
 
 
 def _truncated(middle: Floats, spread: Floats, bounds: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
-    """The mean and variance of Gaussian numbers between bounds."""
+    """Return the mean and variance of truncated Gaussian numbers."""
     low, high = (np.array(ends) for ends in zip(*bounds, strict=True))
     with np.errstate(all="ignore"):
         mean, variance = truncnorm.stats(

@@ -1,1 +1,1 @@
-"""Models of a table: fit noisy marginals, answer questions, draw rows."""
+"""Models of a table: fit noisy marginals, answer queries, sample rows."""

@@ -1,7 +1,7 @@
-"""All columns in one table of cells: a model that is the joint distribution itself, where the domain is small enough.
+"""The full joint distribution as one table of cells, for small domains.
 
-check_cells(ds, table, columns, bins, most)      # in words, before anything is charged
-model = whole_model(domain, counts, total)       # from noisy counts of every cell
+check_cells(ds, table, columns, bins, most)      # refuses with a message, before any charge
+model = full_joint(domain, counts, total)        # from noisy counts of every cell
 """
 
 import math
@@ -27,7 +27,7 @@ _MOST_COLUMNS = 50
 def check_cells(
     data: Any, table: str | None, columns: Sequence[str] | None, bins: Any, most: int, method: str
 ) -> Domain:
-    """Refuse a domain whose cross product is too large. From public facts alone; nothing is charged or read."""
+    """Refuse a domain whose cross product is too large. From public facts only; nothing is charged or read."""
     check_whole("most_cells", most, most=MOST_ALLOWED)
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     cells = math.prod(domain.shape)
@@ -44,7 +44,7 @@ def check_cells(
 
 
 def allowed_cells(domain: Domain) -> Floats:
-    """One for each combination that can occur, zero for what never does."""
+    """Return one for each combination that can occur, zero for structural zeros."""
     allowed = np.ones(domain.shape)
     for zero in domain.zeros:
         sides = [size if place in zero.places else 1 for place, size in enumerate(domain.shape)]
@@ -55,15 +55,15 @@ def allowed_cells(domain: Domain) -> Floats:
 
 
 def full_joint(domain: Domain, counts: Floats, total: float | None = None) -> Model:
-    """The joint distribution that is nearest to noisy counts: none negative, none where nothing can be.
+    """Return the joint distribution closest to noisy counts: nonnegative, and zero at structural zeros.
 
-    The projection keeps the total. Setting negative counts to zero instead would add rows that nobody counted, and
-    dividing by the sum afterwards would take them from the cells that hold most.
+    The projection keeps the total. Setting negative counts to zero instead would add rows, and normalising afterwards
+    would take them from the heaviest cells.
 
     Args:
-        domain: the cells.
-        counts: of every one.
-        total: how many rows there are; what the counts add up to unless given.
+        domain: the domain.
+        counts: the count of every cell.
+        total: number of rows; the sum of the counts unless given.
     """
     allowed = allowed_cells(domain).ravel() > 0
     noisy = counts.ravel()[allowed]

@@ -1,13 +1,13 @@
-"""Rows from multivariate Gaussians: a mixture for each set of columns, and sets that do not depend on each other.
+"""Rows from multivariate Gaussians: a mixture for each set of columns; the sets are independent.
 
 Numbers of a set come from the Gaussian of a group. Categories follow, one column after the other: the expectation of
-each indicator given all that is drawn already is a probability once it is cut to be none below zero. So shares and
-linear dependence are as measured, and what comes out is a category.
+each indicator given all sampled values, clipped at zero, is used as a probability. Shares and linear dependence are
+then as measured, and the result is a category.
 
-Where it is known how often each cell should come (`wanted`), rows are matched to it (gaussian.py): numbers keep their
-ranks and take the cells that have these (a Gaussian copula), probabilities of categories are scaled.
+Where the share of each cell is known (`wanted`), rows are matched to it (gaussian.py): numbers keep their ranks and
+take the cells of these ranks (a Gaussian copula); probabilities of categories are scaled.
 
-Privacy: post-processing of released means and covariances. Randomness comes from numpy; nobody is protected by it.
+Privacy: post-processing of released means and covariances. Randomness comes from numpy; no protection depends on it.
 """
 
 import math
@@ -29,10 +29,10 @@ from cloister.synth.model.sampling import systematic
 __all__ = ["GaussianModel", "GaussianPart", "nearest_covariance"]
 
 
-# Drawn rows matched to the shares that cells of a column should have, with as little change as can be.
+# Match sampled rows to the wanted shares of a column's cells, with minimal change.
 #
 #     cell = ranked(values, absent, kind, wanted, known, generator)    # numbers keep their ranks
-#     chances = raked(chances, kind, wanted)                           # chances of categories are scaled
+#     chances = raked(chances, kind, wanted)                           # probabilities of categories are scaled
 #
 # Privacy: post-processing of released shares.
 
@@ -43,15 +43,15 @@ _ROUNDS = 6
 def ranked(
     values: Floats, absent: Floats, kind: Cells, wanted: Floats, known: int, generator: np.random.Generator
 ) -> Cells:
-    """The cell of each number: in each class the lowest values get the first cells, as many as these should have.
+    """Assign the cell of each number by rank: in each class the lowest values get the first cells, by their shares.
 
     Args:
-        values: of each row.
-        absent: how likely each row's number is missing, up to a factor.
+        values: the value of each row.
+        absent: probability that each row's number is missing, up to a factor.
         kind: the class of each row.
-        wanted: for each class the share of each cell; a last one more than `known` stands for missing numbers.
-        known: how many cells hold numbers.
-        generator: of chance.
+        wanted: for each class the share of each cell; one cell beyond `known` stands for missing numbers.
+        known: number of cells that hold numbers.
+        generator: random generator.
     """
     cell = np.zeros(len(values), dtype=np.int64)
     for one in np.unique(kind):
@@ -70,7 +70,7 @@ def ranked(
 
 
 def raked(chances: Floats, kind: Cells, wanted: Floats) -> Floats:
-    """Chances of categories whose mean in each class is as wanted: scaled by category and by row in turns."""
+    """Scale probabilities of categories, by category and by row in turn, to the wanted mean in each class."""
     found = chances.copy()
     for one in np.unique(kind):
         rows = kind == one
@@ -82,7 +82,7 @@ def raked(chances: Floats, kind: Cells, wanted: Floats) -> Floats:
     return found
 
 
-_ASKED = 100_000  # rows that stand for the model when a marginal is asked
+_ASKED = 100_000  # rows that represent the model when a marginal is queried
 _TRIES, _REDRAWS = 60, 8
 _RIDGE = 1e-6
 _DOUBT = 1.0
@@ -94,11 +94,11 @@ class GaussianPart:
 
     Attributes:
         places: the columns.
-        weights: for each class (a line) the share of each group.
-        means: of each group, for every feature of the columns.
-        covariances: likewise.
-        gaps: for each group the chance that a number is missing, by its column.
-        noise: of each group: the standard deviation of the noise that is in its covariances; none unless given.
+        weights: for each class (a row) the share of each group.
+        means: means of every feature of the columns, by group.
+        covariances: covariances of the features, by group.
+        gaps: probability that a number is missing, by group and column.
+        noise: standard deviation of the noise in the covariances of each group; none unless given.
     """
 
     places: Places
@@ -114,13 +114,13 @@ class GaussianModel:
     """A released distribution of all columns.
 
     Attributes:
-        domain: the cells.
+        domain: the domain.
         parts: one for each set of columns; independent of each other, given the class.
-        total: how many rows it stands for.
-        label: the column that tells classes; None where there is one class.
-        classes: the share of each.
-        features: the numbers that means are of; those of equal distances unless given.
-        wanted: for some columns the share of each cell (a line for each class) that rows are matched to.
+        total: number of rows it represents.
+        label: the column that defines classes; None if there is one class.
+        classes: the share of each class.
+        features: the features of the means; equally spaced cells unless given.
+        wanted: for some columns the share of each cell (a row for each class) that rows are matched to.
     """
 
     domain: Domain
@@ -138,23 +138,23 @@ class GaussianModel:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many cells each column has."""
+        """Return the number of cells of each column."""
         return self.domain.shape
 
     def asked(self) -> "GaussianModel":
-        """It keeps the rows that answer for it."""
+        """Return the model itself: it keeps the rows that it answers from."""
         return self
 
     def cells(self, places: Places) -> int:
-        """An answer is counted in rows: it needs no table but its own."""
+        """Return the size of the answer: it is counted in rows and needs no other table."""
         return math.prod(self.shape[place] for place in places)
 
     def part_cells(self, places: Places) -> int:
-        """Rows answer `at` and `weighed`."""
+        """Return the size needed by `at` and `weighed`, which are answered from rows."""
         return _ASKED
 
     def marginal(self, places: Places) -> Floats:
-        """The rows that it expects in each cell of some columns: shares of many rows that were drawn once."""
+        """Return the expected rows in each cell of some columns: shares of many rows sampled once."""
         shape = [self.shape[place] for place in places]
         sample = self._rows()
         where = np.ravel_multi_index(tuple(sample[:, place] for place in places), shape)
@@ -162,7 +162,7 @@ class GaussianModel:
         return np.asarray(counts * (self.total / len(sample)))
 
     def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
-        """The rows that it expects in some cells only: for each column the cell of each of them."""
+        """Return the expected rows in some cells only: for each column the cell of each of them."""
         shape, sample = [self.shape[place] for place in places], self._rows()
         found, counts = np.unique(
             np.ravel_multi_index(tuple(sample[:, place] for place in places), shape), return_counts=True
@@ -172,7 +172,7 @@ class GaussianModel:
         return np.where(found[near] == where, counts[near], 0) * (self.total / len(sample))
 
     def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
-        """The rows that it expects, each counted by the product of what its cells weigh."""
+        """Return the expected sum over rows of the product of their cells' weights."""
         sample = self._rows()
         each = np.ones(len(sample))
         for place, weight in zip(places, weights, strict=True):
@@ -180,13 +180,13 @@ class GaussianModel:
         return float(each.mean() * self.total)
 
     def _rows(self) -> Cells:
-        """Many rows that were drawn once."""
+        """Sample many rows once."""
         if self._sample is None:
             self._sample = self.draw(_ASKED, np.random.default_rng(20190))
         return self._sample
 
     def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
-        """The cells of rows. What can never be, or is not asked for, is drawn again until it is right."""
+        """Sample the cells of rows. Rows that are impossible or violate the condition are sampled again."""
         kept: list[Cells] = []
         found = drawn = 0
         for _ in range(_TRIES):
@@ -217,7 +217,7 @@ class GaussianModel:
         return fits
 
     def _anywhere(self, generator: np.random.Generator, given: Mapping[int, Floats] | None) -> Cells:
-        """Rows that fit, from all there are, where the model has none: so that a released table is never lost."""
+        """Return valid rows from the whole domain where the model has none, so that a released table is never lost."""
         if given:
             return np.zeros((0, len(self.shape)), dtype=np.int64)
         even = np.column_stack([generator.integers(0, size, _ASKED) for size in self.shape])
@@ -227,7 +227,7 @@ class GaussianModel:
         return self.drawn(rows, generator)[0]
 
     def drawn(self, rows: int, generator: np.random.Generator) -> tuple[Cells, Cells]:
-        """Rows as the Gaussians give them, whether they can be or not, and the class of each."""
+        """Sample rows from the Gaussians, possible or not, and the class of each."""
         cells = np.zeros((rows, len(self.shape)), dtype=np.int64)
         kind = systematic(self.classes[None, :], np.zeros(rows, dtype=np.int64), generator)
         if self.label is not None:
@@ -280,7 +280,7 @@ def _category(
     wanted: Floats | None,
     generator: np.random.Generator,
 ) -> Cells:
-    """A category for each row, from the expectations of its indicators: rare ones as in all rows, the rest is left."""
+    """Sample a category for each row from the expectations of its indicators; rare ones by their overall share."""
     size = features.domain.modelled[place].size
     chances = np.zeros((len(expected), size))
     if features.shares is not None:
@@ -297,7 +297,7 @@ def _category(
 
 
 def _gaussian(mean: Floats, covariance: Floats, rows: int, generator: np.random.Generator, free: bool) -> Floats:
-    """Gaussian numbers; unless free within ±1: drawn again a few times where they are beyond, then clipped."""
+    """Sample Gaussian numbers; unless free, within ±1: resampled a few times where they are beyond, then clipped."""
     if not len(mean):
         return np.zeros((rows, 0))
     values, vectors = np.linalg.eigh(covariance)
@@ -314,10 +314,10 @@ def _gaussian(mean: Floats, covariance: Floats, rows: int, generator: np.random.
 
 
 def _slope(covariance: Floats, given: Sequence[int], wanted: Sequence[int], noise: float) -> Floats:
-    """How expectations of some features move with those that are known.
+    """Return the regression of some features on the known ones.
 
-    Noise of n by n numbers has directions as long as √n of it (Wigner), and in a direction with less spread than that
-    nothing can be known: so much is added to all of them.
+    Noise of n by n numbers has eigenvalues up to √n times its size (Wigner), and a direction with less spread than that
+    carries no information: this amount is added to all directions.
     """
     if not given:
         return np.zeros((0, len(wanted)))
@@ -327,6 +327,6 @@ def _slope(covariance: Floats, given: Sequence[int], wanted: Sequence[int], nois
 
 
 def nearest_covariance(matrix: Floats, floor: float = 1e-6) -> Floats:
-    """A symmetric matrix with no direction of less variance than a floor."""
+    """Return a symmetric matrix with no eigenvalue below a floor."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)

@@ -1,12 +1,12 @@
-"""From noisy marginals to one model: the distribution of greatest entropy that is as near to all of them as can be.
+"""Fit one model to noisy marginals: the maximum-entropy distribution closest to all of them.
 
     model = fit(shape, marginals)              # mirror descent over the marginals of a junction tree
-    model.marginal((0, 3))                     # what it expects of any columns
-    model = fit(shape, [*marginals, another], start=model)     # begins where the last one ended
+    model.marginal((0, 3))                     # its expectation of any columns
+    model = fit(shape, [*marginals, another], start=model)     # starts from the last fit
 
 The model is a product of factors over the cliques of a junction tree; its marginals are computed exactly by belief
-propagation. What is made small is the sum of squared distances to the noisy counts, each divided by its variance
-(McKenna, Sheldon & Miklau 2019). All of it is post-processing: nothing here sees a row.
+propagation. The objective is the sum of squared distances to the noisy counts, each divided by its variance
+(McKenna, Sheldon & Miklau 2019). Everything is post-processing: no row is read here.
 """
 
 import math
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["AnyModel", "Asks", "Grain", "Model", "fit", "clique_weights", "propagate", "total_of"]
 
 _TINY = 1e-200  # sums of probabilities below this have lost digits
-_STILL, _PATIENCE = 0.002, 25  # a fit ends when the loss falls by less than this in so many steps
+_STILL, _PATIENCE = 0.002, 25  # a fit ends when the loss falls by less than this in that many steps
 _STANDING = 1e-9  # of the usual step
 
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How the cells of a column lie in the fewer cells that a model has of it.
+    """Map from the cells of a column to the fewer cells of a model.
 
     Attributes:
         cells: the model's cell that holds each cell of the column.
-        shares: what part of the model's cell each cell is.
+        shares: the share of the model's cell that each cell has.
     """
 
     cells: Cells
@@ -46,12 +46,12 @@ class Grain:
 
     @classmethod
     def whole(cls, size: int) -> "Grain":
-        """A column whose cells the model keeps apart."""
+        """Return the identity: the model keeps all cells of the column separate."""
         return cls(np.arange(size), np.ones(size))
 
     @property
     def size(self) -> int:
-        """How many cells the model has of the column."""
+        """Return the number of cells of the column in the model."""
         return int(self.cells.max()) + 1
 
 
@@ -60,13 +60,13 @@ class Model:
     """A distribution over all modelled columns.
 
     Attributes:
-        shape: cells that it has of each column.
-        tree: which columns are held together.
-        factors: for each set of columns that was measured the logarithm of its factor.
-        total: how many rows it stands for.
-        grains: how the domain's cells lie in those of the model.
-        beliefs: for each clique its marginal, which adds up to one.
-        pace: of the last fit, where the next one begins.
+        shape: number of cells of each column.
+        tree: the junction tree.
+        factors: for each measured set of columns the logarithm of its factor.
+        total: number of rows it represents.
+        grains: maps from the domain's cells to the model's cells.
+        beliefs: for each clique its marginal, with sum one.
+        pace: step size of the last fit, where the next one starts.
     """
 
     shape: tuple[int, ...]
@@ -79,74 +79,74 @@ class Model:
     pace: float = 0.0
 
     def marginal(self, places: Places) -> Floats:
-        """The rows that it expects in each cell of some columns of the domain, in rising order."""
+        """Return the expected rows in each cell of some columns of the domain, in ascending order."""
         return self.asked().marginal(places)
 
     def asked(self) -> "MarginalOracle":
-        """The same, for many questions at once."""
+        """Return an oracle for many queries at once."""
         from cloister.synth.model.marginal_oracle import MarginalOracle
 
         return MarginalOracle(self)
 
     def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
-        """The cells of rows; see `sampling.draw`."""
+        """Sample the cells of rows; see `sampling.draw`."""
         from cloister.synth.model.sampling import draw
 
         return draw(self, rows, generator, given)
 
 
 class Asks(Protocol):
-    """A model that is asked several times."""
+    """A model prepared for several queries."""
 
     def cells(self, places: Places) -> int:
-        """How large the largest table is that a question about these columns needs."""
+        """Return the size of the largest table that a query about these columns needs."""
         ...
 
     def part_cells(self, places: Places) -> int:
-        """How large the largest table is that `at` and `weighed` need."""
+        """Return the size of the largest table that `at` and `weighed` need."""
         ...
 
     def marginal(self, places: Places) -> Floats:
-        """The rows that it expects in each cell of some columns of the domain, in rising order."""
+        """Return the expected rows in each cell of some columns of the domain, in ascending order."""
         ...
 
     def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
-        """The rows that it expects in some cells of the domain only: for each column the cell of each of them."""
+        """Return the expected rows in some cells of the domain only: for each column the cell of each of them."""
         ...
 
     def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
-        """The rows that it expects, each counted by the product of what its cells weigh."""
+        """Return the expected sum over rows of the product of their cells' weights."""
         ...
 
 
 class AnyModel(Protocol):
-    """What a synthetic table needs of a model: to be asked, and to be drawn from."""
+    """Interface that a synthetic table needs of a model: queries and sampling."""
 
     @property
     def total(self) -> float:
-        """How many rows it stands for."""
+        """Return the number of rows it represents."""
         ...
 
     @property
     def grains(self) -> tuple[Grain, ...]:
-        """How the domain's cells lie in those of the model."""
+        """Return the maps from the domain's cells to the model's cells."""
         ...
 
     def marginal(self, places: Places) -> Floats:
-        """The rows that it expects in each cell of some columns of the domain, in rising order."""
+        """Return the expected rows in each cell of some columns of the domain, in ascending order."""
         ...
 
     def asked(self) -> Asks:
-        """The same, for many questions at once."""
+        """Return the model prepared for many queries at once."""
         ...
 
     def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
-        """The cells of rows, one column for each modelled one; `given` weighs cells of some columns, from 0 to 1."""
+        """Sample the cells of rows, one column per modelled column; `given` weights some columns' cells, 0 to 1."""
         ...
 
 
 def total_of(marginals: Sequence[NoisyMarginal]) -> float:
-    """The number of rows, from the totals of noisy marginals: the mean of least variance."""
+    """Estimate the number of rows from the totals of noisy marginals: the mean of least variance."""
     worth = np.array([1 / (np.mean(np.maximum(one.sigma, 1e-9) ** 2) * one.counts.size) for one in marginals])
     totals = np.array([one.counts.sum() for one in marginals])
     return max(1.0, float((worth * totals).sum() / worth.sum()))
@@ -164,18 +164,18 @@ def fit(
     enough: float = 1.0,
     watch: Callable[[int, float], None] | None = None,
 ) -> Model:
-    """The model that fits noisy marginals.
+    """Fit a model to noisy marginals.
 
     Args:
-        shape: cells that the model has of each column.
-        marginals: what was measured, in these cells.
-        zeros: what never occurs.
-        total: how many rows there are; estimated unless given.
-        grains: how the domain's cells lie in those of the model; they are the same unless given.
-        start: a model to begin with.
-        steps: of mirror descent, at most.
-        enough: it ends when the loss is this part of what the noise alone would make it. Coming nearer would fit noise.
-        watch: is told each step and its loss.
+        shape: number of cells of each column in the model.
+        marginals: the measurements, in these cells.
+        zeros: structural zeros.
+        total: number of rows; estimated unless given.
+        grains: maps from the domain's cells to the model's cells; the identity unless given.
+        start: a model to start from.
+        steps: maximum number of steps of mirror descent.
+        enough: stop when the loss is this share of the loss expected from noise alone. A closer fit would fit noise.
+        watch: called with each step and its loss.
     """
     rows = total_of(marginals) if total is None else total
     tree = junction_tree(shape, [*(one.places for one in marginals), *(zero.places for zero in zeros)])
@@ -189,7 +189,7 @@ def fit(
 
 
 def clique_weights(model: Model) -> list[Floats]:
-    """For each clique the logarithm of its factor, from those of the sets of columns that it holds."""
+    """Return for each clique the logarithm of its factor, from those of the sets of columns that it holds."""
     tree, shape = model.tree, model.shape
     weights = [np.zeros([shape[place] for place in clique]) for clique in tree.cliques]
     never = [(zero.places, np.where(zero.allowed, 0.0, -np.inf)) for zero in model.zeros]
@@ -200,7 +200,7 @@ def clique_weights(model: Model) -> list[Floats]:
 
 
 def _spread(table: Floats, places: Places, clique: Places) -> Floats:
-    """A table over some columns of a clique, shaped so that it can be added to one over all of them."""
+    """Reshape a table over some columns of a clique to broadcast over all of them."""
     sizes = dict(zip(places, table.shape, strict=True))
     return table.reshape([sizes.get(place, 1) for place in clique])
 
@@ -212,11 +212,11 @@ class _Term:
     Attributes:
         home: the clique that holds its columns.
         kept: the shape of its table in that clique.
-        source: the term before it whose table it is summed from; -1 for the clique itself.
-        axes: of the source that are summed out.
-        target: what was measured.
+        source: the earlier term whose table it is summed from; -1 for the clique itself.
+        axes: axes of the source that are summed out.
+        target: the measurement.
         worth: one over its variance.
-        merges, takes: from its columns' cells to those that were measured, as sums and as places.
+        merges, takes: from its columns' cells to the measured ones, as sums and as indices.
     """
 
     places: Places
@@ -231,7 +231,7 @@ class _Term:
 
     @classmethod
     def of(cls, one: NoisyMarginal, tree: JunctionTree, shape: Sequence[int], total: float) -> "_Term":
-        """A marginal in a tree."""
+        """Return the term of a marginal in a tree."""
         home = tree.home(one.places, shape)
         kept = tuple(shape[place] if place in one.places else 1 for place in tree.cliques[home])
         term = cls(one.places, home, kept, one.counts / total, (total / np.maximum(one.sigma, 1e-9)) ** 2)
@@ -246,7 +246,7 @@ class _Term:
         return term
 
     def residual(self, table: Floats) -> Floats:
-        """How far the model, whose table of these columns is given, is from what was measured."""
+        """Return the difference between the model, given its table of these columns, and the measurement."""
         if self.merges is not None:
             for side, merge in enumerate(self.merges):
                 if len(merge) < table.shape[side]:
@@ -254,13 +254,13 @@ class _Term:
         return table - self.target
 
     def slope(self, residual: Floats) -> Floats:
-        """The gradient, by the cells of its columns."""
+        """Return the gradient, by the cells of its columns."""
         slope = residual * self.worth
         return slope if self.takes is None else slope[np.ix_(*self.takes)]
 
 
 def _terms(marginals: Sequence[NoisyMarginal], tree: JunctionTree, shape: Sequence[int], total: float) -> list[_Term]:
-    """The parts of the loss, larger ones first: a small table is summed from the smallest that has its columns."""
+    """Return the terms of the loss, larger ones first: a table is summed from the smallest that has its columns."""
     every = [_Term.of(one, tree, shape, total) for one in marginals]
     every.sort(key=lambda term: -math.prod(term.kept))
     for number, term in enumerate(every):
@@ -290,7 +290,7 @@ def _descend(
     pace: float,
     watch: Callable[[int, float], None] | None,
 ) -> float:
-    """Mirror descent with momentum: weights move against the slope, and on as they moved, while the loss falls."""
+    """Minimise the loss by mirror descent with momentum."""
     pass_beliefs = _Propagation(model)
     weights = clique_weights(model)
     model.beliefs = pass_beliefs.plain(weights)
@@ -326,9 +326,9 @@ def _descend(
             after = _loss(terms, ahead) if beliefs else math.inf
             if after <= loss:
                 break
-            if pace < _STANDING * usual:  # no step makes it better
+            if pace < _STANDING * usual:  # no step improves it
                 return usual
-            # Too far: begin anew without momentum; and if there was none, in smaller steps.
+            # Too far: restart without momentum; if there was none, with smaller steps.
             pace, since = (pace, 0) if since else (pace * 0.5, 0)
         for term, move in zip(terms, moves, strict=True):
             model.factors[term.places] = model.factors.get(term.places, 0.0) + move
@@ -342,7 +342,7 @@ def _descend(
 
 
 def propagate(model: Model) -> list[Floats]:
-    """The marginal of each clique, from the model's factors."""
+    """Compute the marginal of each clique from the model's factors."""
     return _Propagation(model)(clique_weights(model))
 
 
@@ -368,11 +368,11 @@ class _Propagation:
             self.there.append(tuple(model.shape[place] if place in shared else 1 for place in above))
 
     def __call__(self, weights: Sequence[Floats]) -> list[Floats]:
-        """The marginals: from plain probabilities, or where those get too small for floats, from logarithms."""
+        """Compute the marginals from probabilities, or from logarithms where those underflow."""
         return self.plain(weights) or [np.exp(table) for table in self._logarithms(weights)]
 
     def plain(self, weights: Sequence[Floats]) -> list[Floats]:
-        """The marginals; none if floats cannot hold what they are computed from."""
+        """Compute the marginals; return none if floats underflow."""
         tables = [
             np.exp(np.maximum(one - one.max(), -600.0)) if np.isfinite(one).all() else _exp(one) for one in weights
         ]
@@ -403,7 +403,7 @@ class _Propagation:
         return tables
 
     def balanced(self, weights: Sequence[Floats]) -> list[Floats]:
-        """Weights of the same model that lie near each other, so that floats can hold what follows from them."""
+        """Return weights of the same model with a smaller range, so that floats can represent the results."""
         tables = self._logarithms(weights)
         for i, table in enumerate(tables):
             if self.parents[i] >= 0:
@@ -431,12 +431,12 @@ class _Propagation:
 
 
 def _summed(table: Floats, axes: tuple[int, ...]) -> Floats:
-    """Logarithms in, those of sums out."""
+    """Return the logarithms of sums, from logarithms."""
     return np.asarray(logsumexp(table, axis=axes)) if axes else table.copy()
 
 
 def _exp(one: Floats) -> Floats:
     top = one[np.isfinite(one)].max(initial=-np.inf)
-    if np.isneginf(top):  # nothing can be
+    if np.isneginf(top):  # impossible
         return np.zeros_like(one)
     return np.where(np.isneginf(one), 0.0, np.exp(np.maximum(one - top, -600.0)))

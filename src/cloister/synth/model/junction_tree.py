@@ -1,8 +1,8 @@
-"""Junction trees: sets of columns arranged so that a model over all of them is computed piece by piece.
+"""Junction trees: cliques of columns over which a model of all columns is computed piece by piece.
 
 tree = junction_tree(shape, [(0, 1), (1, 2)])
-tree.cliques      # columns that are held together in one table
-tree.cells        # how large all these tables are together
+tree.cliques      # sets of columns, each held in one table
+tree.cells        # total size of these tables
 """
 
 import math
@@ -19,9 +19,9 @@ class JunctionTree:
     """Cliques, parents before children.
 
     Attributes:
-        cliques: each in rising order.
-        parents: the clique that each hangs on; -1 for the first of each part.
-        separators: what a clique shares with its parent.
+        cliques: each in ascending order.
+        parents: the parent of each clique; -1 for the root of each component.
+        separators: the columns that a clique shares with its parent.
     """
 
     cliques: tuple[Places, ...]
@@ -29,25 +29,25 @@ class JunctionTree:
     separators: tuple[Places, ...]
 
     def home(self, places: Iterable[int], shape: Sequence[int]) -> int:
-        """The smallest clique that holds all of these columns; -1 if none does."""
+        """Return the smallest clique that holds all of these columns; -1 if none does."""
         wanted = set(places)
         fitting = [i for i, clique in enumerate(self.cliques) if wanted <= set(clique)]
         return min(fitting, key=lambda i: _size(self.cliques[i], shape), default=-1)
 
 
 def junction_tree(shape: Sequence[int], sets: Iterable[Places]) -> JunctionTree:
-    """A tree of cliques such that every set lies in one, found by eliminating the cheapest column first."""
+    """Build a tree of cliques such that every set is in one, by eliminating the cheapest column first."""
     maximal = _maximal(_eliminate(shape, sets))
     return _spanning(maximal)
 
 
 def tree_cliques(shape: Sequence[int], sets: Iterable[Places]) -> list[Places]:
-    """The cliques of that tree."""
+    """Return the cliques of that tree."""
     return _maximal(_eliminate(shape, sets))
 
 
 def tree_cells(cliques: Iterable[Places], shape: Sequence[int]) -> int:
-    """How many cells cliques have together."""
+    """Return the total number of cells of cliques."""
     return sum(_size(clique, shape) for clique in cliques)
 
 
@@ -86,7 +86,7 @@ def _maximal(cliques: Sequence[Places]) -> list[Places]:
 
 
 def _spanning(cliques: Sequence[Places]) -> JunctionTree:
-    """Prim: always the clique that shares most columns with one that is there already."""
+    """Build a maximum spanning tree (Prim): repeatedly add the clique that shares most columns with one in the tree."""
     waiting = dict(enumerate(cliques))
     order, parents = [], []
     best: dict[int, tuple[int, int]] = dict.fromkeys(waiting, (0, -1))

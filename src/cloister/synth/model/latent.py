@@ -1,18 +1,18 @@
-"""Hidden classes of rows: within a class columns have nothing to do with each other, across classes they do.
+"""Latent classes of rows: columns are independent within a class, dependent across classes.
 
     classes = fit_classes(blocks, singles, pairs, total, shape, zeros, generator)
     classes.marginal((0, 3))
 
-A row belongs to one of a few hundred classes that nobody sees; each class has its own shares of every column's values.
-Such a model (Lazarsfeld's latent classes, a mixture of products) holds all pairs of columns at once, which no junction
-tree of a size that fits does, and any marginal of it is a product of small matrices. It is fitted to noisy counts by
-descent on squared distances, from several beginnings whose classes are then put together: where the fits differ they
-follow noise, and that part averages out. (Relaxed or generated rows that answer noisy questions: Aydore et al. 2021,
+A row belongs to one of a few hundred latent classes; each class has its own shares of every column's values. Such a
+model (Lazarsfeld's latent classes, a mixture of products) represents all pairs of columns at once, which no junction
+tree of a feasible size does, and any marginal of it is a product of small matrices. It is fitted to noisy counts by
+descent on squared distances, from several starting points whose classes are then combined: where the fits differ they
+follow noise, and that part averages out. (Relaxed or generated rows that answer noisy queries: Aydore et al. 2021,
 Liu, Vietri & Wu 2021.)
 
-Columns between which something never occurs are taken as one, a block, which has only the cells that can occur.
+Columns with structural zeros between them are treated as one, a block, which has only the cells that can occur.
 
-Privacy: all of it is post-processing of counts that were released; randomness may come from numpy.
+Privacy: everything is post-processing of released counts; randomness may come from numpy.
 """
 
 import math
@@ -34,17 +34,17 @@ __all__ = ["Block", "LatentClasses", "blocks_of", "fit_classes"]
 
 _CLASSES, _STEPS, _PACE = 40, 1500, 0.05  # of each fit
 _AT_ONCE = 16_384  # cells that are looked up together
-_SLOPE, _SQUARE = 0.9, 0.999  # how much of what it knew of slopes, and of their squares, descent keeps in a step
+_SLOPE, _SQUARE = 0.9, 0.999  # decay rates of the means of gradients, and of their squares
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Columns that are held together, as one column of the combinations that can occur.
+    """Columns treated as one column of the combinations that can occur.
 
     Attributes:
-        places: the columns, in rising order.
-        shape: cells of each.
-        cells: the combinations that can occur, by their place in a table of that shape.
+        places: the columns, in ascending order.
+        shape: number of cells of each.
+        cells: the combinations that can occur, as flat indices into a table of that shape.
     """
 
     places: Places
@@ -52,7 +52,7 @@ class Block:
     cells: Cells
 
     def table(self, chances: Floats, wanted: frozenset[int]) -> Floats:
-        """For each class the chances of some of the columns: a row for each class."""
+        """Return the probabilities of some of the columns: a row for each class."""
         whole = np.zeros((len(chances), math.prod(self.shape)))
         whole[:, self.cells] = chances
         axes = tuple(i for i, place in enumerate(self.places, 1) if place not in wanted)
@@ -60,7 +60,7 @@ class Block:
 
 
 def blocks_of(domain: Domain) -> tuple[Block, ...]:
-    """The columns of a domain, those that a rule ties together as one."""
+    """Return the columns of a domain, with those tied by a rule as one block."""
     part = list(range(len(domain.shape)))
     for zero in domain.zeros:
         tied = {part[place] for place in zero.places}
@@ -80,15 +80,15 @@ def blocks_of(domain: Domain) -> tuple[Block, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LatentClasses:
-    """A distribution over all modelled columns; what a synthetic table needs of one (`inference.AnyModel`).
+    """A distribution over all modelled columns with the interface of `inference.AnyModel`.
 
     Attributes:
-        shares: of the classes.
-        chances: for each block the chances of its cells in each class.
-        blocks: the columns.
-        shape: cells of each column.
-        zeros: what never occurs.
-        total: how many rows it stands for.
+        shares: shares of the classes.
+        chances: for each block the probabilities of its cells in each class.
+        blocks: the blocks of columns.
+        shape: number of cells of each column.
+        zeros: structural zeros.
+        total: number of rows it represents.
     """
 
     shares: Floats
@@ -100,26 +100,26 @@ class LatentClasses:
 
     @property
     def grains(self) -> tuple[Grain, ...]:
-        """The cells of every column, kept apart."""
+        """Return the identity for every column: all cells are kept separate."""
         return tuple(Grain.whole(size) for size in self.shape)
 
     def asked(self) -> "LatentClasses":
-        """The same: it has nothing to compute first."""
+        """Return the model itself: it has nothing to precompute."""
         return self
 
     def cells(self, places: Places) -> int:
-        """How large the largest table is that a question about these columns needs."""
+        """Return the size of the largest table that a query about these columns needs."""
         sides = [self.shape[place] for place in places]
         return max(math.prod(sides), len(self.shares) * math.prod(sides) // max(sides))
 
     def part_cells(self, places: Places) -> int:
-        """The same for `at` and `weighed`: for each class the cells of a block."""
+        """Return the size of the largest table that `at` and `weighed` need: for each class the cells of a block."""
         wanted = frozenset(places)
         sides = [[self.shape[place] for place in block.places if place in wanted] for block in self.blocks]
         return len(self.shares) * max(math.prod(one) for one in sides)
 
     def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
-        """The rows that it expects in some cells only: for each column the cell of each of them."""
+        """Return the expected rows in some cells only: for each column the cell of each of them."""
         where, found = dict(zip(places, cells, strict=True)), np.zeros(len(cells[0]))
         tables = [(inside, block.table(chances, frozenset(inside))) for inside, block, chances in self._inside(places)]
         for start in range(0, len(found), _AT_ONCE):
@@ -133,7 +133,7 @@ class LatentClasses:
         return self.total * found
 
     def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
-        """The rows that it expects, each counted by the product of what its cells weigh."""
+        """Return the expected sum over rows of the product of their cells' weights."""
         given, chance = dict(zip(places, weights, strict=True)), self.shares
         for inside, block, chances in self._inside(places):
             table = block.table(chances, frozenset(inside)).reshape(len(chance), *(self.shape[one] for one in inside))
@@ -143,7 +143,7 @@ class LatentClasses:
         return float(self.total * chance.sum())
 
     def _inside(self, places: Places) -> list[tuple[Places, Block, Floats]]:
-        """The blocks that hold some of these columns, and which."""
+        """Return the blocks that hold some of these columns, and which."""
         found = []
         for block, chances in zip(self.blocks, self.chances, strict=True):
             inside = tuple(place for place in block.places if place in places)
@@ -152,7 +152,7 @@ class LatentClasses:
         return found
 
     def marginal(self, places: Places) -> Floats:
-        """The rows that it expects in each cell of some columns, in rising order."""
+        """Return the expected rows in each cell of some columns, in ascending order."""
         order: list[int] = []
         tables = []
         for inside, block, chances in self._inside(places):
@@ -165,12 +165,12 @@ class LatentClasses:
         return np.asarray(joint.transpose(np.argsort(order)))
 
     def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
-        """The cells of rows: a class for each, then block after block; in the end they settle.
+        """Sample the cells of rows: a class for each, then block after block; then refine by swaps.
 
         Args:
-            rows: how many.
-            generator: any: nobody is protected by it.
-            given: for some columns how much of each cell is meant, from 0 to 1.
+            rows: number of rows.
+            generator: any random generator: no protection depends on it.
+            given: for some columns the weight of each cell, from 0 to 1.
         """
         model = self._given(given) if given else self
         member = systematic(model.shares[None, :], np.zeros(rows, dtype=np.int64), generator)
@@ -185,7 +185,7 @@ class LatentClasses:
         return cells
 
     def _given(self, given: Mapping[int, Floats]) -> "LatentClasses":
-        """The model under the condition that some columns lie in some of their cells."""
+        """Return the model conditioned on some columns being in some of their cells."""
         shares, narrowed = self.shares, []
         for block, chances in zip(self.blocks, self.chances, strict=True):
             at = np.unravel_index(block.cells, block.shape)
@@ -213,17 +213,17 @@ def fit_classes(
     generator: np.random.Generator,
     tell: Callable[[float], None],
 ) -> LatentClasses:
-    """Classes whose blocks, by themselves and in pairs, come as often as was measured.
+    """Fit classes to the measured one-way and two-way marginals of blocks.
 
     Args:
-        blocks: the columns.
+        blocks: the blocks of columns.
         singles: the noisy counts of each block.
         pairs: those of all pairs of blocks, in the order of `itertools.combinations`; none if there is one block.
-        total: how many rows there are.
-        domain: the cells.
-        fits: from different beginnings, whose classes are put together.
-        generator: of where they begin.
-        tell: is told what part of the work is done.
+        total: number of rows.
+        domain: the domain.
+        fits: number of fits from different starting points, whose classes are combined.
+        generator: random generator of the starting points.
+        tell: called with the completed share of the work.
     """
     goal = _Goal.of(blocks, singles, pairs, total)
     found = []
@@ -237,16 +237,16 @@ def fit_classes(
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """What was measured, as shares of the rows, with the cells of all blocks in one line.
+    """Measurements as shares of the rows, with the cells of all blocks concatenated.
 
     Attributes:
-        starts: where each block begins.
-        block: of each cell.
-        singles: of each cell.
-        worth: of a squared distance to them, beside one for pairs.
-        pairs: of each two cells of different blocks; 0 for others.
+        starts: the start of each block.
+        block: the block of each cell.
+        singles: the measured share of each cell.
+        worth: weight of a squared distance to them, relative to one for pairs.
+        pairs: the measured share of each two cells of different blocks; 0 for others.
         apart: 1 for cells of different blocks, 0 for others.
-        least: a share that noise cannot be told from.
+        least: a share that cannot be distinguished from noise.
     """
 
     starts: NDArray[np.int64]
@@ -287,7 +287,7 @@ class _Goal:
 
 
 def _descend(goal: _Goal, generator: np.random.Generator) -> tuple[Floats, Floats]:
-    """Shares of the classes, and the chances of all cells in each, by Adam (Kingma & Ba 2015) on their logarithms."""
+    """Fit shares of the classes and probabilities of cells by Adam (Kingma & Ba 2015) on their logarithms."""
     usual = 0.5 * np.log(np.maximum(goal.singles, goal.least))
     weights = [np.zeros(_CLASSES), usual + generator.standard_normal((_CLASSES, len(usual)))]
     slope, square = ([np.zeros_like(one) for one in weights] for _ in range(2))
@@ -311,7 +311,7 @@ def _descend(goal: _Goal, generator: np.random.Generator) -> tuple[Floats, Float
 
 
 def _likely(weights: Sequence[Floats], goal: _Goal) -> tuple[Floats, Floats]:
-    """Shares and chances from their logarithms, which need not be scaled."""
+    """Return shares and probabilities from their unnormalised logarithms."""
     shares = np.exp(weights[0] - weights[0].max())
     chances = np.exp(weights[1] - np.maximum.reduceat(weights[1], goal.starts, axis=1)[:, goal.block])
     chances /= np.add.reduceat(chances, goal.starts, axis=1)[:, goal.block]

@@ -1,9 +1,9 @@
-"""Questions to a model: what it expects of columns that need not lie in one clique.
+"""Queries to a model: its expectation of columns that need not be in one clique.
 
-asked = Asked(model)
-asked.marginal((0, 3))            # rows in each cell of the domain; what several questions share is computed once
+asked = MarginalOracle(model)
+asked.marginal((0, 3))            # rows in each cell of the domain; common parts of several queries are computed once
 asked.at((0, 3), cells)           # in some cells only, of columns that have too many to list
-asked.weighed((0, 3), weights)    # one number: rows, each by what its cells weigh
+asked.weighed((0, 3), weights)    # one number: the sum over rows of the product of their cells' weights
 """
 
 import math
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "MarginalOracle"]
 
 
-LARGEST = 5_000_000  # cells of a table: generators ask no question that needs a larger one
-_KEPT = 10_000  # larger tables are computed again when they are needed again
+LARGEST = 5_000_000  # cells of a table: generators make no query that needs a larger one
+_KEPT = 10_000  # larger tables are recomputed when needed again
 einsum: Any = np.einsum  # numpy's types do not know its form with lists of axes
 
 
 class MarginalOracle:
-    """A model that is asked several times."""
+    """A model prepared for several queries."""
 
     def __init__(self, model: "Model") -> None:
         self.model = model
@@ -45,26 +45,26 @@ class MarginalOracle:
         self.known: dict[tuple[int, frozenset[int]], tuple[Places, Floats]] = {}
 
     def joint(self, places: Places) -> Floats:
-        """The probability of each cell of some columns, in rising order."""
+        """Return the probability of each cell of some columns, in ascending order."""
         found = self._parts(places)
         columns, table = found[0]
-        for more, other in found[1:]:  # parts of the tree that share nothing are independent
+        for more, other in found[1:]:  # components of the tree that share nothing are independent
             columns, table = (*columns, *more), np.multiply.outer(table, other)
         return np.transpose(table, np.argsort(columns))
 
     def cells(self, places: Places) -> int:
-        """How large the largest table is that a question about these columns needs."""
+        """Return the size of the largest table that a query about these columns needs."""
         return max(self._size(places), self.part_cells(places))
 
     def part_cells(self, places: Places) -> int:
-        """The same for `at` and `weighed`, which never put parts together that have nothing to do with each other."""
+        """Return the size of the largest table for `at` and `weighed`, which never join independent components."""
         wanted = frozenset(places)
         if self.model.tree.home(places, self.model.shape) >= 0:
             return self._size(wanted)
         return max(self._largest(root, wanted & self.below[root]) for root in self._roots(wanted))
 
     def marginal(self, places: Places) -> Floats:
-        """The rows that the model expects in each cell of some columns of the domain, in rising order."""
+        """Return the expected rows in each cell of some columns of the domain, in ascending order."""
         table = self.joint(places) * self.model.total
         for side, place in enumerate(places):
             grain = self.model.grains[place]
@@ -74,7 +74,7 @@ class MarginalOracle:
         return table
 
     def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
-        """The rows that the model expects in some cells of the domain only; for each column, the cells."""
+        """Return the expected rows in some cells of the domain only; for each column, the cells."""
         answer, where = np.full(len(cells[0]), self.model.total), dict(zip(places, cells, strict=True))
         for columns, table in self._parts(places):
             answer *= table[tuple(self.model.grains[place].cells[where[place]] for place in columns)]
@@ -83,7 +83,7 @@ class MarginalOracle:
         return answer
 
     def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
-        """The rows that the model expects, each counted by the product of what its cells weigh."""
+        """Return the expected sum over rows of the product of their cells' weights."""
         answer, given = self.model.total, dict(zip(places, weights, strict=True))
         for columns, table in self._parts(places):
             for place in reversed(columns):
@@ -93,7 +93,7 @@ class MarginalOracle:
         return answer
 
     def _parts(self, places: Places) -> list[tuple[Places, Floats]]:
-        """Probabilities in the model's cells: a table for each part of the tree, and which columns it has."""
+        """Return probabilities in the model's cells: a table for each component of the tree, and its columns."""
         tree, wanted = self.model.tree, frozenset(places)
         home = tree.home(places, self.model.shape)
         if home >= 0:
@@ -108,7 +108,7 @@ class MarginalOracle:
         return math.prod(self.model.shape[place] for place in places)
 
     def _largest(self, i: int, wanted: frozenset[int]) -> int:
-        """The largest table of `_collect`."""
+        """Return the size of the largest table of `_collect`."""
         separators = self.model.tree.separators
         below = {child: wanted & self.below[child] for child in self.children[i] if wanted & self.below[child]}
         later = [separators[child] for child in list(below)[1:]]
@@ -116,7 +116,7 @@ class MarginalOracle:
         return max([own, *(self._largest(child, some) for child, some in below.items())])
 
     def _collect(self, i: int, wanted: frozenset[int]) -> tuple[Places, Floats]:
-        """P(wanted columns at or below a clique | its separator), over the separator and those columns."""
+        """Return P(wanted columns at or below a clique | its separator), over the separator and those columns."""
         if (i, wanted) in self.known:
             return self.known[i, wanted]
         tree = self.model.tree
@@ -138,7 +138,7 @@ class MarginalOracle:
                 for p in (*columns, *(q for q in more if q not in columns))
                 if p in wanted or p in separator or p in later
             )
-            # Axes by their place in this product: numpy knows 52 of them, and a table may have more columns.
+            # Axes by their index in this product: numpy supports 52 of them, and a table may have more columns.
             axis = {place: i for i, place in enumerate(dict.fromkeys((*columns, *more)))}
             sides = ([axis[place] for place in one] for one in (columns, more, kept))
             table = einsum(table, next(sides), other, next(sides), next(sides), optimize=True)

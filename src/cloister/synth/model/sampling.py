@@ -1,14 +1,14 @@
-"""Rows from a model: column after column, each given those before it that its clique holds.
+"""Sample rows from a model: column after column, each given the earlier columns of its clique.
 
     cells = draw(model, rows, generator)
 
-Within each group of rows that agree on those columns the next one is filled by systematic sampling: values come as
-often as expected, rounded up or down. And rows of the group that are alike in other columns get values that are far
-apart, so that these columns, too, go together about as often as expected: of what drawing adds to the error of a
-table's marginals, it saves a third (Adult, epsilon 1; array-RQMC, L'Ecuyer, Lécot & Tuffin 2008, on a golden lattice).
-In the end the rows settle (swap_refinement.py).
+Within each group of rows with equal values in those columns the next one is filled by systematic sampling: the count
+of each value is its expectation, rounded up or down. Rows of the group that are similar in other columns get values
+far apart, so that joint counts with these columns are close to their expectation too: this removes a third of the
+error that sampling adds to a table's marginals (Adult, epsilon 1; array-RQMC, L'Ecuyer, Lécot & Tuffin 2008, on a
+golden lattice). Finally the rows are refined by swaps (swap_refinement.py).
 
-Privacy: post-processing of a released model. Randomness may come from numpy; nobody is protected by it.
+Privacy: post-processing of a released model. Randomness may come from numpy; no protection depends on it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["conditioned", "draw", "systematic"]
 
 _GOLDEN = (5**0.5 - 1) / 2
-_ALIKE = 3  # columns by which rows are called alike
+_ALIKE = 3  # columns that define similar rows
 
 
 def draw(
@@ -38,13 +38,13 @@ def draw(
     generator: np.random.Generator,
     given: Mapping[int, Floats] | None = None,
 ) -> Cells:
-    """The cells of synthetic rows, one column for each modelled one.
+    """Sample the cells of synthetic rows, one column for each modelled one.
 
     Args:
         model: a calibrated model.
-        rows: how many.
-        generator: any; see above.
-        given: for some columns how much of each cell is meant, from 0 to 1: rows come from the model under that
+        rows: number of rows.
+        generator: any random generator; see above.
+        given: for some columns the weight of each cell, from 0 to 1: rows come from the model under that
             condition.
     """
     if given:
@@ -69,7 +69,7 @@ def draw(
 
 
 def conditioned(model: "Model", given: Mapping[int, Floats]) -> "Model":
-    """The model under the condition that some columns lie in some of their cells, or in parts of them."""
+    """Return the model conditioned on some columns being in some of their cells, or in parts of them."""
     from cloister.synth.model.inference import Model, propagate
 
     factors, grains = dict(model.factors), list(model.grains)
@@ -78,13 +78,13 @@ def conditioned(model: "Model", given: Mapping[int, Floats]) -> "Model":
         old = grains[place]
         inside = np.bincount(old.cells, old.shares * cells, minlength=old.size)
         allowed = inside > 0
-        # The part of a cell that is left is shared among what may still occur, and the cell weighs that much less.
+        # The rest of a cell is shared among the values that may still occur, and the cell's weight shrinks with it.
         grains[place] = replace(old, shares=old.shares * cells / np.where(allowed, inside, 1.0)[old.cells])
         factors[(place,)] = factors.get((place,), 0.0) + np.log(np.where(allowed, inside, 1.0))
         zeros.append(Zero((place,), allowed))
     chances = [model.asked().weighed((place,), [weights]) for place, weights in given.items()]
     narrowed = Model(model.shape, model.tree, factors, tuple(zeros), model.total, tuple(grains))
-    with np.errstate(invalid="ignore", divide="ignore"):  # of a condition that nothing meets; refused below
+    with np.errstate(invalid="ignore", divide="ignore"):  # of a condition that matches nothing; refused below
         narrowed.beliefs = propagate(narrowed)
     if min(chances) <= 0 or not all(np.isfinite(one).all() and one.sum() > 0.5 for one in narrowed.beliefs):
         raise BadInput("no row of the model meets this condition. Ask for a wider one.")
@@ -101,7 +101,7 @@ def _fill(
     others: Sequence[Cells],
     generator: np.random.Generator,
 ) -> None:
-    """Fill one column, given those of its clique that are filled already."""
+    """Fill one column, given the filled columns of its clique."""
     order = [*known, place]
     axes = tuple(i for i, one in enumerate(clique) if one not in order)
     left = [one for one in clique if one in order]
@@ -113,24 +113,24 @@ def _fill(
 
 
 def systematic(table: Floats, group: Cells, generator: np.random.Generator, others: Sequence[Cells] = ()) -> Cells:
-    """A column for each row, by the probabilities of its group: as often as expected, but for rounding.
+    """Sample a value for each row by systematic sampling from the probabilities of its group.
 
     Args:
         table: a row of probabilities for each group; they need not add up to one.
-        group: of each row.
-        generator: of the order of rows that are alike, and of where each group starts.
-        others: columns of the rows; rows that are alike in those with the most to tell are spread over the values.
+        group: the group of each row.
+        generator: random generator for the order of similar rows and the start of each group.
+        others: columns of the rows; rows similar in the most informative ones are spread over the values.
     """
     order, sorted_group, spot = _spots(group, len(table), generator, others)
     sums = table.sum(axis=1, keepdims=True)
     shares = np.divide(table, sums, out=np.full_like(table, 1.0 / table.shape[1]), where=sums > 0)
     bounds = np.cumsum(shares, axis=1)
     bounds[:, -1] = 1.0
-    # One search for all groups: group g lies between g and g + 1.
+    # One search for all groups: group g is between g and g + 1.
     line = (bounds + np.arange(len(table))[:, None]).ravel()
     found = np.searchsorted(line, spot + sorted_group, side="right") - sorted_group * table.shape[1]
     found = np.clip(found, 0, table.shape[1] - 1)
-    # Rounding at the very edge of a cell must not bring about what never occurs.
+    # Rounding at the edge of a cell must not produce a structural zero.
     never = shares[sorted_group, found] <= 0
     found[never] = shares.argmax(axis=1)[sorted_group[never]]
     chosen = np.empty(len(group), dtype=np.int64)
@@ -139,7 +139,7 @@ def systematic(table: Floats, group: Cells, generator: np.random.Generator, othe
 
 
 def _within(grain: "Grain", group: Cells, generator: np.random.Generator, others: Sequence[Cells]) -> Cells:
-    """The same from a model's cell to one of the column's cells that it holds, by their shares.
+    """Sample from a model's cell one of the column's cells that it holds, by their shares.
 
     A column of many values would fill a table of all cells and groups with zeros: here each group lists its own.
     """
@@ -149,7 +149,7 @@ def _within(grain: "Grain", group: Cells, generator: np.random.Generator, others
     ends = np.cumsum(np.bincount(members, minlength=grain.size))
     below = np.concatenate([[0.0], np.cumsum(shares)])
     first = np.concatenate([[0], ends[:-1]])
-    # Within each group from 0 to 1, whatever rounding made of the sums before it.
+    # Within each group from 0 to 1, despite rounding of the sums before it.
     start, whole = below[first], below[ends] - below[first]
     held = np.clip((below[1:] - start[members]) / np.where(whole > 0, whole, 1.0)[members], 0.0, 1.0)
     found = np.searchsorted(held + members, spot + sorted_group, side="right")
@@ -165,14 +165,14 @@ def _within(grain: "Grain", group: Cells, generator: np.random.Generator, others
 def _spots(
     group: Cells, groups: int, generator: np.random.Generator, others: Sequence[Cells]
 ) -> tuple[Cells, Cells, Floats]:
-    """The order of rows by group, the group of each, and where each lies on its group's line from 0 to 1."""
+    """Return the order of rows by group, the group of each, and its position on the group's line from 0 to 1."""
     rows = len(group)
     telling = sorted(others, key=lambda column: -int(np.bincount(column).max(initial=0)))[-_ALIKE:]
     order = np.lexsort([generator.random(rows), *telling, group])
     sizes = np.bincount(group, minlength=groups)
     starts = np.cumsum(sizes) - sizes
     sorted_group = group[order]
-    # Steps of the golden ratio put neighbours far apart; in their order rows share the line from 0 to 1 evenly.
+    # Steps of the golden ratio put neighbours far apart; in this order rows share the line from 0 to 1 evenly.
     first = generator.random(groups)[sorted_group]
     place = np.lexsort([((np.arange(rows) - starts[sorted_group]) * _GOLDEN + first) % 1, sorted_group])
     rank = np.empty(rows, dtype=np.int64)

@@ -1,17 +1,17 @@
-"""Rows that were drawn, settled: values change places until triples of columns come as often as the model expects.
+"""Swap values between sampled rows until 3-way marginals match the model.
 
-A set of more than three columns that a model has a factor of was measured as such: what it holds beyond its triples (a
-parity, say) is counted beside them, or exchanges that suit the triples would undo it. If such sets are too large for
-that, or one clique holds all columns and rows were drawn from it as they should be, rows stay as they were drawn.
+A factor over more than three columns was measured as such: its information beyond 3-way marginals (a parity, for
+example) is counted too, or swaps that improve the 3-way marginals would destroy it. If such sets are too large for
+that, or one clique holds all columns, so that sampling is already right, rows are unchanged.
 
     settle(cells, model, generator)
 
-Two rows exchange their values of one column whenever that brings the counts of all triples closer to what the model
-expects (chi-square distances, added up). Columns by themselves stay as they are, and no rule is broken. Drawing gets
-only those columns right that a clique holds together; this takes away nearly half of what it adds to the error of the
-others (Adult, epsilon 1).
+Two rows swap their values of one column if that brings the counts of all 3-way marginals closer to the model's
+expectation (sum of chi-square distances). One-way marginals are unchanged, and no rule is broken. Sampling alone gets
+only the columns within a clique right; swaps remove nearly half of the error that it adds to the others (Adult,
+epsilon 1).
 
-Privacy: post-processing of a released model. Randomness may come from numpy; nobody is protected by it.
+Privacy: post-processing of a released model. Randomness may come from numpy; no protection depends on it.
 """
 
 from collections.abc import Sequence
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 __all__ = ["settle"]
 
 _PASSES = 8
-_MOST_SETS, _MOST_CELLS = 2_500, 25_000_000  # triples, and cells of all: beyond, rows stay as they were drawn
-_LARGEST = 2_000_000  # cells of the table that a question to the model may need
+_MOST_SETS, _MOST_CELLS = 2_500, 25_000_000  # 3-way marginals, and cells of all: beyond, rows are unchanged
+_LARGEST = 2_000_000  # cells of the table that a query to the model may need
 _WORK = 50_000_000  # cells that a pass looks up: of long tables it takes only some rows
-_PAIRS, _AT_ONCE = 2_048, 200  # pairs that exchange at the same time: at most so many, and one for so many rows
+_PAIRS, _AT_ONCE = 2_048, 200  # pairs swapped at the same time: at most this many, and one for this many rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Triples:
-    """Marginals of three columns, or of more that were measured together, one after the other in flat arrays.
+    """3-way marginals, and larger ones that were measured together, concatenated in flat arrays.
 
     Attributes:
-        places: the columns of each, filled up to the same number.
-        strides: how far apart in the arrays neighbours of each column lie; 0 for what only fills up.
-        starts: where each begins.
-        gap: rows that a cell has above those that it should.
-        worth: of a squared gap in the cell.
+        places: the columns of each, padded to the same number.
+        strides: the stride of each column in the arrays; 0 for padding.
+        starts: the start of each marginal.
+        gap: actual minus expected rows of each cell.
+        worth: weight of a squared gap in the cell.
     """
 
     places: NDArray[np.int64]
@@ -58,7 +58,7 @@ class _Triples:
     worth: NDArray[np.float32]
 
     def with_column(self, place: int) -> "_Triples":
-        """Those that hold a column, in which it comes first."""
+        """Return the marginals that hold a column, with that column first."""
         own = (self.places == place) & (self.strides > 0)
         here = np.flatnonzero(own.any(axis=1))
         order = np.argsort(~own[here], axis=1, kind="stable")
@@ -66,19 +66,19 @@ class _Triples:
         return _Triples(places, strides, self.starts[here], self.gap, self.worth)
 
     def others(self, rows: Cells) -> NDArray[np.int64]:
-        """Where each row lies in each marginal, but for the first column."""
+        """Return the index of each row in each marginal, without the first column."""
         found = np.broadcast_to(self.starts, (len(rows), len(self.starts))).copy()
         for side in range(1, self.places.shape[1]):
             found += rows[:, self.places[:, side]] * self.strides[:, side]
         return found
 
     def cost(self, cells: NDArray[np.int64], step: int) -> NDArray[np.float32]:
-        """What it costs to put one row more (or less) into each cell."""
+        """Return the cost of adding (or removing) one row in each cell."""
         return self.worth[cells] * (1 + 2 * step * self.gap[cells])
 
 
 def settle(cells: Cells, model: "Model | LatentClasses", generator: np.random.Generator) -> None:
-    """Let rows exchange values, in place, until triples come about as often as the model expects."""
+    """Swap values between rows, in place, until 3-way marginals are close to the model's expectation."""
     triples = _triples(cells, model)
     if triples is None:
         return
@@ -97,7 +97,7 @@ def settle(cells: Cells, model: "Model | LatentClasses", generator: np.random.Ge
 
 
 def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
-    """What the model expects of triples, beside what the rows have; nothing if that is too much or too little."""
+    """Compare the model's 3-way marginals with those of the rows; None if there are too many or too few."""
     shape, rows = [len(grain.cells) for grain in model.grains], len(cells)
     if rows < 2 or comb(len(shape), 3) > _MOST_SETS:
         return None
@@ -123,7 +123,7 @@ def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
 
 
 def _measured_together(model: "Model | LatentClasses") -> list[Places]:
-    """Sets of more than three columns that the model has a factor of; none that lies in another."""
+    """Return the maximal sets of more than three columns for which the model has a factor."""
     factors = {places for places in getattr(model, "factors", ()) if len(places) > 3}
     return sorted(one for one in factors if not any(set(one) < set(other) for other in factors))
 
@@ -131,7 +131,7 @@ def _measured_together(model: "Model | LatentClasses") -> list[Places]:
 def _exchange(
     cells: Cells, place: int, first: NDArray[np.int64], second: NDArray[np.int64], some: _Triples, rules: Sequence[Zero]
 ) -> None:
-    """Rows of the first half exchange one column's values with those of the second, where that is better."""
+    """Swap one column's values between rows of the first and the second half, where that is an improvement."""
     differ = cells[first, place] != cells[second, place]
     first, second = first[differ], second[differ]
     own, other = cells[first], cells[second]
@@ -139,7 +139,7 @@ def _exchange(
     mine, yours = own[:, [place]] * step, other[:, [place]] * step
     out, into = (here + mine, there + yours), (here + yours, there + mine)
     cost = sum(some.cost(each, -1) for each in out) + sum(some.cost(each, 1) for each in into)
-    better = np.where(here == there, 0, cost).sum(axis=1) < 0  # rows alike in the other two change nothing
+    better = np.where(here == there, 0, cost).sum(axis=1) < 0  # rows equal in the other two change nothing
     own[:, place], other[:, place] = cells[second, place], cells[first, place]
     for zero in rules:
         for rows in (own, other):

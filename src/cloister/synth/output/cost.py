@@ -1,10 +1,10 @@
-"""What a table cost, also in the words it was asked for in: a spend of epsilon 1 with a delta is paid as a rho.
+"""The cost of a table, also in the measure of the request: a spend of epsilon 1 with a delta is paid as a rho.
 
     asked = epsilon(1, delta="1e-9")
     cost_text(purse(asked).loss, asked)     # "rho ≈0.0149731 (epsilon 1 with delta 1e-09)"
 
-A side file states the epsilon beside the loss that was charged. Whoever reads one is told no epsilon that this loss
-does not keep.
+A metadata file states the epsilon beside the charged loss. A reader is never shown an epsilon that this loss does not
+imply.
 """
 
 import math
@@ -23,7 +23,7 @@ AS_EPSILON = "loss as epsilon"
 
 
 def cost_text(loss: Loss, asked: Loss | None) -> str:
-    """A loss in words, with the epsilon that was asked for where it was paid as a rho."""
+    """Format a loss, with the requested epsilon where it was paid as a rho."""
     if asked is None or asked.measure != "epsilon" or loss.measure == "epsilon":
         return str(loss)
     beside = f" with delta {show(asked.delta)}" if asked.delta else ""
@@ -31,17 +31,17 @@ def cost_text(loss: Loss, asked: Loss | None) -> str:
 
 
 def written_epsilon(asked: Loss | None) -> dict[str, Any]:
-    """What a side file says of it: {"loss as epsilon": {"epsilon": 1, "delta": 1e-09}}; nothing of a spend in rho."""
+    """Return the metadata entry: {"loss as epsilon": {"epsilon": 1, "delta": 1e-09}}; empty for a spend in rho."""
     if asked is None or asked.measure != "epsilon":
         return {}
     return {AS_EPSILON: {"epsilon": _up(asked.amount), "delta": _up(asked.delta)}}
 
 
 def stated_epsilon(side: Mapping[str, Any]) -> Loss | None:
-    """The epsilon that a side file states; None if it states none.
+    """Return the epsilon that a metadata file states; None if it states none.
 
     Raises:
-        BadSource: it states one that its loss does not keep.
+        BadSource: it states one that its loss does not imply.
     """
     if AS_EPSILON not in side:
         return None
@@ -57,7 +57,7 @@ def stated_epsilon(side: Mapping[str, Any]) -> Loss | None:
 
 
 def _up(exact: Fraction) -> int | float:
-    """The same number, or the next one above it that JSON can hold: a loss is never told as less."""
+    """Round a number up to the next one that JSON can represent: a loss is never understated."""
     if exact.denominator == 1:
         return int(exact)
     near = float(exact)

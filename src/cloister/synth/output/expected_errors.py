@@ -1,15 +1,15 @@
-"""How wrong answers from a synthetic table are expected to be, from what was released alone.
+"""Expected errors of answers from a synthetic table, from released values only.
 
-Half the L1 distance between two tables of shares is the most by which any count over these columns can differ, as a
-share of the rows. For columns inside a measured marginal it follows from the noise; for others it comes from the
-review, which bought the mean distance; and a finite number of synthetic rows adds its own. The review is noisy itself:
-only where it is surely smaller does it take the place of what the noise says.
+Half the L1 distance between two tables of shares bounds the difference of any count over these columns, as a share of
+the rows. For columns inside a measured marginal it follows from the noise; for others it comes from the review, which
+measured the mean distance; a finite number of synthetic rows adds its own error. The review is noisy itself: it
+replaces the noise-based estimate only where it is certainly smaller.
 
-Rows are counted as the unit allows: where a person has more of them than `max_rows`, each counts less. What that takes
-away from the real table is in no error here; nothing was bought that would tell.
+Rows are counted as the unit allows: where a person has more than `max_rows`, each counts less. The resulting loss of
+rows from the real table is in no error here, as it was not measured.
 
-What lies inside a bin was not measured either. A count whose condition ends inside one takes a part of the bin, by its
-width, and its error is larger by what that may be off: by all that the bin holds.
+The distribution inside a bin was not measured either. A count whose condition ends inside one takes a share of the bin,
+by its width, and its error includes the largest possible effect: all that the bin holds.
 """
 
 import math
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _MOST_CELLS = 4_000_000  # of a marginal that is listed
-_MOST_LISTED = 1000  # beside what the caller named
+_MOST_LISTED = 1000  # beside the caller's marginals
 _MEAN_SIZE = math.sqrt(2 / math.pi)  # of normal noise with standard deviation 1
 
 Source = Literal["noise", "review", "nothing"]
@@ -54,11 +54,11 @@ Source = Literal["noise", "review", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedError:
-    """A number and how wrong it is expected to be.
+    """A number and its expected error.
 
     Attributes:
         value: the estimate.
-        error: its expected error; NaN if nothing was bought that would tell.
+        error: its expected error; NaN if no measurement determines it.
         known_from: "noise" of a measured marginal, the "review" of the model, or "nothing".
     """
 
@@ -72,9 +72,9 @@ class RangeCondition:
     """A condition on one column, as cells.
 
     Attributes:
-        inside: how much of each cell meets it, from 0 to 1.
-        least: 1 where all of a cell does.
-        most: 1 where some of it does.
+        inside: the share of each cell that meets it, from 0 to 1.
+        least: 1 where all of a cell meets it.
+        most: 1 where some of a cell meets it.
     """
 
     inside: Floats
@@ -83,21 +83,21 @@ class RangeCondition:
 
     @classmethod
     def of(cls, axis: Axis, wanted: Any) -> "RangeCondition":
-        """As `Axis.weights_of` reads it."""
+        """Read a condition as in `Axis.weights_of`."""
         inside = axis.weights_of(wanted)
         return cls(inside, (inside >= 1).astype(np.float64), axis.cells_of(wanted).astype(np.float64))
 
     def take(self, cells: NDArray[np.int64]) -> "RangeCondition":
-        """The same for each of some rows, whose cells are given; a cell below 0 meets nothing."""
+        """Return the condition for each of some rows, given their cells; a cell below 0 meets nothing."""
         known = cells >= 0
         return RangeCondition(*(np.where(known, one[cells], 0.0) for one in (self.inside, self.least, self.most)))
 
 
 def bounded(weigh: Callable[[Sequence[Floats]], float], conditions: Sequence[RangeCondition]) -> tuple[float, float]:
-    """A count under conditions, and how far it may be off because some of them end inside a bin.
+    """Return a count under conditions, and its possible error because some of them end inside a bin.
 
     Args:
-        weigh: rows, each counted by the product of what its cells weigh: of a model, or of a table.
+        weigh: returns the sum over rows of the product of their cells' weights, for a model or a table.
         conditions: one for each column.
     """
     inside, least, most = (weigh([getattr(one, name) for one in conditions]) for name in ("inside", "least", "most"))
@@ -106,12 +106,12 @@ def bounded(weigh: Callable[[Sequence[Floats]], float], conditions: Sequence[Ran
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarginalQuery:
-    """A count that the caller said matters.
+    """A count that matters to the caller.
 
     Attributes:
-        where: its condition, as it was asked.
-        places: the columns of the condition, in rising order.
-        conditions: on each of them.
+        where: its condition, as given.
+        places: the columns of the condition, in ascending order.
+        conditions: the condition on each of them.
     """
 
     where: Mapping[str, Any]
@@ -120,12 +120,12 @@ class MarginalQuery:
 
 
 def expected_error(made: "GeneratorResult", places: Places, rows: int | None) -> ExpectedError:
-    """The expected half L1 distance of some columns, as a share of the rows.
+    """Return the expected half L1 distance of some columns, as a share of the rows.
 
     Args:
-        made: the model and what it was made of.
+        made: the model and its measurements.
         places: the columns.
-        rows: how many synthetic rows are asked; None for the model itself.
+        rows: number of synthetic rows that are queried; None for the model itself.
     """
     asked = made.model.asked()
     cells = math.prod(len(made.model.grains[place].cells) for place in places)
@@ -134,7 +134,7 @@ def expected_error(made: "GeneratorResult", places: Places, rows: int | None) ->
     error, source = _of_model(made, places, counts, told=True)
     if math.isnan(error):
         return ExpectedError(math.nan, math.nan, "nothing")
-    # More columns tell tables apart no worse than each of them alone.
+    # With more columns, tables differ no less than with each of them alone.
     alone = [_of_model(made, (place,), asked.marginal((place,)))[0] for place in places]
     whole = min(1.0, math.hypot(max(error, *alone, 0.0), drawn))
     return ExpectedError(whole, whole, source)
@@ -143,13 +143,13 @@ def expected_error(made: "GeneratorResult", places: Places, rows: int | None) ->
 def query_error(
     made: "GeneratorResult", places: Places, conditions: Sequence[RangeCondition], rows: int | None
 ) -> ExpectedError:
-    """A count under a condition as the model estimates it, and its expected error, both in rows of the real table.
+    """Return the model's count under a condition, and its expected error, both in rows of the real table.
 
     Args:
-        made: the model and what it was made of.
-        places: the columns of the condition, in rising order.
-        conditions: on each of them.
-        rows: how many synthetic rows are asked; None for the model itself.
+        made: the model and its measurements.
+        places: the columns of the condition, in ascending order.
+        conditions: the condition on each of them.
+        rows: number of synthetic rows that are queried; None for the model itself.
     """
     total, model = made.model.total, made.model.asked()
     if model.part_cells(places) > LARGEST:
@@ -160,7 +160,7 @@ def query_error(
     asked = _asked(made.measured, places, conditions)
     around = expected_error(made, places, None)
     if asked is not None:
-        # It was bought itself. The model is off by the noise of what was told, and by how far it is from that.
+        # It was measured itself. The model's error is the noise of the measurement, plus its distance from it.
         error = abs(count - asked.value) + _MEAN_SIZE * asked.error
         if math.isnan(around.error) or error <= around.error * total:
             return ExpectedError(count, math.hypot(error, drawn), "noise")
@@ -168,9 +168,9 @@ def query_error(
 
 
 def total_error(made: "GeneratorResult") -> float:
-    """The standard error of the number of rows, in rows."""
+    """Return the standard error of the number of rows, in rows."""
     few = [one for one in made.measured if len(one.places) < 2]
-    # Generators estimate it from all that they measured, from single columns, or from what they bought first.
+    # Generators estimate it from all measurements, from one-way marginals, or from a separate first measurement.
     for told_by in (made.measured, few, made.measured[:1]):
         if told_by and math.isclose(total_of(told_by), made.model.total, rel_tol=1e-9):
             break
@@ -183,9 +183,9 @@ def total_error(made: "GeneratorResult") -> float:
 
 
 def workload_errors(made: "GeneratorResult", domain: Domain, rows: int, unit: Unit = ROW) -> dict[str, Any]:
-    """For a side file: expected errors of the caller's workload, of columns, pairs and what was measured; bought means.
+    """Return expected errors for a metadata file: the caller's workload, columns, pairs, and the measured means.
 
-    What the caller named comes first and is always there; of the rest as many as are worth reading.
+    The caller's marginals come first and are always included; of the rest, the most useful ones.
     """
     columns = range(len(domain.modelled))
     every = [*(places for k in (1, 2) for places in combinations(columns, k))]
@@ -214,7 +214,7 @@ def workload_errors(made: "GeneratorResult", domain: Domain, rows: int, unit: Un
 
 
 def plain_condition(where: Mapping[str, Any]) -> dict[str, Any]:
-    """A condition in values that JSON has, written one way."""
+    """Return a condition in JSON values, in canonical form."""
 
     def plain(wanted: Any) -> Any:
         if isinstance(wanted, Mapping):
@@ -249,7 +249,7 @@ def _told_query(made: "GeneratorResult", one: MarginalQuery, rows: int) -> dict[
 def _asked(
     measured: Sequence[NoisyMarginal], places: Places, conditions: Sequence[RangeCondition]
 ) -> ExpectedError | None:
-    """What was measured of this very count: the mean of least variance, and its standard error."""
+    """Return the direct measurements of this count: the mean of least variance, and its standard error."""
     found = []
     for one in measured:
         if one.places == places and len(one.merges) == len(places):
@@ -267,18 +267,18 @@ def _asked(
 def _of_model(
     made: "GeneratorResult", places: Places, counts: Floats | None, told: bool = False
 ) -> tuple[float, Source]:
-    """The expected distance of the model itself, whose counts are given unless there are too many, and its source.
+    """Return the expected distance of the model itself, and its source. Its counts are given unless there are too many.
 
     Args:
-        told: whether it is told of one column: then what a review knows of all columns alone is not enough.
+        told: whether it is reported for one column: the review's mean over all columns is then not enough.
     """
     by_noise = math.inf
     for one in made.measured:
         if set(places) <= set(one.places) and _keeps(one, places):
-            # Cells of the columns that are not asked are added up, noise and all.
+            # Cells of the columns that are not queried are summed, including their noise.
             seen = one.counts.sum(axis=tuple(i for i, place in enumerate(one.places) if place not in places))
             noise = _MEAN_SIZE * float(np.mean(one.sigma)) * math.sqrt(one.counts.size / seen.size) * seen.size
-            # A model that is farther from what was told than noise is could not follow it.
+            # A model farther from the measurement than the noise could not follow it.
             apart = math.inf if counts is None else float(np.abs(counts - seen).sum())
             by_noise = min(by_noise, 0.5 * max(noise, apart) / made.model.total)
     if made.review is None:
@@ -293,24 +293,24 @@ def _of_model(
 
 
 def least_told(margin: float) -> float:
-    """The smallest error that a review with this margin (95 %) can tell: one standard error of its own noise."""
+    """Return the smallest error that a review with this margin (95 %) can show: one standard error of its own noise."""
     return min(1.0, margin / 1.96)
 
 
 def _keeps(one: Any, places: Sequence[int]) -> bool:
-    """Whether a marginal was measured in the full cells of these columns."""
+    """Return True if a marginal was measured in the full cells of these columns."""
     return all(one.merge(place) is None for place in places)
 
 
 def _single(review: Any, place: int) -> float:
-    """At most how far off one column is: no further than with another beside it, nor than all columns together."""
+    """Bound the error of one column: by its pairs with another column, and by all columns together."""
     return float(min(review.columns[place], len(review.columns) * review.ways[0] + review.margin))
 
 
 def _reviewed(review: Any, places: Places) -> float:
-    """The mean error of marginals of that many columns, more or less by how these columns did in pairs."""
+    """Return the mean error of marginals of that many columns, scaled by the errors of these columns in pairs."""
     wanted = min(len(places), 3, len(review.columns))
-    if wanted > len(review.ways):  # so many columns had too many cells to be looked at
+    if wanted > len(review.ways):  # marginals of that many columns had too many cells to be measured
         return math.nan
     ways = review.ways[wanted - 1]
     usual = float(np.mean(review.columns))
@@ -319,10 +319,10 @@ def _reviewed(review: Any, places: Places) -> float:
 
 
 def _sampling(counts: Floats | None, cells: int, rows: int) -> float:
-    """The expected half L1 distance of so many independent rows; systematic ones do better."""
-    if not rows:  # nothing was drawn, and tells nothing
+    """Return the expected half L1 distance of that many independent rows; systematic sampling does better."""
+    if not rows:  # no rows were sampled
         return 1.0
-    if counts is None:  # at most what it is if all cells are alike (Cauchy and Schwarz)
+    if counts is None:  # largest if all cells are equal (Cauchy and Schwarz)
         return min(1.0, 0.5 * _MEAN_SIZE * math.sqrt(cells / rows))
     shares = counts / max(counts.sum(), 1e-12)
     return float(0.5 * _MEAN_SIZE * np.sqrt(np.clip(shares * (1 - shares), 0.0, None) / rows).sum())

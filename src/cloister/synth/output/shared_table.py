@@ -1,11 +1,11 @@
-"""A synthetic table as whoever was handed it has it: rows, and the side file that says what they are worth.
+"""A released synthetic table as its recipient reads it: rows, and the metadata file that describes their quality.
 
     table = read_table("visits-synthetic.parquet")            # and visits-synthetic.parquet.side.json beside it
-    table.verify("ed25519:…")                                 # the owner's key, from a place you trust
+    table.verify("ed25519:…")                                 # the owner's key, from a trusted source
     table.count({"ward": "surgery", "age": {"from": 65}})     # an estimate for the real table, with its error
-    table.error(["ward", "age"])                              # how far off any count over these columns may be
+    table.error(["ward", "age"])                              # the expected error of any count over these columns
 
-Nothing here needs the model, the ledger or a schema, and nothing costs anything.
+No model, ledger or schema is needed here, and nothing is charged.
 """
 
 import hashlib
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 __all__ = ["HANDED_IN", "HandedTable", "meets", "parse_table", "pure_of", "read_table", "side_path", "sign_side"]
 
 KIND = "synthetic table"
-HANDED_IN = "handed in"  # the mechanism in a hub's receipt for a table that its owner made elsewhere
-PRICE = ("private", "loss", AS_EPSILON, "unit", "neighbours")  # what a side file says of it, and a receipt vouches for
+HANDED_IN = "handed in"  # the mechanism in a hub's receipt for a table that its owner generated elsewhere
+PRICE = ("private", "loss", AS_EPSILON, "unit", "neighbours")  # stated by a metadata file, and certified by a receipt
 _PURPOSE = b"cloister synthetic table\n"  # signatures of different kinds of text must never be exchangeable
 
 
 @dataclass(frozen=True, slots=True)
 class HandedTable:
-    """Rows with their side file.
+    """Rows with their metadata file.
 
     Attributes:
-        side: what was measured and why, expected errors, loss, receipt; plain values.
+        side: measurements with reasons, expected errors, loss, receipt; plain values.
 
-    Privacy: what the side file says was paid; everything here is post-processing of it.
+    Privacy: the loss stated in the metadata file; everything here is post-processing of it.
     """
 
     side: Mapping[str, Any]
@@ -62,45 +62,45 @@ class HandedTable:
     _digest: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        stated_epsilon(self.side)  # or refuse: nobody is told an epsilon that was not kept
+        stated_epsilon(self.side)  # or refuse: never show an epsilon that the loss does not imply
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
     @property
     def loss(self) -> Loss:
-        """What it cost."""
+        """Return the loss."""
         return Loss.from_json(self.side["loss"])
 
     @property
     def unit(self) -> Unit:
-        """Whom it protects."""
+        """Return the privacy unit."""
         told = re.fullmatch(r"one (.+) \(at most (\d+) rows?\)", str(self.side["unit"]))
         return ROW if told is None else Unit(told[1], int(told[2]))
 
     @property
     def receipt(self) -> Receipt | None:
-        """The signed proof, as the side file has it; `verify` it before you rely on it."""
+        """Return the signed receipt from the metadata file; `verify` it before relying on it."""
         told = self.side.get("receipt")
         return None if told is None else Receipt.parse(canonical(told))
 
     def verify(self, owner_key: PublicKey | str, *, rows: bool = False) -> None:
-        """Raise unless the holder of the owner's key signed this price, and these rows where a hub did.
+        """Raise unless the owner's key signed this price, and these rows where a hub signed them.
 
         The price is the loss with its neighbours, the unit, and whether the noise was private. All of it is compared
-        with the receipt to the byte; a pure loss that was charged as a rho must follow from the steps that the receipt
-        lists; an epsilon that is stated beside the loss must be one that the loss keeps. The price of a score in the
-        side file is held against its own receipt, unless a hub signed all of it. Rows, errors and scores themselves
-        are vouched for by a hub's signature alone.
+        with the receipt byte for byte; a pure loss that was charged as a rho must follow from the steps listed in the
+        receipt; an epsilon stated beside the loss must be implied by it. The price of a score in the metadata file is
+        compared with its own receipt, unless a hub signed all of it. Rows, errors and scores themselves are certified
+        by a hub's signature only.
 
         Args:
-            owner_key: the owner's public key, from a place you trust.
-            rows: whether to refuse a table whose rows nobody signed.
+            owner_key: the owner's public key, from a trusted source.
+            rows: whether to refuse a table whose rows are not signed.
 
         Raises:
-            ReceiptRejected: the receipt is not the owner's, or the side file says something else than it.
-            SealBroken: the table is not the one that the side file names; or a hub signed it, and it was changed since;
-                or nobody signed the rows, and `rows` is set.
+            ReceiptRejected: the receipt is not the owner's, or the metadata file differs from it.
+            SealBroken: the table is not the one that the metadata file names; or a hub signed it, and it was changed
+                since; or the rows are not signed, and `rows` is set.
         """
         check_flag("rows", rows)
         if self.side.get("sha256", self._digest) != self._digest:
@@ -125,19 +125,19 @@ class HandedTable:
             _verify_score(self.side["score"], owner_key)
 
     def to_arrow(self) -> "pa.Table":
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self._table
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas frame."""
+        """Return the rows as a pandas frame."""
         return self._table.to_pandas()
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
+        """Return the rows as dicts."""
         return list(self._table.to_pylist())
 
     def error(self, columns: Sequence[str]) -> ExpectedError:
-        """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
+        """Return the expected distance (half L1, a share of the rows) of these columns from the real table."""
         wanted = set(columns)
         unknown = wanted - {one["name"] for one in self.side["columns"]}
         if unknown or not wanted:
@@ -153,11 +153,11 @@ class HandedTable:
         return ExpectedError(known, known, "review")
 
     def count(self, where: Mapping[str, Any] | None = None) -> ExpectedError:
-        """About how many rows of the real table meet a condition, with the error to expect, in rows.
+        """Estimate the number of rows of the real table that meet a condition, with the expected error in rows.
 
         Without a condition the error is the standard error of the noisy number of rows. Rows are counted as the unit
-        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much. Of
-        a bin that the condition cuts a part is counted, by its width, and how far that may be off is in the error.
+        allows: where a person has more than `max_rows`, each of theirs counts less, and no error includes this. A bin
+        that the condition cuts counts by the width of its share, and the possible error of this is included.
 
         Args:
             where: {column: a value, a list of values, None for missing, or {"from": 65, "below": 80}}.
@@ -179,7 +179,7 @@ class HandedTable:
         return ExpectedError(count * scale, around.error * total + cut * scale, around.known_from)
 
     def _condition(self, name: str, wanted: Any) -> RangeCondition:
-        """A condition on a column, for each row."""
+        """Return a condition on a column, for each row."""
         if name not in self._table.column_names:
             raise BadInput(f"there is no column {name!r:.60} here.")
         column = self._table.column(name)
@@ -193,16 +193,16 @@ class HandedTable:
 
     @staticmethod
     def _weighed(weights: Sequence[Floats]) -> float:
-        """Rows, each counted by the product of what its cells weigh."""
+        """Return the sum over rows of the product of their cells' weights."""
         return float(np.prod(weights, axis=0).sum())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
-        """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""
+        """Write the rows and the metadata file (`….side.json`) beside them; return the path of the latter."""
         import pyarrow.parquet as pq
 
         pq.write_table(self._table, Path(path))
         place, told = side_path(path), dict(self.side)
-        if "signature" not in told:  # else it stays what was signed, and vouches for the file as it came alone
+        if "signature" not in told:  # else it stays as signed, and certifies only the file as received
             told["sha256"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         place.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return place
@@ -224,18 +224,18 @@ class HandedTable:
 
 
 def _claimed(side: Mapping[str, Any]) -> dict[str, Any]:
-    """What a side file says of its price."""
+    """Return the price that a metadata file states."""
     return {name: side.get(name) for name in PRICE}
 
 
 def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]:
-    """The same as a receipt has it.
+    """Return the price that a receipt certifies.
 
     Args:
-        receipt: whose signature was checked.
-        loss: that the side file states. An account that counts in rho is charged the rho of a pure loss: such a loss
-            is vouched for if every step of the receipt was pure and their epsilons are within it.
-        asked: the epsilon that the side file states, which the loss keeps; a receipt says nothing of it.
+        receipt: a receipt whose signature was checked.
+        loss: the loss that the metadata file states. An account in rho is charged the rho of a pure loss: such a loss
+            is certified if every step of the receipt was pure and their epsilons are within it.
+        asked: the epsilon that the metadata file states, implied by the loss; a receipt does not contain it.
     """
     paid = Loss.from_json(receipt.body["loss"])
     if paid.measure == "rho" and loss.is_pure and _charged(loss) == paid:
@@ -264,7 +264,7 @@ def _verify_score(score: Any, owner_key: PublicKey | str) -> None:
 
 
 def _score_loss(score: Any) -> Loss | None:
-    """What a side file says that its score cost; None if it does not."""
+    """Return the cost of the score that a metadata file states; None if it states none."""
     try:
         return Loss.from_json(score["loss"])
     except (CloisterError, KeyError, TypeError, ValueError, AttributeError):
@@ -272,13 +272,13 @@ def _score_loss(score: Any) -> Loss | None:
 
 
 def _charged(loss: Loss) -> Loss:
-    """What an account in rho is charged for a pure loss."""
+    """Return the rho that an account is charged for a pure loss."""
     same = loss.as_rho()
     return replace(same, amount=tidy(same.amount))
 
 
 def pure_of(steps: object) -> Fraction | None:
-    """The epsilon that all steps of a receipt cost together; None if one of them has no pure loss that it states."""
+    """Return the total epsilon of all steps of a receipt; None if one of them states no pure loss."""
     total = Fraction(0)
     for step in steps if isinstance(steps, list) else ():
         facts = step if isinstance(step, dict) else {}
@@ -301,12 +301,12 @@ def pure_of(steps: object) -> Fraction | None:
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two records are one to the byte: 1 is not true, and 0.50 not 0.5."""
+    """Return True if two records are equal byte for byte: 1 is not true, and 0.50 not 0.5."""
     return _text({"": one}) == _text({"": other})
 
 
 def read_table(path: str | os.PathLike[str]) -> HandedTable:
-    """Read a table that `to_parquet` or `to_csv` wrote, with the side file beside it."""
+    """Read a table that `to_parquet` or `to_csv` wrote, with the metadata file beside it."""
     place = Path(path)
     try:
         side, content = side_path(place).read_bytes(), place.read_bytes()
@@ -316,7 +316,7 @@ def read_table(path: str | os.PathLike[str]) -> HandedTable:
 
 
 def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTable:
-    """The same from the bytes of both files."""
+    """Read a table from the bytes of both files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -335,7 +335,7 @@ def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTab
 
 
 def _read_csv(content: bytes, columns: Sequence[Mapping[str, Any]]) -> "pa.Table":
-    """Rows as they were written: text stands in quotes, what is missing is left out, types are the side file's."""
+    """Read rows as they were written: text is quoted, missing values are empty, types come from the metadata file."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -353,7 +353,7 @@ def _read_csv(content: bytes, columns: Sequence[Mapping[str, Any]]) -> "pa.Table
 
 
 def sign_side(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:
-    """A side file that vouches for the bytes of its table."""
+    """Return a metadata file that certifies the bytes of its table."""
     told: dict[str, Any] = json.loads(json.dumps({**side, "sha256": hashlib.sha256(content).hexdigest()}, default=str))
     return {**told, "signature": key.sign(_PURPOSE + _text(told))}
 
@@ -363,13 +363,13 @@ def _text(side: Mapping[str, Any]) -> bytes:
 
 
 def side_path(path: str | os.PathLike[str]) -> Path:
-    """Where the side file of a table lies."""
+    """Return the path of a table's metadata file."""
     place = Path(path)
     return place.with_name(f"{place.name}.side.json")
 
 
 def meets(column: Any, wanted: Any) -> Any:
-    """Which values of an Arrow column meet a condition, as in `HandedTable.count`."""
+    """Return the mask of values of an Arrow column that meet a condition, as in `HandedTable.count`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,11 +1,11 @@
-"""A synthetic table: a Release of rows that nobody lived, with a side file that says how good they are.
+"""A synthetic table: a Release of synthetic rows, with a metadata file that describes their quality.
 
 table = synth.aim(ds, spend=…)
 table.to_pandas()                                # rows; also to_arrow(), rows(), to_parquet(path), to_csv(path)
-table.sample(500, given={"ward": "surgery"})     # more rows, under a condition, for nothing
+table.sample(500, given={"ward": "surgery"})     # more rows, under a condition, at no cost
 table.count({"ward": "surgery", "age": {"from": 65}})        # a count with an error bar
-table.loss, table.receipt                        # as every release has them
-table.side                                       # what was measured and why, expected errors
+table.loss, table.receipt                        # as for every release
+table.side                                       # measurements with reasons, expected errors
 """
 
 import hashlib
@@ -48,18 +48,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SyntheticTable(Release):
-    """Rows drawn from a released model: `value` is an Arrow table.
+    """Rows sampled from a released model: `value` is an Arrow table.
 
     Attributes:
         domain: the public cells of its columns.
-        made: the model and what was measured for it.
-        decided: columns that follow from others.
-        generator: that rows are drawn with.
-        asked: the spend as the caller gave it; the loss is what the noise needs of it.
-        left_out: why there are fewer rows than were asked for or estimated; empty if there are not.
+        made: the model and its measurements.
+        decided: columns determined by others.
+        generator: random generator for sampling rows.
+        asked: the spend as the caller gave it; the loss is in the measure of the noise.
+        left_out: why there are fewer rows than requested or estimated; empty if there are not.
 
-    Privacy: the release's loss. Rows, samples and answers are post-processing of the model and cost nothing more; their
-        randomness (numpy's generator, seeded from the operating system) protects nobody and needs not.
+    Privacy: the release's loss. Rows, samples and answers are post-processing of the model and cost nothing more; no
+        protection depends on their randomness (numpy's generator, seeded from the operating system).
     """
 
     domain: Domain
@@ -79,9 +79,9 @@ class SyntheticTable(Release):
         rows: int | None,
         generator: np.random.Generator,
     ) -> "SyntheticTable":
-        """Draw the rows of a new table from a released model: as many as given, or as the noisy total says.
+        """Sample the rows of a new table from a released model: the given number, or the noisy total.
 
-        The release is paid for: if so many cannot be drawn there are fewer, or none, and `left_out` says why.
+        The release is already charged: if not all rows can be sampled there are fewer, or none; `left_out` says why.
         """
         kept = tuple(one.settled(generator) for one in decided)
         size, cut = unasked_rows(domain, made.model.total) if rows is None else (rows, "")
@@ -105,33 +105,33 @@ class SyntheticTable(Release):
         return int(self.value.num_rows)
 
     def margin(self, confidence: Number = "0.95") -> Any:
-        """Refused: a table has many numbers, each with an error of its own."""
+        """Refuse: a table has many numbers, each with its own error."""
         raise TypeError("a table has no one margin: ask .count({…}) or .error([…]), or read the side file.")
 
     def to_arrow(self) -> "pa.Table":
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self.value
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas frame."""
+        """Return the rows as a pandas frame."""
         return self.value.to_pandas()
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
+        """Return the rows as dicts."""
         return list(self.value.to_pylist())
 
     def cells(self) -> Cells:
-        """The cell of each row and column, as `Domain.encode` gives them for any table of this domain."""
+        """Return the cell of each row and column, as `Domain.encode` does for any table of this domain."""
         return self.domain.encode(self.value)
 
     def sample(self, rows: int, *, given: Mapping[str, Any] | None = None) -> "pa.Table":
-        """More rows, for nothing.
+        """Sample more rows, at no cost.
 
         Args:
-            rows: how many.
+            rows: number of rows.
             given: a condition on some modelled columns: a value, a list of values, or {"from": 65, "below": 80}. Rows
-                come from the model under that condition, and every one of them meets it. Of a bin that the condition
-                cuts it takes a part by its width: inside a bin the model knows nothing more.
+                come from the model under that condition, and each of them meets it. A bin that the condition cuts
+                counts by the width of its share: the model has no information inside a bin.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise BadInput("rows is a whole number of at least 1.")
@@ -140,11 +140,11 @@ class SyntheticTable(Release):
         return decoded(self.domain, self.decided, cells, self.generator, given)
 
     def count(self, where: Mapping[str, Any] | None = None) -> ExpectedError:
-        """How many rows of the real table meet a condition, as the model estimates it, with its error in rows.
+        """Estimate the number of rows of the real table that meet a condition, with its error in rows.
 
         Without a condition the error is the standard error of the noisy number of rows. Rows are counted as the unit
-        allows: where somebody has more than `max_rows`, each of theirs counts less, and no error knows by how much. Of
-        a bin that the condition cuts a part is counted, by its width, and how far that may be off is in the error.
+        allows: where a person has more than `max_rows`, each of theirs counts less, and no error includes this. A bin
+        that the condition cuts counts by the width of its share, and the possible error of this is included.
 
         Args:
             where: as `given` in `sample`.
@@ -156,13 +156,13 @@ class SyntheticTable(Release):
         return query_error(self.made, places, [RangeCondition.of(*conditions[place]) for place in places], None)
 
     def error(self, columns: Sequence[str]) -> ExpectedError:
-        """The expected distance (half L1, a share of the rows) between these columns here and in the real table."""
+        """Return the expected distance (half L1, a share of the rows) of these columns from the real table."""
         places = tuple(sorted(self._place(name) for name in columns))
         return expected_error(self.made, places, len(self))
 
     @property
     def side(self) -> dict[str, Any]:
-        """The side file: loss, what was measured and why, expected errors, receipt. Plain values for JSON."""
+        """Return the metadata: loss, measurements with reasons, expected errors, receipt. Plain values for JSON."""
         return {
             "cloister": "synthetic table",
             "method": self.parameters["method"],
@@ -199,14 +199,14 @@ class SyntheticTable(Release):
         }
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
-        """Write the rows, and beside them the side file (`….side.json`), whose path is returned."""
+        """Write the rows and the metadata file (`….side.json`) beside them; return the path of the latter."""
         import pyarrow.parquet as pq
 
         pq.write_table(self.value, Path(path))
         return self._write_side(Path(path))
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
-        """Write the rows as CSV, and beside them the side file (`….side.json`), whose path is returned."""
+        """Write the rows as CSV and the metadata file (`….side.json`) beside them; return the path of the latter."""
         import pyarrow.csv
 
         pyarrow.csv.write_csv(self.value, Path(path))
@@ -241,7 +241,7 @@ class SyntheticTable(Release):
 
 
 def unasked_rows(domain: Domain, total: float) -> tuple[int, str]:
-    """How many rows to draw if nobody said, from a noisy total; and why they are fewer, if they are."""
+    """Return the default number of rows, from a noisy total; and why there are fewer, if so."""
     estimated, most = max(1, round(total)), most_rows(domain, asked=False)
     if estimated <= most:
         return estimated, ""
@@ -249,14 +249,14 @@ def unasked_rows(domain: Domain, total: float) -> tuple[int, str]:
 
 
 def as_many_as_fit(draw: Callable[[int], T], rows: int) -> tuple[T, str]:
-    """Draw so many rows, or as many as can be; and why they are fewer, if they are.
+    """Sample the given number of rows, or as many as possible; and return why there are fewer, if so.
 
-    What is drawn from was paid for, so nothing that goes wrong here may lose it: half as many are tried when memory
-    does not hold them, and none are drawn when it is something else.
+    The model is already charged, so no failure here may lose it: the number is halved when memory runs out, and no
+    rows are sampled on any other failure.
 
     Args:
-        draw: makes so many rows; none must always be possible.
-        rows: how many are wanted.
+        draw: samples a given number of rows; zero must always be possible.
+        rows: requested number.
     """
     many = rows
     while True:
@@ -266,7 +266,7 @@ def as_many_as_fit(draw: Callable[[int], T], rows: int) -> tuple[T, str]:
             if not many:
                 raise
             many, why = many // 2, "more than memory holds"
-        except Exception as error:  # of the model, which is released: it tells nothing of rows
+        except Exception as error:  # of the model, which is released: reveals nothing about rows
             if not many:
                 raise
             many, why = 0, f"not possible: {type(error).__name__}: {error}"
@@ -281,9 +281,9 @@ def decoded(
     generator: np.random.Generator,
     given: Mapping[str, Any] | None = None,
 ) -> "pa.Table":
-    """Cells of modelled columns as rows of the table: what they decide is filled in, names are fresh.
+    """Convert cells of modelled columns to rows: determined columns are filled in, pseudonyms are new.
 
-    Values lie where `given` names them, also inside a bin.
+    Values match `given`, also inside a bin.
     """
     import pyarrow as pa
 
@@ -301,7 +301,7 @@ def decoded(
 
 
 def _likely(axis: Axis, wanted: Any) -> Floats:
-    """How likely each cell is under a condition, beside the others; single real numbers have no width to go by."""
+    """Return relative probabilities of the cells under a condition; single real numbers have no width."""
     weights = axis.weights_of(wanted)
     if axis.type == "real" and not weights.any() and not isinstance(wanted, Mapping):
         weights = axis.cells_of(wanted).astype(np.float64)
@@ -309,7 +309,7 @@ def _likely(axis: Axis, wanted: Any) -> Floats:
 
 
 def told_by(release: Release) -> dict[str, Any]:
-    """All that a release says, by name: for another one that says the same and more."""
+    """Return all attributes of a release by name, to build an extended one."""
     return {one.name: getattr(release, one.name) for one in fields(release)}
 
 

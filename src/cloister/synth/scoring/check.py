@@ -1,4 +1,4 @@
-"""One danger or one use, held against its limit, with the reason in a sentence."""
+"""One risk or use compared with its limit, with the reason in a sentence."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,19 +10,20 @@ __all__ = ["Check", "Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is still acceptable. A limit is broken only by more than chance explains.
+    """Acceptable limits. A limit is broken only by more than chance explains.
 
     Attributes:
         copies: the share of real rows that may be copied beyond chance.
-        closeness: how far above 1/2 it may be that a real row is nearer to a synthetic one than a stranger is.
-        advantage: of guesses who was in the table: 2 · right - 1.
+        closeness: the allowed excess above 1/2 of the probability that a real row is nearer to a synthetic row than a
+            held-out row is.
+        advantage: of membership guesses: 2 · right - 1.
         singling_out: the share of rules that may single out beyond chance.
-        usefulness: the least part of what lies between columns: 1 is as in fresh rows, 0 is as independent columns.
-        ks: of a number: by how much the share of rows up to some value may be off, beyond chance.
-        wasserstein: of a number: how far values may have to move on average, beyond chance, in mean absolute deviations
-            of the real ones.
-        correlation: by how much a correlation of two numbers may be off, beyond chance.
-        told_apart: how well models may tell the tables apart: 0 is not beyond chance, 1 is every row for sure.
+        usefulness: the least share of the dependence between columns: 1 is as in fresh rows, 0 as independent columns.
+        ks: of a number: the allowed error of the share of rows up to some value, beyond chance.
+        wasserstein: of a number: the allowed mean distance that values have to move, beyond chance, in mean absolute
+            deviations of the real ones.
+        correlation: the allowed error of a correlation of two numbers, beyond chance.
+        told_apart: how well models may distinguish the tables: 0 is chance, 1 is every row with certainty.
     """
 
     copies: float = 0.001
@@ -36,20 +37,20 @@ class Limits:
     told_apart: float = 0.5
 
     def __post_init__(self) -> None:
-        # A limit that is no number would be broken by nothing.
+        # A limit that is not a number would never be broken.
         for name, value in asdict(self).items():
             check_number(name, value, least=-1e300, most=1e300, what="a limit of the gate")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One danger, or one use.
+    """One risk or use.
 
     Attributes:
-        name: what was checked.
-        about: "privacy", "usefulness", or "note" for what only needs to be known.
-        passed: None if it is not decided.
-        reason: what was found against which limit, in a sentence.
+        name: the subject of the check.
+        about: "privacy", "usefulness", or "note" for information only.
+        passed: None if undecided.
+        reason: the finding and its limit, in a sentence.
     """
 
     name: str
@@ -59,9 +60,9 @@ class Check:
 
     @property
     def word(self) -> str:
-        """Pass, FAIL, open or note."""
+        """Return "pass", "FAIL", "open" or "note"."""
         return "note" if self.about == "note" else {True: "pass", False: "FAIL", None: "open"}[self.passed]
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         return {"check": self.name, "about": self.about, "passed": self.passed, "reason": self.reason}

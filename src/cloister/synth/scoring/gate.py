@@ -1,4 +1,4 @@
-"""The gate: attack a synthetic table before it is handed on. The owner's view; nothing of it reaches a user."""
+"""The gate: attack a synthetic table before it is released. The owner's view; never shown to users."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,19 +27,19 @@ def gate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Verdict:
-    """Score a table, attack it, and say whether it may be handed on, with reasons.
+    """Score a table, attack it, and decide whether it may be released, with reasons.
 
     Args:
         real, synthetic, schema, target, table, columns, bins, quantiles, most_rows, seed, progress: as for `score`.
-        holdout: rows of the same population that the generator did not see.
-        limits: what is acceptable; `Limits()` unless given.
+        holdout: rows of the same population that the generator did not read.
+        limits: acceptable limits; `Limits()` unless given.
 
-    A table that passes was not found to leak by these attacks, which is less than a proof. Privacy is a property of how
-    the table was made, stated by its loss; the gate catches what that statement got wrong.
+    A table that passes was not found to leak by these attacks, which is less than a proof. Privacy is a property of the
+    mechanism, stated by its loss; the gate catches errors in that statement.
 
-    Privacy: a look at real rows, without noise. The verdict is the owner's: it never reaches a user, the charge for
-        the table stands, and throwing tables away until one passes is a choice that this does not pay for. Use
-        `choose` for that.
+    Privacy: reads real rows, without noise. The verdict is the owner's: it is never shown to a user, the charge for the
+        table stands, and discarding tables until one passes is a selection that is not charged here. Use `choose` for
+        that.
     """
     if holdout is None:
         raise BadInput("a gate needs rows that the generator did not see: hold one row in five back before it runs.")

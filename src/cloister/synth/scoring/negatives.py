@@ -1,6 +1,6 @@
-"""Tables that look synthetic and protect nobody: copies, bootstrap, SMOTE. To compare with, never to hand out.
+"""Synthetic-looking tables without protection: copies, bootstrap, SMOTE. For comparison, never for release.
 
-Each is labelled not private, states no loss, and has no way into a ledger. `gate` refuses all three.
+Each is labelled not private, states no loss, and cannot enter a ledger. `gate` refuses all three.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +24,12 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, slots=True)
 class NotPrivateTable:
-    """Rows that were made without privacy.
+    """Rows generated without privacy.
 
     Attributes:
         table: the rows.
-        method: how they were made.
-        why: they protect nobody.
+        method: the method that generated them.
+        why: why they protect no one.
     """
 
     table: pa.Table
@@ -38,16 +38,16 @@ class NotPrivateTable:
 
     @property
     def private(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     @property
     def loss(self) -> None:
-        """None: no epsilon, however large, describes it."""
+        """Return None: no epsilon, however large, describes it."""
         return
 
     def to_arrow(self) -> pa.Table:
-        """The rows."""
+        """Return the rows."""
         return self.table
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class NotPrivateTable:
 
 
 def copying(real: Any, rows: int | None = None, seed: int = 0) -> NotPrivateTable:
-    """Rows of the real table in another order, or some of them."""
+    """Return rows of the real table in another order, or some of them."""
     given, random = _arrow(real), np.random.default_rng(seed)
     count = _count(rows, given.num_rows)
     if count > given.num_rows:
@@ -68,7 +68,7 @@ def copying(real: Any, rows: int | None = None, seed: int = 0) -> NotPrivateTabl
 
 
 def bootstrap(real: Any, rows: int | None = None, seed: int = 0) -> NotPrivateTable:
-    """Rows of the real table, drawn with replacement: statistically as good as it gets, and all of them somebody's."""
+    """Sample rows of the real table with replacement: statistically optimal, but each row is a real one."""
     given, random = _arrow(real), np.random.default_rng(seed)
     taken = given.take(pa.array(random.integers(given.num_rows, size=_count(rows, given.num_rows))))
     return NotPrivateTable(taken, "bootstrap", "Every row is somebody's; about 63 % of all people are in it.")
@@ -83,16 +83,16 @@ def smote(
     table: str | None = None,
     seed: int = 0,
 ) -> NotPrivateTable:
-    """Rows between a real row and one of its nearest ones (Chawla, Bowyer, Hall & Kegelmeyer 2002, SMOTE-NC).
+    """Generate rows between a real row and one of its neighbours (Chawla, Bowyer, Hall & Kegelmeyer 2002, SMOTE-NC).
 
-    Numbers lie on the line between the two, categories are the most frequent among the neighbours. No row is a copy,
-    and still each lies beside somebody: `gate` finds that by distance.
+    Numbers are on the line between the two, categories are the most frequent among the neighbours. No row is a copy,
+    but each is close to a real row: `gate` finds that by distance.
 
     Args:
         real: the rows.
         schema: the public facts; columns without public values or bounds are left out.
-        rows: how many; as many as there are unless given.
-        neighbours: among how many nearest ones the other row is chosen.
+        rows: number of rows; as many as there are unless given.
+        neighbours: the number of nearest rows from which the other row is chosen.
     """
     known = only_table(schema if isinstance(schema, Schema) else Schema.load(schema), table)
     given = read_rows(real, known, sides_of(known, None, 32))
@@ -118,7 +118,7 @@ def smote(
 
 
 def decoded(sides: Sequence[EncodedRows], points: NDArray[Any]) -> pa.Table:
-    """Points as values again: the reverse of reading rows."""
+    """Convert points to values: the inverse of reading rows."""
     columns = {}
     for j, side in enumerate(sides):
         value = _value_of(side)
@@ -144,7 +144,7 @@ def _value_of(side: EncodedRows) -> Callable[[float], Any]:
 
 
 def _nearest(rows: ScoreRows, chosen: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """The nearest other rows of some rows."""
+    """Return the nearest other rows of some rows."""
     found = np.empty((len(chosen), count), dtype=np.int64)
     right = np.ascontiguousarray(encoded(rows, slice(None), mirrored=True).T)
     for at in range(0, len(chosen), _BLOCK):

@@ -1,4 +1,4 @@
-"""A score that may be told: errors of one- and two-way marginals with noise, paid for by the ledger."""
+"""A publishable score: noisy errors of one- and two-way marginals, charged to the ledger."""
 
 import json
 import math
@@ -29,23 +29,23 @@ from cloister.synth.scoring.utility.workload import (
 
 __all__ = ["PublishableScore", "publishable_score"]
 
-# The noise of the number of rows is in every other number, and no mean over columns makes it smaller.
+# The noise of the number of rows is in every other number, and averaging over columns does not reduce it.
 _ROWS, _COLUMNS, _PAIRS = Fraction(3, 10), Fraction(2, 5), Fraction(3, 10)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishableScore:
-    """Errors that may be told to anybody.
+    """Errors that may be published.
 
     Attributes:
-        rows: about how many real rows there are.
+        rows: noisy number of real rows.
         columns: for each column half the L1 distance between real and synthetic shares.
         one_way: their mean.
         two_way: the mean over pairs of columns; None if there is one column.
-        pairs: how many pairs there are in it.
+        pairs: number of pairs in that mean.
         release: loss, unit and receipt.
 
-    Privacy: the release's loss. Intervals are for the noise alone, that of the number of rows included: each holds its
+    Privacy: the release's loss. Intervals cover the noise only, including that of the number of rows: each holds its
         number with 95 % confidence.
     """
 
@@ -58,11 +58,11 @@ class PublishableScore:
 
     @property
     def loss(self) -> Loss:
-        """What it cost."""
+        """Return the loss."""
         return self.release.loss
 
     def to_json(self) -> dict[str, Any]:
-        """For a page or a side file."""
+        """Return plain values, for a page or a metadata file."""
         return {
             "publishable": True,
             "private": self.release.private,
@@ -100,28 +100,28 @@ def publishable_score(
     released: bool = False,
     random_state: Any = None,
 ) -> PublishableScore:
-    """Buy the errors of a synthetic table.
+    """Measure the errors of a synthetic table.
 
     Args:
-        data: the Cloister dataset that it was made from; its account pays.
+        data: the Cloister dataset that it was generated from; its account pays.
         synthetic: the table as a generator returned it or `read_table` read it; or its rows as Arrow or a frame.
-        spend: what all of it may cost; all of it is charged, before anything is read.
+        spend: maximum cost; all of it is charged, before anything is read.
         columns, table, bins: as for a generator; those that the tables share unless given.
-        most_pairs: the most two-way marginals; if there are more, a fixed public choice.
-        released: your word that rows without a receipt were released before, or do not depend on the dataset.
+        most_pairs: maximum number of two-way marginals; if there are more, a fixed public choice.
+        released: the caller's assertion that rows without a receipt were released, or do not depend on the dataset.
         random_state: a seed, for teaching and tests; the release is then marked `not private`.
 
     Raises:
-        NotPrivate: the table is a copy, a bootstrap or another `NotPrivateTable`; or nothing says that it was released.
+        NotPrivate: the table is a copy, a bootstrap or another `NotPrivateTable`; or has no evidence of a release.
 
     Privacy: the spend, for the dataset's unit, add/remove neighbours, provided the table was released before: the
-        release is private only if the table is too. Three tenths buy the number of rows n. Then, with
-        synthetic counts T scaled to that n, four tenths buy the distances Σ|N - T| of all k columns at once, and the
-        rest the sum of the distances of all pairs, one number. Adding or removing a unit, whose rows count at most m
-        together, changes the counts N of a marginal by at most m in L1; T is fixed; so by the triangle inequality each
-        distance moves by at most m: the k columns by k·m in L1 and √k·m in L2, the sum over p pairs by p·m. Divided by
-        2·n·p the mean over pairs moves by m/(2n) only. Counts are made in the engine and stay whole numbers until there
-        is noise on them. Audited in tests/unit/test_synth_publishable.py.
+        release is private only if the table is too. Three tenths measure the number of rows n. Then, with synthetic
+        counts T scaled to that n, four tenths measure the distances Σ|N - T| of all k columns at once, and the rest
+        measures the sum of the distances of all pairs, one number. Adding or removing a unit, whose rows count at most
+        m together, changes the counts N of a marginal by at most m in L1; T is fixed; so by the triangle inequality
+        each distance moves by at most m: the k columns by k·m in L1 and √k·m in L2, the sum over p pairs by p·m.
+        Divided by 2·n·p the mean over pairs moves by m/(2n) only. Counts are computed in the engine and stay whole
+        numbers until noise is added. Audited in tests/unit/test_synth_publishable.py.
     """
     check_whole("most_pairs", most_pairs, least=0, most=MOST_PAIRS)
     compared = compare_with(data, [synthetic], columns, table, bins, released)
@@ -133,7 +133,7 @@ def publishable_score(
     def steps(survey: Measurer) -> dict[str, Any]:
         shares = {"columns": paid.budget.part(_COLUMNS), "pairs": paid.budget.part(_PAIRS)}
         n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs))
-        # Shares of n rows that are taken for shares of n + d differ by at most d/2n, whatever the columns.
+        # Shares of n rows differ by at most d/2n from shares of n + d rows, whatever the columns.
         off = ((rows.high or 0.0) - rows.value) / (2 * n)
         alone, margin = _columns(survey, compared, n, shares["columns"])
         return {
@@ -148,7 +148,7 @@ def publishable_score(
 
 
 def _columns(survey: Measurer, compared: Compared, rows: int, loss: Loss) -> tuple[list[float], float]:
-    """The error of each column, and how far noise moves each."""
+    """Return the error of each column, and the margin of its noise."""
     count = len(compared.domain.modelled)
     noise = noise_for(root_above(count * survey.most**2), count * survey.most, loss)
 
@@ -163,7 +163,7 @@ def _columns(survey: Measurer, compared: Compared, rows: int, loss: Loss) -> tup
 def _pairs(
     survey: Measurer, compared: Compared, pairs: Sequence[tuple[int, ...]], rows: int, loss: Loss
 ) -> tuple[float, float]:
-    """The mean error of pairs, and how far noise moves it."""
+    """Return the mean error of pairs, and the margin of its noise."""
     most = len(pairs) * survey.most
     noise = noise_for(most, most, loss)
 
@@ -176,6 +176,6 @@ def _pairs(
 
 
 def _share(value: float, margin: float, off: float) -> Interval:
-    """An error with its interval: two independent noises; cut to where an error can lie, only here at the end."""
+    """Return an error with its interval: two independent noises; clipped to the possible range only here at the end."""
     both = math.hypot(margin, off)
     return Interval(*(min(max(one, 0.0), 1.0) for one in (value, value - both, value + both)))

@@ -1,7 +1,7 @@
-"""Rows as a score reads them: through the schema's view, then as public codes and as places between public bounds.
+"""Rows for scoring: read through the schema's view, then as public codes and as positions between public bounds.
 
-Real, held back and synthetic rows are read the same way, so what differs between them is the rows. A value outside its
-categories is missing, a number beyond its bounds is the nearer bound, as everywhere in Cloister.
+Real, held-out and synthetic rows are read the same way, so only the rows differ. A value outside its categories is
+missing, a number beyond its bounds is the nearer bound, as everywhere in Cloister.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,8 +42,8 @@ class EncodedRows:
     """One column.
 
     Attributes:
-        column: what is public about it.
-        axis: its public cells, as generators have them; the last stands for missing.
+        column: its public facts.
+        axis: its public cells, as for generators; the last stands for missing.
     """
 
     column: Column
@@ -51,46 +51,46 @@ class EncodedRows:
 
     @property
     def name(self) -> str:
-        """Of the column."""
+        """Return the name of the column."""
         return self.column.name
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """What each code stands for: a value, or the (low, high) of a bin. The code after the last is missing."""
+        """Return the meaning of each code: a value, or the (low, high) of a bin. The code after the last is missing."""
         return self.axis.values if self.axis.values is not None else tuple(pairwise(self.axis.ends or ()))
 
     @property
     def ordered(self) -> bool:
-        """Whether its values have places between bounds."""
+        """Return True if its values have positions between bounds."""
         return self.column.categories is None and self.column.type != "boolean"
 
     @property
     def size(self) -> int:
-        """How many codes there are, missing included."""
+        """Return the number of codes, including missing."""
         return self.axis.size
 
     def numbers(self, points: Floats) -> Floats:
-        """Places between the bounds as numbers, days or microseconds; whole where the column's values are."""
+        """Convert positions between the bounds to numbers, days or microseconds; whole if the column's values are."""
         low, high = (self.axis.number(end) for end in self.column.bounds or (0, 1))
         found = low + points * (high - low)
         return found if self.column.type == "real" else np.rint(found)
 
     def value(self, point: float) -> Any:
-        """A place between the bounds as a value of an ordered column."""
+        """Convert a position between the bounds to a value of an ordered column."""
         number = float(self.numbers(np.array([point]))[0])
         return float(f"{number:.6g}") if self.column.type == "real" else self.axis.value(number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreRows:
-    """Rows in numbers.
+    """Rows as numbers.
 
     Attributes:
         sides: the columns.
-        codes: rows × columns: which value or bin; the side's last code is missing.
-        points: rows × columns: the place between the bounds, 0 to 1, of what is ordered, the code of what is not; NaN
-            where it is missing. Two rows are equal exactly where their points are.
-        left_out: how many rows were not read, because a value that may not be missing is.
+        codes: rows × columns: the value or bin; the side's last code is missing.
+        points: rows × columns: the position between the bounds, 0 to 1, for ordered columns, the code for others; NaN
+            if missing. Two rows are equal exactly if their points are.
+        left_out: number of rows not read, because a required value is missing.
     """
 
     sides: tuple[EncodedRows, ...]
@@ -103,25 +103,25 @@ class ScoreRows:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns."""
+        """Return the names of the columns."""
         return [side.name for side in self.sides]
 
     def take(self, index: NDArray[Any]) -> "ScoreRows":
-        """Some of the rows."""
+        """Return some of the rows."""
         return ScoreRows(self.sides, np.asfortranarray(self.codes[index]), np.asfortranarray(self.points[index]))
 
     def at_most(self, most: int, random: np.random.Generator) -> "ScoreRows":
-        """So many rows at random, or all if there are fewer."""
+        """Return the given number of rows at random, or all if there are fewer."""
         return self if len(self) <= most else self.take(random.choice(len(self), most, replace=False))
 
 
 def usable(column: Column) -> bool:
-    """Whether a column has public values or bounds."""
+    """Return True if a column has public values or bounds."""
     return column.type == "boolean" or column.categories is not None or column.bounds is not None
 
 
 def only_table(schema: Schema, table: str | None) -> Table:
-    """The table that is meant: the only private one unless named."""
+    """Return the named table, or the only private one."""
     private = [one.name for one in schema.tables.values() if not one.public]
     name = private[0] if table is None and len(private) == 1 else table
     if name is None or name not in schema.tables:
@@ -130,10 +130,10 @@ def only_table(schema: Schema, table: str | None) -> Table:
 
 
 def sides_of(table: Table, columns: Sequence[str] | None, bins: Any) -> tuple[EncodedRows, ...]:
-    """The columns that can be scored: those with public values or bounds, or those of them that are named.
+    """Return the columns that can be scored: those with public values or bounds, or the named ones of them.
 
     Args:
-        bins: as for a generator: into how many equal bins numbers and dates are cut; or {column: bins or their ends}.
+        bins: as for a generator: number of equal bins for numbers and dates; or {column: bins or their ends}.
     """
     chosen = [one for one in table.columns.values() if usable(one)] if columns is None else []
     for name in columns or ():
@@ -147,7 +147,7 @@ def sides_of(table: Table, columns: Sequence[str] | None, bins: Any) -> tuple[En
 
 
 def source_of(source: Any) -> Any:
-    """The rows in a synthetic table or in a dict of columns as Arrow; what else was given as it is."""
+    """Return the rows of a synthetic table or of a dict of columns as Arrow; other inputs unchanged."""
     if isinstance(source, Mapping):
         try:
             return pa.table(dict(source))
@@ -158,7 +158,7 @@ def source_of(source: Any) -> Any:
 
 
 def columns_of(source: Any, table: Table) -> tuple[str, ...]:
-    """Which columns of the schema a table, frame or file has. No row is read."""
+    """Return the columns of the schema that a table, frame or file has. No row is read."""
     given = source_of(source)
     there = getattr(given, "column_names", getattr(given, "columns", None))
     if there is None:
@@ -171,9 +171,9 @@ def columns_of(source: Any, table: Table) -> tuple[str, ...]:
 
 
 def view_of(source: Any, table: Table, columns: Mapping[str, Column]) -> pa.Table:
-    """Some columns of a table, frame or file, as the schema says they are; no row is left out.
+    """Return some columns of a table, frame or file, typed as in the schema; no row is left out.
 
-    Privacy: gives rows as they are; for the owner's eyes, or for rows that were released.
+    Privacy: returns rows without noise; for the owner, or for released rows.
     """
     facts = {name: replace(column, nullable=True, confirmed=True) for name, column in columns.items()}
     schema = Schema({table.name: Table(table.name, facts)}, ROW)
@@ -187,7 +187,7 @@ def view_of(source: Any, table: Table, columns: Mapping[str, Column]) -> pa.Tabl
 def read_rows(source: Any, table: Table, sides: Sequence[EncodedRows]) -> ScoreRows:
     """Read a table, frame or file through the schema.
 
-    Privacy: reads rows as they are; for the owner's eyes, or for rows that were released.
+    Privacy: reads rows without noise; for the owner, or for released rows.
     """
     found = view_of(source, table, {side.name: side.column for side in sides})
     codes = np.empty((found.num_rows, len(sides)), dtype=np.int64, order="F")

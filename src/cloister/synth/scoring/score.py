@@ -1,12 +1,11 @@
-"""The score of a synthetic table: how useful it is, and what attackers get out of it. The owner's view.
+"""The score of a synthetic table: its utility, and its risk under attack. The owner's view.
 
     found = score(real, synthetic, schema, holdout=held_back, target="income")
     print(found)                       # a table for the terminal
-    found.to_html("score.html")        # a page for a board, without a network
+    found.to_html("score.html")        # a report page, without a network
 
-Rows that are held back from the generator make the difference: without them nobody can say whether a synthetic row is
-close to a real one because it was copied, or because people are alike. Keep one row in five, at random, before the
-generator runs.
+Attacks need held-out rows: without them it cannot be decided whether a synthetic row is close to a real one because it
+was copied, or because people are similar. Hold out one row in five, at random, before the generator runs.
 """
 
 import json
@@ -54,35 +53,35 @@ OWNERS_VIEW = "OWNER'S VIEW: computed from real rows without noise. Not to be pu
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What was found.
+    """Results of scoring a table.
 
     Attributes:
         table: its name in the schema.
         scored: the day, in UTC.
-        rows: how many rows were read: real, synthetic, held back.
+        rows: number of rows read: real, synthetic, held out.
         columns: those that were scored; left_out: those without public values or bounds; absent: those of the schema
             that the synthetic table does not have.
-        invalid: how many synthetic rows lack a value that may not be missing.
+        invalid: number of synthetic rows that lack a required value.
         claim: the loss that the synthetic table states; None if it states none.
-        unit: whom that loss protects.
+        unit: the privacy unit of that loss.
         marginals: errors of one-, two- and three-way marginals.
-        correlations, information: what hangs together.
+        correlations, information: dependence between columns.
         ranges: errors of range queries.
-        propensity: whether models can tell the tables apart; empty without scikit-learn.
-        learning: what models learn; None without a target.
+        propensity: how well models distinguish the tables; empty without scikit-learn.
+        learning: results of trained models; None without a target.
         shapes: each column by itself, in public bins.
         numbers: quantiles and distances of each number, date and moment, value by value.
         copies: exact copies.
-        closeness, membership, singling_out: attacks, against held-back rows; None without them.
-        attacked: how many real rows, and as many held-back ones, were attacked by distance and for membership.
-        not_tried: attacks that the synthetic table has too many rows for.
-        seed: of the random choices.
-        made: how the synthetic table was made, in words, from its side file; empty if it has none.
-        not_held: the share of held-back rows that are among the real ones, if that is no likeness: then they were not
-            held back, and no attack means anything; None if they were.
+        closeness, membership, singling_out: attacks, against held-out rows; None without them.
+        attacked: number of real rows, and of held-out ones, attacked by distance and for membership.
+        not_tried: attacks for which the synthetic table has too many rows.
+        seed: seed of the random choices.
+        made: the provenance of the synthetic table, in words, from its metadata file; empty if it has none.
+        not_held: the share of held-out rows that are among the real ones, beyond natural duplicates: they were then not
+            held out, and no attack is meaningful; None if they were.
 
-    Privacy: none whatever. It is computed from real rows and is the owner's alone. For numbers that may be told, pay
-        for them: `publishable_score`. To choose among tables, pay for the choice: `choose`.
+    Privacy: none. It is computed from real rows and is for the owner only. Publishable numbers have their own charge:
+        `publishable_score`. So does a selection among tables: `choose`.
     """
 
     table: str
@@ -114,16 +113,16 @@ class Score:
 
     @property
     def usefulness(self) -> float | None:
-        """By the marginals of most columns: 1 is as good as a bootstrap, 0 is as independent columns; None for one."""
+        """Return the utility by the largest marginals: 1 is a bootstrap, 0 independent columns; None for one column."""
         return self.marginals[-1].score if len(self.marginals) > 1 else None
 
     @property
     def kept(self) -> float | None:
-        """The part of what lies between columns that is kept: 0 is as independent columns, 1 is as fresh rows.
+        """Return the kept share of the dependence between columns: 0 is independent columns, 1 is fresh rows.
 
-        Like `usefulness`, but against held-back rows: the error of a bootstrap lacks the chance that the real rows have
-        themselves, which is most of it in a small table. Held-back rows stand for as many as there are synthetic ones,
-        errors shrinking with the root of both numbers of rows; if they are fewer than a tenth, that is too rough.
+        Like `usefulness`, but against held-out rows: the error of a bootstrap lacks the sampling error of the real rows
+        themselves, which is most of it in a small table. Held-out rows are scaled to the number of synthetic ones:
+        errors shrink with the root of both numbers of rows; if they are fewer than a tenth, that is too rough.
         """
         way, (real, made, held) = self.marginals[-1], self.rows.values()
         if way.way < 2 or 10 * held < made:
@@ -133,7 +132,7 @@ class Score:
         return None if alone <= fresh else (alone - way.mean.value) / (alone - fresh)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as plain values."""
+        """Return everything, as plain values."""
         parts = ("correlations", "information", "ranges", "learning", "copies")
         attacks = ("closeness", "membership", "singling_out")
         return {
@@ -167,7 +166,7 @@ class Score:
         Path(path).write_text(json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
     def to_html(self, path: Path | str | None = None, title: str = "Synthetic table") -> str:
-        """A page with charts that needs no network; written to a file if there is a path."""
+        """Return a page with charts that needs no network; written to a file if a path is given."""
         from cloister.synth.scoring.report.page import page
 
         text = page(self, title)
@@ -200,32 +199,32 @@ def score(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Score:
-    """Score a synthetic table against the rows it was made from.
+    """Score a synthetic table against the rows it was generated from.
 
     Args:
-        real: the rows that the generator saw: an Arrow table, a frame, a file.
-        synthetic: the rows that it made: the same, or a synthetic table of Cloister.
+        real: the rows that the generator read: an Arrow table, a frame, a file.
+        synthetic: the rows that it generated: the same, or a synthetic table of Cloister.
         schema: the public facts, or a path to them.
-        holdout: rows of the same population that the generator did not see; needed for attacks.
-        target: a column that models are to predict.
-        table: of the schema; the only private one unless given.
-        columns: to score; all of the synthetic table with public values or bounds unless given.
-        bins: into which numbers are cut for one-way marginals, information and ranges; as for a generator.
-        quantiles: of the real rows, where numbers are cut for marginals and ranges as well: bins do not see what lies
-            inside them, and a skewed number lies in one of equal bins. Two- and three-way marginals are cut there
-            alone. 1 leaves the bins as they are.
-        marginals: the most two- and three-way marginals each; if there are more, so many are chosen at random.
-        boxes: range queries.
-        rules: to single people out with.
-        most_rows: the most rows of each table that teach models, and the most real and held-back rows whose closest
-            synthetic row is looked for; if there are more, so many are chosen at random. Attacks always see the whole
-            synthetic table: where it is large or wide, they take fewer real rows, so that they take no longer.
-        models: whether models try to tell the tables apart, if scikit-learn is there; without them it is faster. Wide
-            tables teach them on fewer rows: 4e9 over the square of the number of codes, 5,000 at least.
-        seed: of the random choices, which need no secret: nothing here is private.
-        progress: called with the share that is done and what is being done.
+        holdout: rows of the same population that the generator did not read; needed for attacks.
+        target: a column for models to predict.
+        table: table of the schema; the only private one unless given.
+        columns: columns to score; all of the synthetic table with public values or bounds unless given.
+        bins: bins of numbers for one-way marginals, information and ranges; as for a generator.
+        quantiles: number of quantiles of the real rows at which numbers are also cut for marginals and ranges: bins
+            hide what is inside them, and a skewed number falls into one of the equal bins. Two- and three-way marginals
+            are cut only there. 1 leaves the bins unchanged.
+        marginals: maximum number of two- and of three-way marginals; if there are more, a random choice.
+        boxes: number of range queries.
+        rules: number of rules for singling out.
+        most_rows: maximum number of rows of each table for training models, and of real and held-out rows whose closest
+            synthetic row is searched; if there are more, a random choice. Attacks always use the whole synthetic table:
+            if it is large or wide, they use fewer real rows, so that they take no longer.
+        models: whether models try to distinguish the tables, if scikit-learn is installed; False is faster. Wide tables
+            train them on fewer rows: 4e9 over the square of the number of codes, 5,000 at least.
+        seed: seed of the random choices, which need no secrecy: nothing here is private.
+        progress: called with the completed share and the current step.
 
-    Privacy: reads real rows and adds no noise. What comes out is the owner's and must not be published.
+    Privacy: reads real rows and adds no noise. The result is for the owner and must not be published.
     """
     check_progress(progress)
     say = progress or (lambda _share, _text: None)
@@ -272,7 +271,7 @@ def score(
     correlations, information = correlation_map(seen, made, kept), information_map(seen, made, kept)
     ranges = range_errors(finest[0], finest[1], finest[2] if kept is not None else None, boxes, random)
     say(0.35, "telling the tables apart")
-    # Models solve for as many unknowns as there are features: wide tables teach on fewer rows.
+    # Models solve for as many unknowns as there are features: wide tables train on fewer rows.
     taught = max(5_000, int(4e9 / sum(side.size for side in sides) ** 2))
     lessons = few_seen.at_most(taught, random), few_made.at_most(taught, random)
     told_apart = propensity(*lessons, random) if models and _sklearn() else ()
@@ -315,7 +314,7 @@ def score(
 
 
 def _scored(known: Table, there: Sequence[str], target: str | None) -> list[str]:
-    """All columns that can be scored and that the synthetic table has: it may have been made of some only."""
+    """Return all columns that can be scored and that the synthetic table has: it may be generated from some only."""
     found = [name for name in there if usable(known.columns[name])]
     if not found:
         raise BadSchema("the synthetic table has no column with public values or bounds in the schema. Check both.")

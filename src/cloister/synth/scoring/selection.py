@@ -1,4 +1,4 @@
-"""Choosing among synthetic tables by how close they are to the real rows: a private selection, paid for."""
+"""Private selection among synthetic tables by their distance to the real rows, with its own charge."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ _ROWS = Fraction(3, 10)
 
 @dataclass(frozen=True, slots=True)
 class TableChoice:
-    """Which table was chosen.
+    """Result of a selection among tables.
 
     Attributes:
-        index: its place among the candidates.
-        table: itself.
-        candidates: how many there were.
-        short_by: with 95 % confidence, how much larger its mean error may be than that of the best candidate.
+        index: its index among the candidates.
+        table: the selected table.
+        candidates: number of candidates.
+        short_by: with 95 % confidence, the excess of its mean error over that of the best candidate.
         release: loss, unit and receipt.
 
-    Privacy: the release's loss. The scores of the candidates are not told.
+    Privacy: the release's loss. The scores of the candidates are not released.
     """
 
     index: int
@@ -40,7 +40,7 @@ class TableChoice:
 
     @property
     def loss(self) -> Loss:
-        """What the choice cost, beside what the tables did."""
+        """Return the cost of the selection, in addition to that of the tables."""
         return self.release.loss
 
     def __str__(self) -> str:
@@ -62,21 +62,21 @@ def choose(
     released: bool = False,
     random_state: Any = None,
 ) -> TableChoice:
-    """Choose the table whose two-way marginals are about the closest to the real ones.
+    """Select a table whose two-way marginals are about the closest to the real ones.
 
     Args:
-        data: the Cloister dataset that they were made from; its account pays.
-        tables: synthetic tables that were released (each has its own price), or their rows as Arrow or frames with
+        data: the Cloister dataset that they were generated from; its account pays.
+        tables: released synthetic tables (each with its own cost), or their rows as Arrow or frames with
             `released`.
-        spend: what the choice may cost; all of it is charged, before anything is read.
+        spend: maximum cost of the selection; all of it is charged, before anything is read.
         columns, table, bins, most_pairs, released, random_state: as for `publishable_score`.
 
-    Privacy: the spend, for the dataset's unit, add/remove neighbours, beside what the tables cost. Three tenths buy the
-        number of rows. The score of a table is minus the sum over p pairs of columns of Σ|N - T|, T its counts scaled
-        to that number. If a unit comes or goes, whose rows count at most m together, N moves by at most m in L1, so
-        each score by at most p·m (triangle inequality), some up and others down: permute-and-flip for an epsilon,
-        the exponential mechanism for a rho, at that sensitivity. Looking at `score` or `gate` and keeping the best
-        table is the same choice without its price. Audited in tests/unit/test_synth_publishable.py.
+    Privacy: the spend, for the dataset's unit, add/remove neighbours, in addition to the cost of the tables. Three
+        tenths measure the number of rows. The score of a table is minus the sum over p pairs of columns of Σ|N - T|, T
+        its counts scaled to that number. If a unit is added or removed, whose rows count at most m together, N moves by
+        at most m in L1, so each score by at most p·m (triangle inequality), some up and others down: permute-and-flip
+        for an epsilon, the exponential mechanism for a rho, at that sensitivity. Keeping the best table by `score` or
+        `gate` is the same selection without its charge. Audited in tests/unit/test_synth_publishable.py.
     """
     check_whole("most_pairs", most_pairs, most=MOST_PAIRS)
     if not isinstance(tables, list | tuple) or len(tables) < 2:
@@ -89,7 +89,7 @@ def choose(
 
     def steps(survey: Measurer) -> tuple[int, float]:
         n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs), "0.975")
-        # Both tables are held against as many rows as that: each error can be off by half of what it is off.
+        # Both tables are compared with that number of rows: each error can be off by half of its relative error.
         off = ((rows.high or 0.0) - rows.value) / n
         kind: Any = PermuteAndFlip if paid.budget.pure else Exponential
         mechanism = kind.for_loss(len(pairs) * survey.most, paid.budget.part(1 - _ROWS))

@@ -1,4 +1,4 @@
-"""What a score amounts to: whether a table may be handed on, and why."""
+"""The verdict on a score: whether a table may be released, and why."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["Check", "Limits", "Verdict", "judge"]
 
 
-# What attackers got out of a table, held against limits: one check for each attack.
+# Results of attacks on a table, compared with limits: one check for each attack.
 
 
-# A table that knows nobody is stopped by chance once in a thousand, by all four attacks together: each has a quarter.
+# A table independent of the rows fails by chance once in a thousand, by all four attacks together: each has a quarter.
 _UNLIKELY = 1e-3 / 4
-_SURE = 3.4808  # standard errors that a normal number exceeds with that chance
+_SURE = 3.4808  # standard errors that a normal number exceeds with that probability
 _REFUTED = 1e-4
 
 
 def dangers(score: "Score", limits: Limits) -> Iterator[Check]:
-    """A check for each attack; one that is open if nobody was held back, or the rows held back are real ones too."""
+    """Yield a check for each attack; an open one if no rows were held out, or the held-out rows are also real ones."""
     if score.copies.fresh is None:
         yield Check("attacks", "privacy", None, "no rows were held back, so copying cannot be told from likeness.")
         return
@@ -105,7 +105,7 @@ def _alone(single: SinglingOut, limit: float) -> Check:
 
 
 def _claimed(claim: Loss, unit: Unit, guessed: Membership) -> Check:
-    # One row of somebody with several is two steps away, by way of the table without them.
+    # One row of a person with several is two steps away, by way of the table without them.
     chance = beaten(guessed, claim if unit == ROW else claim.as_replace_one())
     told = f"guesses are right no more often than {claim} allows."
     if chance < _REFUTED:
@@ -114,7 +114,7 @@ def _claimed(claim: Loss, unit: Unit, guessed: Membership) -> Check:
 
 
 def _within(figure: Interval, limit: float, tried: int) -> bool | None:
-    """Whether a number is surely not far beyond its limit; None if too few rows were tried to tell."""
+    """Return True if a number is not clearly beyond its limit; None if too few rows were tried to decide."""
     low, high = figure.low or 0.0, figure.high or 0.0
     error = (high - low) / (2 * 1.959964)
     if low > limit and figure.value > _SURE * error:  # chance alone gives 0
@@ -124,7 +124,7 @@ def _within(figure: Interval, limit: float, tried: int) -> bool | None:
 
 
 def _surely(passed: bool | None, above: bool) -> str:
-    """How a sentence on a limit ends: a number above it that passes needs a word."""
+    """Return the end of a sentence on a limit: a number above it that passes needs an explanation."""
     if passed is None:
         return ": too few rows were attacked to tell."
     if passed and above:
@@ -134,14 +134,14 @@ def _surely(passed: bool | None, above: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a table may be handed on, for the owner's eyes.
+    """Verdict on the release of a table, for the owner.
 
     Attributes:
-        checks: one for each danger and each use.
-        score: what they rest on.
+        checks: one for each risk and each use.
+        score: the score they are based on.
 
-    Privacy: none. It is a look at real rows. What the table cost stays paid whatever the verdict says; whether it
-        passed must not be told to users, and making tables until one passes is a choice that has to be paid for
+    Privacy: none. It reads real rows. The charge for the table stands whatever the verdict; whether it passed must not
+        be revealed to users, and generating tables until one passes is a selection that has to be charged
         (`choose`).
     """
 
@@ -150,7 +150,7 @@ class Verdict:
 
     @property
     def private(self) -> bool:
-        """Whether every danger was looked at and none is surely beyond its limit.
+        """Return True if every risk was checked and none is clearly beyond its limit.
 
         No test of rows can prove privacy: a loss does.
         """
@@ -158,17 +158,17 @@ class Verdict:
 
     @property
     def useful(self) -> bool:
-        """Whether the table is good enough."""
+        """Return True if the table is useful enough."""
         return all(one.passed for one in self.checks if one.about == "usefulness")
 
     @property
     def passed(self) -> bool:
-        """Both."""
+        """Return True if both hold."""
         return self.private and self.useful
 
     @property
     def headline(self) -> str:
-        """The verdict in a sentence."""
+        """Return the verdict in a sentence."""
         if self.score.not_held is not None:
             return f"No verdict: {_not_held(self.score.not_held)}"
         failed = [one.name for one in self.checks if one.passed is False]
@@ -181,7 +181,7 @@ class Verdict:
         return "Not settled: there are too few rows, or none held back, to attack the table."
 
     def to_json(self) -> dict[str, Any]:
-        """Verdict, reasons and score, as plain values."""
+        """Return verdict, reasons and score, as plain values."""
         told = {"passed": self.passed, "private": self.private, "useful": self.useful, "headline": self.headline}
         scored = self.score.to_json()
         return {"view": scored["view"], "publishable": False, **told, "checks": [x.to_json() for x in self.checks]} | {
@@ -199,7 +199,7 @@ class Verdict:
 
 
 def judge(score: "Score", limits: Limits | None = None) -> Verdict:
-    """Hold a score against limits."""
+    """Compare a score with limits."""
     if limits is not None and not isinstance(limits, Limits):
         raise BadInput("limits are synth.Limits(…), or None for the usual ones.")
     bounds = limits or Limits()

@@ -1,4 +1,4 @@
-"""The charts of a score, each with the sentence that belongs under it."""
+"""The charts of a score, each with its caption."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -30,11 +30,10 @@ __all__ = [
 ]
 
 
-# Charts as SVG, drawn by Vega-Lite without a network, in colours that a page's style decides.
+# Charts as SVG, rendered by Vega-Lite without a network, in colours set by the page's style.
 #
-# Every colour in a chart is a stand-in that becomes a CSS variable, so that one drawing serves light, dark and paper.
-# Keys to the colours are text of the page, above the drawing: a reader's font is wider than the one it is measured
-# with.
+# Every colour in a chart is a placeholder for a CSS variable, so that one drawing serves light, dark and print.
+# Colour legends are text of the page, above the drawing: a reader's font may be wider than the one used for layout.
 
 
 INK = {"ink": "#000101", "soft": "#000102", "line": "#000103", "real": "#000104", "made": "#000105", "other": "#000106"}
@@ -46,7 +45,7 @@ Kinds = Mapping[str, str]
 
 
 def altair() -> Any:
-    """Altair, or a refusal that says how to get it."""
+    """Return Altair, or refuse with instructions to install it."""
     try:
         import altair as alt
         import vl_convert  # noqa: F401
@@ -56,7 +55,7 @@ def altair() -> Any:
 
 
 def draw(chart: Any) -> str:
-    """A chart as SVG for a page that defines --ink, --soft, --line, --real, --made and --other."""
+    """Render a chart as SVG for a page that defines --ink, --soft, --line, --real, --made and --other."""
     import vl_convert
 
     text: str = vl_convert.vegalite_to_svg(chart.to_json(indent=None), config=_config(), allowed_base_urls=[])
@@ -66,7 +65,7 @@ def draw(chart: Any) -> str:
 
 
 def bars(points: Sequence[Point], kinds: Kinds, title: str) -> str:
-    """Groups of bars, one above the other: points of {group, kind, value}."""
+    """Draw groups of bars, one above the other: points of {group, kind, value}."""
     alt = altair()
     base = alt.Chart(alt.InlineData(values=list(points)))
     groups = list(dict.fromkeys(point["group"] for point in points))
@@ -81,14 +80,14 @@ def bars(points: Sequence[Point], kinds: Kinds, title: str) -> str:
 
 
 def intervals(points: Sequence[Point], kinds: Kinds, title: str, rule: float | None = None) -> str:
-    """Points with intervals: {group, kind, value, low, high}; a dashed line where chance is."""
+    """Draw points with intervals: {group, kind, value, low, high}; a dashed line marks chance."""
     alt = altair()
     base = alt.Chart(alt.InlineData(values=list(points)))
     groups = list(dict.fromkeys(point["group"] for point in points))
     span = [point[key] for point in points for key in ("low", "value", "high") if point.get(key) is not None]
     span += [] if rule is None else [rule]
     room = 0.04 * (max(span) - min(span))
-    low_end = max(0.0, min(span) - room) if min(span) >= 0 else min(span) - room  # a share is not below nought
+    low_end = max(0.0, min(span) - room) if min(span) >= 0 else min(span) - room  # a share is not below zero
     scale = alt.Scale(domain=[low_end, max(span) + room], zero=False)
     axis = alt.Axis(format="~%", tickCount=4)
     shape: dict[str, Any] = {"y": alt.Y("group:N", sort=groups, title=None, axis=_words(groups))}
@@ -108,7 +107,7 @@ def intervals(points: Sequence[Point], kinds: Kinds, title: str, rule: float | N
 
 
 def lines(points: Sequence[Point], kinds: Kinds, across: str, up: str) -> str:
-    """Lines: points of {kind, x, y}."""
+    """Draw lines: points of {kind, x, y}."""
     alt = altair()
     base = alt.Chart(alt.InlineData(values=list(points)))
     dash = alt.StrokeDash("kind:N", sort=list(kinds), legend=None, scale=alt.Scale(range=[[1, 0], [6, 3]]))
@@ -122,7 +121,7 @@ def lines(points: Sequence[Point], kinds: Kinds, across: str, up: str) -> str:
 
 
 def steps(points: Sequence[Point], kinds: Kinds, title: str, words: Sequence[str] | None) -> str:
-    """A column's shares: points of {kind, place, label, value}; bars for words, outlines for what is ordered."""
+    """Draw a column's shares: points of {kind, place, label, value}; bars for words, outlines for ordered values."""
     alt = altair()
     base = alt.Chart(alt.InlineData(values=list(points)))
     if words is not None:
@@ -134,9 +133,9 @@ def steps(points: Sequence[Point], kinds: Kinds, title: str, words: Sequence[str
         chart = base.mark_bar().encode(across, color=_colours(kinds), **shape)
         return draw(chart.properties(width=170, height=max(50, 22 * len(words)), title=title))
     places = list(dict.fromkeys(point["label"] for point in points))
-    room = max(2, 240 // (8 * max(map(len, places)) + 16))  # so many labels stand beside each other
+    room = max(2, 240 // (8 * max(map(len, places)) + 16))  # number of labels that fit side by side
     shown = places[:: max(1, -(-len(places) // room))]
-    # The first label begins where the axis does: in its middle it would lie on the other axis.
+    # The first label begins where the axis does: centred, it would overlap the other axis.
     first_left = {"condition": {"test": "datum.index == 0", "value": "left"}, "value": "center"}
     beside: dict[str, Any] = {"labelAngle": 0, "ticks": False, "labelAlign": first_left, "labelOverlap": False}
     across = alt.X("label:O", sort=places, title=None, axis=alt.Axis(values=shown, **beside))
@@ -151,12 +150,12 @@ def steps(points: Sequence[Point], kinds: Kinds, title: str, words: Sequence[str
 
 
 def heat(names: Sequence[str], values: Sequence[Sequence[float | None]], most: float, title: str) -> str:
-    """A square map: the fuller a cell, the larger the number; of another colour if it is negative."""
+    """Draw a square map: the fuller a cell, the larger the number; in another colour if it is negative."""
     alt = altair()
     points = [
         {"row": a, "column": b, "value": value, "size": min(1.0, abs(value or 0.0) / most) if most > 0 else 0.0}
         for a, line in zip(names, values, strict=True)
-        for b, value in zip(names, line, strict=True)  # what has no number is an empty cell: a map without gaps
+        for b, value in zip(names, line, strict=True)  # a missing number is an empty cell: a map without gaps
     ]
     size = 7 if len(names) > 24 else 11
     axis = {"labelFontSize": size, "ticks": False, "domain": False, "grid": False, "labelLimit": 90, "labelPadding": 3}
@@ -193,7 +192,7 @@ def _key(kinds: Kinds) -> str:
 
 
 def _words(told: Sequence[str], most: int = 200) -> Any:
-    """An axis of words, with room for a reader's font."""
+    """Return an axis of words, with room for a reader's font."""
     room = min(round(1.18 * most) + 12, 12 + max((round(7.6 * len(one)) for one in told), default=0))
     return altair().Axis(labelLimit=most, minExtent=room, ticks=False, domain=False, grid=False)
 
@@ -225,7 +224,7 @@ _SHAPE = {"real": "real", "synthetic": "made"}
 
 
 def marginals_chart(score: "Score") -> Drawn:
-    """Errors of marginals between their two frames."""
+    """Draw errors of marginals between their two reference tables."""
     points: list[dict[str, Any]] = []
     for one in score.marginals:
         group = f"{one.way} column{'s' if one.way > 1 else ''} at a time"
@@ -242,7 +241,7 @@ def marginals_chart(score: "Score") -> Drawn:
 
 
 def ranges_chart(score: "Score") -> Drawn:
-    """How many questions are answered how well."""
+    """Draw the distribution of errors of range queries."""
     errors = np.sort(score.ranges.errors)
     places = np.unique(np.linspace(0, len(errors) - 1, 120).astype(int))
     points = [{"kind": "synthetic", "x": float(errors[i]), "y": (i + 1) / len(errors)} for i in places]
@@ -257,7 +256,7 @@ def ranges_chart(score: "Score") -> Drawn:
 
 
 def apart_chart(score: "Score") -> Drawn:
-    """Whether models tell synthetic rows from real ones."""
+    """Draw how well models distinguish synthetic rows from real ones."""
     kinds = {"this synthetic table": "made", "rows of one population": "real"}
     points = [
         {"group": one.model, "kind": kind, "value": value, "text": f"{value:.2g}"}
@@ -274,7 +273,7 @@ def apart_chart(score: "Score") -> Drawn:
 
 
 def learning_chart(score: "Score") -> Drawn:
-    """What models learn."""
+    """Draw the results of trained models."""
     learning = score.learning
     assert learning is not None
     kinds = {"trained on synthetic rows": "made", "trained on real rows": "real"}
@@ -300,7 +299,7 @@ def learning_chart(score: "Score") -> Drawn:
 
 
 def attacks_chart(score: "Score") -> Drawn:
-    """Attacks whose chance is one half."""
+    """Draw attacks whose chance level is one half."""
     near, guessed = score.closeness, score.membership
     assert near is not None
     assert guessed is not None
@@ -322,7 +321,7 @@ def attacks_chart(score: "Score") -> Drawn:
 
 
 def chance_chart(score: "Score") -> Drawn:
-    """What succeeds by chance too: real against held back."""
+    """Draw attacks that also succeed by chance: real against held-out rows."""
     kinds = {"found": "made", "by chance, from rows held back": "real"}
     pairs: dict[str, tuple[Interval, Interval | None]] = {"copied exactly": (score.copies.real, score.copies.fresh)}
     single = score.singling_out
@@ -351,7 +350,7 @@ def chance_chart(score: "Score") -> Drawn:
 
 
 def distances_chart(score: "Score") -> Drawn:
-    """The distance to the closest record."""
+    """Draw the distance to the closest record."""
     near = score.closeness
     assert near is not None
     kinds = {"closest row in the table": "made", "closest row held back": "real"}
@@ -370,7 +369,7 @@ def distances_chart(score: "Score") -> Drawn:
 
 
 def columns_charts(score: "Score") -> Iterator[Drawn]:
-    """Each column by itself, the worst first."""
+    """Draw each column by itself, the worst first."""
     for shape in sorted(score.shapes, key=lambda one: -one.error)[:MOST_COLUMNS]:
         yield _column(shape), f"{shape.name}: {percent(shape.error)} of rows would have to change."
 
@@ -393,7 +392,7 @@ def _column(shape: ColumnShape) -> str:
 
 
 def maps_charts(score: "Score") -> Iterator[tuple[str, str, list[Drawn]]]:
-    """The maps of what hangs together: a heading, a sentence, three charts."""
+    """Draw the dependence maps: a heading, a sentence, three charts."""
     told = (("Correlations", "correlation", score.correlations), ("What tells of what", "bits", score.information))
     for heading, unit, found in told:
         if found is None or found.mean is None:

@@ -21,7 +21,7 @@ class Interval:
 
     Attributes:
         value: the number.
-        low, high: what holds it with 95 % confidence; None where nothing was drawn at random.
+        low, high: bounds with 95 % confidence; None where nothing was random.
     """
 
     value: float
@@ -30,15 +30,15 @@ class Interval:
 
     @classmethod
     def of(cls, value: float, error: float, least: float = -math.inf, most: float = math.inf) -> "Interval":
-        """From a standard error; the interval is cut to where the number can lie."""
+        """Build from a standard error; the interval is clipped to the possible range."""
         return cls(value, max(value - _NORMAL * error, least), min(value + _NORMAL * error, most))
 
     def to_json(self) -> dict[str, float | None]:
-        """For a file."""
+        """Return plain values, for a file."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
     def text(self, places: int = 3, percent: bool = False) -> str:
-        """`0.512 (0.498 to 0.526)`, or in percent."""
+        """Format as `0.512 (0.498 to 0.526)`, or in percent."""
         size, after = (100, "\u00a0%") if percent else (1, "")
         if self.low is None or self.high is None:
             return f"{self.value * size:.{places}f}{after}"
@@ -46,12 +46,12 @@ class Interval:
 
 
 def percent(value: float, places: int = 1) -> str:
-    """`76.4 %`, which does not break at the end of a line."""
+    """Format as `76.4 %`, without a line break inside."""
     return f"{100 * value:.{places}f}\u00a0%"
 
 
 def share(count: int, n: int, sure: float = SURE) -> Interval:
-    """A share of n trials with its Clopper-Pearson interval, which holds for every n."""
+    """Return a share of n trials with its Clopper-Pearson interval, which is valid for every n."""
     if n == 0:
         return Interval(math.nan, 0.0, 1.0)
     level = (1 - sure) / 2
@@ -59,7 +59,7 @@ def share(count: int, n: int, sure: float = SURE) -> Interval:
 
 
 def mean_of(values: ArrayLike, drawn: bool, least: float = 0.0, most: float = math.inf) -> Interval:
-    """The mean of some numbers; with an interval if what they are of was drawn at random."""
+    """Return the mean of some numbers; with an interval if they are a random sample."""
     given: Any = np.asarray(values, dtype=np.float64)
     mean = float(given.mean()) if given.size else math.nan
     if not drawn or given.size < 2:

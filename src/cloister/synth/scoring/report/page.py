@@ -1,4 +1,4 @@
-"""A score as one page: a verdict, and a sentence under each chart. Needs no network, prints well, follows dark mode."""
+"""A score as one page: a verdict, and a caption under each chart. Needs no network, prints well, follows dark mode."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -67,7 +67,7 @@ dl { margin: 0; } dt { float: left; clear: left; width: 9rem; color: var(--soft)
 
 
 def page(score: "Score", title: str) -> str:
-    """The page as text."""
+    """Return the page as text."""
     verdict = judge(score)
     body = "\n".join(_body(score, verdict, title))
     policy = "default-src 'none'; style-src 'unsafe-inline'"
@@ -120,7 +120,7 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
 
 
 def _quantiles(score: "Score") -> Iterator[str]:
-    """A table of quantiles, real above synthetic."""
+    """Yield a table of quantiles, real above synthetic."""
     shown = worst_first(score.numbers, MOST_COLUMNS)
     if not shown:
         return
@@ -177,7 +177,7 @@ def _tiles(score: "Score") -> Iterator[str]:
 
 
 def _learned(learning: Learning) -> tuple[str, str]:
-    """AUC where there is one: of answers that one value dominates most are right without any model."""
+    """Return the AUC if there is one: with a dominant class, accuracy is high without any model."""
     made, real = (one["logistic regression"] for one in (learning.synthetic, learning.real))
     if made.auc is not None and real.auc is not None:
         words = f"is the AUC of {learning.target} predicted from it in real rows; from real ones {real.auc.value:.2f}"

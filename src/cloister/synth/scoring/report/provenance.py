@@ -1,4 +1,4 @@
-"""How a synthetic table was made, in words for a report, from what its side file says."""
+"""The provenance of a synthetic table, in words for a report, from its metadata file."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _MOST_NAMED = 12
 
 
 def told_making(synthetic: Any) -> dict[str, str]:
-    """Facts about the making of a table; none if nothing is known of it.
+    """Return facts about the generation of a table; empty if nothing is known.
 
     Privacy: repeats what was released with the table.
     """

@@ -17,12 +17,12 @@ _MOST_NUMBERS = 12
 
 
 def wrapped(text: str, before: str) -> list[str]:
-    """Lines of at most 80 characters, the following ones indented as far as the first."""
+    """Wrap to lines of at most 80 characters, continuation lines indented as far as the first."""
     return wrap(text, _WIDTH, initial_indent=before, subsequent_indent=" " * len(before)) or [before]
 
 
 def told(score: "Score") -> str:
-    """The score as a table."""
+    """Format the score as a table."""
     from cloister.synth.scoring.score import OWNERS_VIEW
     from cloister.synth.scoring.verdict import judge
 

@@ -1,8 +1,8 @@
-"""Which rows are attacked: a sample of the real ones and as many held-back ones, with every synthetic row.
+"""The rows that are attacked: a sample of the real ones and as many held-out ones, with every synthetic row.
 
-Whoever is handed a table has all of it. An attack that looks at a tenth of a copy finds a tenth of it, and calls the
-copy harmless. So synthetic rows are never left out: where there is too much work, fewer people are attacked, which
-widens intervals and moves nothing; where even a hundred are too many, the attack is not tried, and says so.
+A recipient has the whole table. An attack on a tenth of a copy finds a tenth of it, and would call the copy harmless.
+Synthetic rows are therefore never left out: if there is too much work, fewer people are attacked, which widens
+intervals without bias; if even a hundred are too many, the attack is skipped and reported as such.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from cloister.synth.scoring.rows import ScoreRows
 
 __all__ = ["FEWEST", "Attacks", "attack"]
 
-FEWEST = 100  # people, or rules: fewer settle nothing
-_OVERHEAD = 100  # looking for the largest of the products costs as much as so many more codes
+FEWEST = 100  # people, or rules: fewer decide nothing
+_OVERHEAD = 100  # finding the largest of the products costs as much as this many more codes
 _MOST_WORK = 50_000**2 * (300 + _OVERHEAD)  # pairs of rows times codes: 20 s on one core, for each of two tables
 _MOST_FITS = 10**10  # rows times rules: as long as that
 _TRIES = 8  # for each rule that fits one synthetic row
@@ -27,12 +27,12 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Attacks:
-    """What attackers found.
+    """Results of the attacks.
 
     Attributes:
-        closeness, membership, singling_out: None if they were not tried, or no rule fits one synthetic row.
-        rows: how many real rows, and as many held-back ones, the first two attacked.
-        not_tried: in words, those that all rows of the synthetic table are too many for.
+        closeness, membership, singling_out: None if skipped, or if no rule fits exactly one synthetic row.
+        rows: number of real rows, and of held-out ones, that the first two attacked.
+        not_tried: descriptions of the attacks for which the synthetic table has too many rows.
     """
 
     closeness: Closeness | None = None
@@ -51,8 +51,8 @@ def attack(
     random: np.random.Generator,
     say: Progress,
 ) -> Attacks:
-    """Attack up to `most` real rows and as many held-back ones, and try so many rules."""
-    # As many of both: else the more numerous would be closer, and better met, by chance.
+    """Attack up to `most` real rows and as many held-out ones, and try the given number of rules."""
+    # As many of both: else the larger set would be closer, and better matched, by chance.
     equal = min(len(real), len(holdout))
     both = real.at_most(equal, random), holdout.at_most(equal, random)
     wanted = min(equal, most)

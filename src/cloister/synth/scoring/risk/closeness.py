@@ -1,4 +1,4 @@
-"""The distance to the closest record: are synthetic rows closer to the rows they were made from than to strangers?"""
+"""Distance to the closest record: compare synthetic rows' distances to real and to held-out rows."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -19,27 +19,27 @@ __all__ = ["Closeness", "compare_closeness"]
 
 # The distance to the closest row, for tables of mixed columns, by matrix products.
 #
-# The distance of two rows is the root of the mean, over columns, of: the squared difference of places between the
-# public bounds, or 1 for two different categories, or about 1 if one of the two is missing. It lies between 0 and 1.
+# The distance of two rows is the root of the mean, over columns, of: the squared difference of positions between the
+# public bounds, or 1 for two different categories, or about 1 if one of the two is missing. It is between 0 and 1.
 #
-# The negative squared distance of two rows is one inner product: of places, of one-hot codes, and of their own
-# squares beside a 1. So a block of distances is a matrix product in single precision, and the closest rows, of each
-# row of one table and of each of the other, are its largest entries by row and by column. The distance to the row
-# that was found is then computed exactly; single precision can only have preferred one whose square is about 1e-6 of
-# a column larger. A column of more than 256 categories is compared by two public hashes into 64 each, so that two
-# different values may count as half alike: a row that is equal is always found, another may be up to half a column
-# farther than the closest.
+# The negative squared distance of two rows is one inner product: of positions, of one-hot codes, and of their own
+# squares beside a 1. A block of distances is therefore a matrix product in single precision, and the closest rows, of
+# each row of one table and of each of the other, are its largest entries by row and by column. The distance to the row
+# found is then computed exactly; single precision can only have preferred one whose square is about 1e-6 of a column
+# larger. A column of more than 256 categories is compared by two public hashes into 64 each, so that two different
+# values may count as half equal: an equal row is always found, another may be up to half a column farther than the
+# closest.
 
 
 _BLOCK = 1024
 _MOST_WORKERS = 4
 _MOST_CODES, _HASHES = 256, 64
-_GONE = 0.75  # what is missing lies in the middle, and this far (squared) away from all that is not
+_GONE = 0.75  # missing values are in the middle, at this (squared) distance from all others
 Progress = Callable[[float, str], None]
 
 
 def closest(one: ScoreRows, other: ScoreRows, progress: Progress | None = None) -> tuple[Floats, Floats]:
-    """For each row of one table the distance to the closest row of the other, and the reverse."""
+    """Return for each row of one table the distance to the closest row of the other, and the reverse."""
     if not len(one) or not len(other):
         return np.full(len(one), np.inf), np.full(len(other), np.inf)
     blocks = [slice(i, i + _BLOCK) for i in range(0, len(other), _BLOCK)]
@@ -70,7 +70,7 @@ def closest(one: ScoreRows, other: ScoreRows, progress: Progress | None = None) 
 
 
 def _one_thread_each() -> AbstractContextManager[Any]:
-    """Products are small: threads of the linear algebra would wait for each other more than they work."""
+    """Limit linear algebra to one thread: products are small, and threads would mostly wait for each other."""
     try:
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
     except ImportError:
@@ -80,14 +80,14 @@ def _one_thread_each() -> AbstractContextManager[Any]:
 
 
 class _Best:
-    """The largest product of each row so far, and with whom."""
+    """The largest product of each row so far, and the matching row."""
 
     def __init__(self, rows: int) -> None:
         self.value = np.full(rows, -np.inf, dtype=np.float32)
         self.place = np.zeros(rows, dtype=np.int64)
 
     def improve(self, rows: slice, products: NDArray[np.float32], start: int) -> None:
-        """Compare with one more block. Few rows improve, so that where they do is looked for in those alone."""
+        """Compare with one more block. Few rows improve, so only those are searched."""
         found = products.max(axis=1)
         better = np.flatnonzero(found > self.value[rows])
         if len(better):
@@ -96,7 +96,7 @@ class _Best:
 
 
 def distances(one: ScoreRows, i: Integers, other: ScoreRows, j: Integers) -> Floats:
-    """The distance of row i of one table and row j of the other, for many pairs."""
+    """Return the distance of row i of one table and row j of the other, for many pairs."""
     total = np.zeros(len(i))
     for column, side in enumerate(one.sides):
         if side.ordered:
@@ -110,7 +110,7 @@ def distances(one: ScoreRows, i: Integers, other: ScoreRows, j: Integers) -> Flo
 
 
 def encoded(rows: ScoreRows, chosen: slice, mirrored: bool = False) -> NDArray[np.float32]:
-    """Rows as vectors whose inner product with mirrored ones is the negative squared distance, times columns."""
+    """Encode rows as vectors whose inner product with mirrored ones is the negative squared distance, times columns."""
     parts: list[Any] = []
     for j, side in enumerate(rows.sides):
         if side.ordered:
@@ -130,7 +130,7 @@ def encoded(rows: ScoreRows, chosen: slice, mirrored: bool = False) -> NDArray[n
 
 
 def width(sides: Sequence[EncodedRows]) -> int:
-    """How many numbers encode a row: what a product of two rows costs."""
+    """Return the number of values that encode a row: the cost of a product of two rows."""
     each = (2 if side.ordered else side.size if side.size <= _MOST_CODES else 2 * _HASHES for side in sides)
     return sum(each) + 2
 
@@ -140,14 +140,14 @@ _QUANTILES = (0.001, 0.01, *(i / 20 for i in range(1, 20)), 0.99)
 
 @dataclass(frozen=True, slots=True)
 class Closeness:
-    """Distances between 0 and 1, of real rows against as many that were held back.
+    """Distances between 0 and 1, of real rows against as many held-out rows.
 
     Attributes:
-        closer: the share of synthetic rows that are closer to a real row than to a held-back one, ties half; 1/2 is
-            chance. Its interval takes synthetic rows as independent, which they nearly are.
-        nearer: how often a real row has a closer synthetic row than a held-back one has (DeLong's interval).
-        real, fresh: quantiles of the distances of synthetic rows to the closest real and held-back row.
-        zero: the shares of synthetic rows at distance 0 of a real, and of a held-back row.
+        closer: the share of synthetic rows that are closer to a real row than to a held-out one, ties half; 1/2 is
+            chance. Its interval treats synthetic rows as independent, which they nearly are.
+        nearer: the probability that a real row has a closer synthetic row than a held-out one has (DeLong's interval).
+        real, fresh: quantiles of the distances of synthetic rows to the closest real and held-out row.
+        zero: the shares of synthetic rows at distance 0 of a real, and of a held-out row.
     """
 
     closer: Interval
@@ -157,14 +157,14 @@ class Closeness:
     zero: tuple[float, float]
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         quantiles = [{"share": q, "real": self.real[q], "fresh": self.fresh[q]} for q in self.real]
         told = {"closer to real": self.closer.to_json(), "real rows are nearer": self.nearer.to_json()}
         return {**told, "quantiles": quantiles, "distance 0": {"real": self.zero[0], "fresh": self.zero[1]}}
 
 
 def compare_closeness(to_real: tuple[Floats, Floats], to_fresh: tuple[Floats, Floats]) -> Closeness:
-    """Compare what `closest` found, for each synthetic row and for each real or held-back one."""
+    """Compare the results of `closest`, for each synthetic row and for each real or held-out one."""
     wins = np.where(to_real[0] == to_fresh[0], 0.5, to_real[0] < to_fresh[0])
     error = float(wins.std(ddof=1) / np.sqrt(len(wins))) if len(wins) > 1 else 0.5
     return Closeness(

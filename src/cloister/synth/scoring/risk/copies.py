@@ -1,4 +1,4 @@
-"""Exact copies: rows of which every value occurs together in the synthetic table, real against held back."""
+"""Exact copies: rows that occur with all values in the synthetic table, real against held-out."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from cloister.synth.scoring.rows import ScoreRows
 
 __all__ = ["Copies", "count_copies", "held_back_in", "keys_of"]
 
-_IMPOSSIBLE = 1e-9  # the chance below which a split of rows was none
+_IMPOSSIBLE = 1e-9  # probability below which the rows were not split
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """How many rows occur in a synthetic table.
+    """Number of rows that occur in a synthetic table.
 
     Attributes:
-        synthetic: how many synthetic rows are equal to a real one.
-        rows: of how many synthetic ones.
+        synthetic: number of synthetic rows that are equal to a real one.
+        rows: number of synthetic rows.
         real: the share of real rows that occur in the synthetic table.
-        fresh: the same of as many held-back rows, which occur there by chance; None if there are none.
-        chance: how likely so many more real than held-back rows are, if the synthetic table knows neither (Fisher's
-            exact test: which rows were held back is a shuffle).
+        fresh: the same for as many held-out rows, which occur there by chance; None if there are none.
+        chance: probability of that many more real than held-out rows, if the synthetic table is independent of both
+            (Fisher's exact test: the choice of held-out rows is a shuffle).
     """
 
     synthetic: int
@@ -35,11 +35,11 @@ class Copies:
 
     @property
     def excess(self) -> float | None:
-        """The share of real rows that are there beyond chance; None without held-back rows."""
+        """Return the share of real rows that occur beyond chance; None without held-out rows."""
         return None if self.fresh is None else self.real.value - self.fresh.value
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         return {
             "synthetic rows equal to a real one": self.synthetic,
             "synthetic rows": self.rows,
@@ -50,7 +50,7 @@ class Copies:
 
 
 def count_copies(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Copies:
-    """Count copies; numbers are equal only if they are to the last digit."""
+    """Count copies; numbers are equal only to the last digit."""
     made, there = keys_of(synthetic), keys_of(real)
     listed, known = set(made), set(there)
     copied = sum(key in known for key in made)
@@ -66,11 +66,11 @@ def count_copies(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | Non
 
 
 def held_back_in(real: ScoreRows, holdout: ScoreRows) -> float | None:
-    """The share of held-back rows that also are real ones, if that cannot be likeness; None if it can.
+    """Return the share of held-out rows that are also real ones, beyond natural duplicates; None if not decidable.
 
-    If rows were split, each of them went to one side. So of the rows that occur once in both tables together, some are
-    held back; and of those that occur twice, only some are once on either side. In a table of few different rows
-    neither can be told.
+    If rows were split, each of them went to one side. Of the rows that occur once in both tables together, some are
+    then held out; of those that occur twice, only some occur once on either side. In a table of few distinct rows
+    neither can be decided.
     """
     from scipy.stats import binom
 
@@ -88,6 +88,6 @@ def held_back_in(real: ScoreRows, holdout: ScoreRows) -> float | None:
 
 
 def keys_of(rows: ScoreRows) -> list[bytes]:
-    """One thing for each row, equal where all values are."""
+    """Return a key for each row, equal where all values are."""
     points = np.ascontiguousarray(np.where(np.isnan(rows.points), -1.0, rows.points) + 0.0)  # no negative zero
     return [row.tobytes() for row in points]

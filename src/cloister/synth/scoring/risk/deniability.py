@@ -1,17 +1,17 @@
-"""Plausible deniability: a synthetic row may go only if enough real rows could have given rise to it as easily.
+"""Plausible deniability: release a synthetic row only if enough real rows could have generated it as easily.
 
 After Bindschaedler, Shokri & Gunter 2017, *Plausible deniability for privacy-preserving data synthesis*. A seed-based
-model M turns one real row (the seed) into one synthetic row y, and the chance Pr[y = M(d)] can be computed for every
-real row d. The seed's band is the i with gamma^(-i-1) < Pr[y = M(seed)] <= gamma^(-i). The test counts the real rows in
-that band, the seed included, and passes y if they are at least k.
+model M turns one real row (the seed) into one synthetic row y, and the probability Pr[y = M(d)] can be computed for
+every real row d. The seed's band is the i with gamma^(-i-1) < Pr[y = M(seed)] <= gamma^(-i). The test counts the real
+rows in that band, including the seed, and passes y if they are at least k.
 
-What it does not do, and why everything here is labelled not private:
+Its limits, which are why everything here is labelled not private:
 
-- With a fixed k the test is not differentially private: whether y passes tells of rows that are not the seed.
+- With a fixed k the test is not differentially private: whether y passes reveals facts about other rows.
 - With a noisy k (`epsilon0`) it is, but for **one** released row: (epsilon0 + ln(1 + gamma/t), e^(-epsilon0 (k - t)))
   for every t from 1 to k - 1. A table of n rows costs n times that (`loss_of_a_row`), or less by better composition.
-- All of this supposes that M knows nothing of the table. A model that was fitted to it has to be paid for besides.
-- Rows that fail must leave no trace, not even how many they were.
+- All of this assumes that M does not depend on the table. A model fitted to it has to be charged separately.
+- Rows that fail must leave no trace, not even their number.
 """
 
 import math
@@ -36,11 +36,11 @@ __all__ = ["Deniability", "deniable", "loss_of_a_row", "seeded_rows"]
 
 @dataclass(frozen=True, slots=True)
 class Deniability:
-    """What the test found for one synthetic row. As secret as the real rows.
+    """Result of the test for one synthetic row. As sensitive as the real rows.
 
     Attributes:
-        passed: whether the row may go.
-        alike: how many real rows are in the seed's band, the seed included.
+        passed: whether the row may be released.
+        alike: number of real rows in the seed's band, including the seed.
     """
 
     passed: bool
@@ -60,14 +60,14 @@ def deniable(
 
     Args:
         likelihoods: Pr[y = M(d)] for every real row d.
-        seed: the place of the row that y was made from.
-        k: how many rows could have been the seed, at least.
-        gamma: by which factor their likelihoods may differ, above 1.
-        epsilon0: if given, k is compared with discrete Laplace noise of scale 1/epsilon0 on it.
-        source: where the random bits of that come from.
+        seed: index of the row that y was generated from.
+        k: minimum number of rows that could have been the seed.
+        gamma: factor by which their likelihoods may differ, above 1.
+        epsilon0: if given, discrete Laplace noise of scale 1/epsilon0 is added to k.
+        source: source of the random bits for that noise.
 
     Privacy: none without epsilon0. With it, see `loss_of_a_row`: for one row, a model that was not fitted to the table,
-        and silence about rows that fail. Nothing is charged here.
+        and no information about rows that fail. Nothing is charged here.
     """
     chances = np.asarray(likelihoods, dtype=np.float64)
     if chances.ndim != 1 or not 0 <= seed < len(chances) or not 0 < chances[seed] <= 1:
@@ -83,7 +83,7 @@ def deniable(
 
 
 def loss_of_a_row(k: int, gamma: float, epsilon0: Number, delta: float) -> float:
-    """The epsilon that one row costs under the noisy test, at this delta; infinite if there is none.
+    """Return the epsilon that one row costs under the noisy test, at this delta; infinite if there is none.
 
     The least epsilon0 + ln(1 + gamma/t) over all t < k with e^(-epsilon0 (k - t)) <= delta. Theorem 1 of the paper.
     """
@@ -106,12 +106,12 @@ def seeded_rows(
     table: str | None = None,
     seed: int = 0,
 ) -> NotPrivateTable:
-    """Rows by the simplest seed-based model, each after the test: to see what it lets pass.
+    """Generate rows by the simplest seed-based model, each after the test, to show what it accepts.
 
-    A column keeps the seed's value with chance `keep`, else it is drawn evenly from its public values; so the model
-    knows nothing of the table but the seed. Numbers are cut into 32 bins and come back as where their bin begins.
+    A column keeps the seed's value with probability `keep`, else it is uniform over its public values; the model
+    depends on no other row. Numbers are cut into 32 bins and returned as the start of their bin.
 
-    Privacy: none: k is fixed, and how many tries it takes depends on the rows.
+    Privacy: none: k is fixed, and the number of tries depends on the rows.
     """
     stay = float(keep)
     if not 0 < stay < 1 or rows < 1:

@@ -1,11 +1,12 @@
-"""Linkage: names joined with a release on what both know of people. What happened to the records of the GIC in 1997.
+"""Linkage: join names with a release on common columns, as was done with the GIC records in 1997.
 
     found = link(release, voters, on=["zip", "birth", "sex"], name="name", learns="diagnosis")
     print(found)
 
 A match is unique if one row of the release and one person on the list have the same values. In a table of real rows
-that is a name. In a synthetic table it is a coincidence: nobody is in it, and what it seems to tell is as right as a
-guess. That is why a demonstration needs the truth: `learns` may be on the list too, and is then compared.
+that identifies a person. In a synthetic table it is a coincidence: its rows are not real people, and the learned value
+is as right as a guess. A demonstration therefore needs the truth: `learns` may be on the list too, and is then
+compared.
 """
 
 from collections import Counter, defaultdict
@@ -24,17 +25,17 @@ __all__ = ["Linkage", "link"]
 
 @dataclass(frozen=True, slots=True)
 class Linkage:
-    """What a join found.
+    """Result of a join.
 
     Attributes:
         on: the columns that were joined on.
-        people: how many are on the identified list.
-        rows: how many rows the release has.
-        found: how many people have at least one row with their values.
-        unique: how many have exactly one, and share it with nobody on the list.
-        right: how many of those unique matches tell the truth; None if the list does not know it.
+        people: number of people on the identified list.
+        rows: number of rows in the release.
+        found: number of people with at least one row with their values.
+        unique: number of people with exactly one, shared with no one else on the list.
+        right: number of those unique matches that are true; None if the list does not contain the truth.
         guessed: how often the most frequent value of the release would be right for the same people.
-        matches: for each unique match the name and what was learned. As secret as the rows.
+        matches: for each unique match the name and the learned value. As sensitive as the rows.
     """
 
     on: tuple[str, ...]
@@ -48,11 +49,11 @@ class Linkage:
 
     @property
     def share(self) -> Interval:
-        """Of people who are matched uniquely, with Clopper and Pearson's interval."""
+        """Return the share of people matched uniquely, with Clopper and Pearson's interval."""
         return share(self.unique, self.people)
 
     def to_json(self) -> dict[str, Any]:
-        """Counts, without names."""
+        """Return counts, without names."""
         told = {name: getattr(self, name) for name in ("people", "rows", "found", "unique", "right", "guessed")}
         return {"on": list(self.on), **told, "share": self.share.to_json()}
 
@@ -73,13 +74,13 @@ def link(
     """Join a release with a list of people.
 
     Args:
-        release: the table that was published, as Arrow, a frame or a dict of columns.
+        release: the published table, as Arrow, a frame or a dict of columns.
         identified: the list of people, with the same columns to join on.
-        on: the quasi-identifiers. Rows in which one is missing match nobody.
-        name: the column of the list that names people; their place on the list unless given.
+        on: the quasi-identifiers. Rows in which one is missing match no one.
+        name: the column of the list that names people; their position on the list unless given.
         learns: a column of the release that an attacker wants to know; if the list has it too, it is compared.
 
-    Privacy: none. It looks at both tables as they are; what it finds is the owner's.
+    Privacy: none. It reads both tables without noise; the results are for the owner.
     """
     published, people = _columns(release), _columns(identified)
     missing = [one for one in on if one not in published or one not in people]

@@ -1,9 +1,10 @@
-"""Who was in the table? Guesses from the synthetic rows alone, on real rows against rows that were held back.
+"""Membership inference: guess from the synthetic rows alone which rows were in the real table.
 
-Two attackers. One says `in` if a synthetic row is close. The other knows the population and says `in` if the pairs of
-values that a row has are more frequent in the synthetic table than in that population: small tilts of many marginals
-add up. On one half of the rows the better attacker and its threshold are chosen; what is told is measured on the other
-half, so it is not a chosen best. If the synthetic table knows neither rows, no attacker is right more often than half.
+Two attackers, on real rows against held-out rows. One says `in` if a synthetic row is close. The other knows the
+population and says `in` if the row's pairs of values are more frequent in the synthetic table than in that population:
+small deviations of many marginals add up. The better attacker and its threshold are selected on one half of the rows;
+the reported result is measured on the other half, without selection bias. If the synthetic table is independent of the
+rows, no attacker is right more often than half.
 """
 
 from collections.abc import Mapping
@@ -21,20 +22,20 @@ from cloister.synth.scoring.utility.marginal_error import cells, choose_columns
 __all__ = ["Membership", "area", "attack_membership", "beaten"]
 
 _MOST_PAIRS = 150
-_FEW = 0.01  # of those who were not in: how many may be accused, where accusations are to be trusted
+_FEW = 0.01  # share of non-members that may be flagged, where flags are to be trusted
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """How often guesses were right.
+    """Success of membership guesses.
 
     Attributes:
-        attacker: "closest row" or "frequent pairs": the better one on the rows on which it was chosen.
-        right: the share of right guesses, on as many rows that were in as not; 1/2 is chance.
+        attacker: "closest row" or "frequent pairs": the better one on the rows used for selection.
+        right: the share of right guesses, on equally many members and non-members; 1/2 is chance.
         correct, guesses: the same in numbers.
-        found: the share of those in that are accused, at a threshold that accuses about 1 % of those not in.
-        accused: the share of those not in that are accused at that threshold.
-        areas: under the curve of each attacker, on all rows: how often a row that was in seems more so than one not in.
+        found: the share of members flagged, at a threshold that flags about 1 % of non-members.
+        accused: the share of non-members flagged at that threshold.
+        areas: area under the curve of each attacker, on all rows: how often a member scores above a non-member.
     """
 
     attacker: str
@@ -47,12 +48,12 @@ class Membership:
 
     @property
     def advantage(self) -> Interval:
-        """2 · right - 1: 0 is chance, 1 is always right."""
+        """Return 2 · right - 1: 0 is chance, 1 is always right."""
         low, high = self.right.low or 0.0, 1.0 if self.right.high is None else self.right.high
         return Interval(2 * self.right.value - 1, 2 * low - 1, 2 * high - 1)
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         told = {name: getattr(self, name).to_json() for name in ("right", "advantage", "found", "accused")}
         areas = {name: figure.to_json() for name, figure in self.areas.items()}
         return {"attacker": self.attacker, "guesses": self.guesses, **told, "areas": areas}
@@ -66,12 +67,12 @@ def attack_membership(
     random: np.random.Generator,
     population: tuple[ScoreRows, ScoreRows] | None = None,
 ) -> Membership:
-    """Attack as many real rows as held-back ones.
+    """Attack as many real rows as held-out ones.
 
     Args:
         real, holdout: equally many rows.
         away: the distance of each of them to the closest synthetic row.
-        population: equally many real and held-back rows, those above among them; just those unless given.
+        population: equally many real and held-out rows, including those above; just those unless given.
     """
     tilts = _tilts(real, holdout, synthetic, population or (real, holdout), random)
     suspicion = {"closest row": (-away[0], -away[1]), "frequent pairs": tilts}
@@ -85,7 +86,7 @@ def attack_membership(
     member, stranger = (one[at] for one, at in zip(suspicion[best], tried, strict=True))
     limit = trained[best][0]
     correct = int((member >= limit).sum() + (stranger < limit).sum())
-    # The least threshold that accuses at most 1 % of the strangers that are seen; ties are accused together.
+    # The least threshold that flags at most 1 % of the known non-members; ties are flagged together.
     strict = np.quantile(suspicion[best][1][seen[1]], 1 - _FEW, method="higher") if n > 1 else np.inf
     guesses = len(member) + len(stranger)
     return Membership(
@@ -100,11 +101,11 @@ def attack_membership(
 
 
 def beaten(attack: Membership, claim: Loss) -> float:
-    """How likely so many right guesses are, if the claim holds.
+    """Return the probability of at least that many right guesses, if the claim holds.
 
-    With a pure epsilon, and each row held back or not by a fair coin of its own, right guesses are no more than coins
-    that show heads with chance e^epsilon/(1 + e^epsilon) (Steinke, Nasr & Jagielski 2023, Theorem 3.1); a delta adds to
-    that at most 2 · delta for each guess. A split into two halves is as good as coins but for a shuffle.
+    With a pure epsilon, and each row held out or not by a fair coin of its own, right guesses are no more than coins
+    that show heads with probability e^epsilon/(1 + e^epsilon) (Steinke, Nasr & Jagielski 2023, Theorem 3.1); a delta
+    adds to that at most 2 · delta for each guess. A split into two halves is as good as coins but for a shuffle.
     """
     from scipy.stats import binom
 
@@ -116,7 +117,7 @@ def beaten(attack: Membership, claim: Loss) -> float:
 
 
 def area(member: Floats, stranger: Floats) -> Interval:
-    """How often one of the first is larger than one of the second, ties half; the error is DeLong's."""
+    """Return how often one of the first is larger than one of the second, ties half; the error is DeLong's."""
     from scipy.stats import rankdata
 
     m, n = len(member), len(stranger)
@@ -127,7 +128,7 @@ def area(member: Floats, stranger: Floats) -> Interval:
 
 
 def _threshold(member: Floats, stranger: Floats) -> tuple[float, float]:
-    """Where to say `in`, so that most guesses are right, and how many that are."""
+    """Return the threshold for `in` with most right guesses, and their number."""
     values = np.unique(np.concatenate([member, stranger]))
     caught = len(member) - np.searchsorted(np.sort(member), values)
     spared = np.searchsorted(np.sort(stranger), values)
@@ -143,9 +144,9 @@ def _tilts(
     population: tuple[ScoreRows, ScoreRows],
     random: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """For each row the sum over pairs of columns of ln(synthetic share / population's share) of its cell.
+    """Return for each row the sum over pairs of columns of ln(synthetic share / population's share) of its cell.
 
-    The population is real and held-back rows together: it holds as much of the one as of the other.
+    The population is real and held-out rows together: it contains equally much of both.
     """
     chosen = choose_columns(len(real.sides), min(2, len(real.sides)), _MOST_PAIRS, random)
     found: list[NDArray[Any]] = [np.zeros(len(real)), np.zeros(len(holdout))]

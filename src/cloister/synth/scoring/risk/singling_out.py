@@ -1,14 +1,14 @@
-"""Is there a rule that fits exactly one person? Rules read off the synthetic table, tried on the real one.
+"""Singling out: rules derived from the synthetic table that match exactly one real person.
 
 A rule names values of one column (one that occurs once, the smallest, the largest), or of several columns of one
-synthetic row, such that one synthetic row fits it. It singles out if exactly one real row fits. Many rules do by chance
-alone: only what goes beyond counts. After Giomi, Boenisch, Wehmeyer & Tasnádi 2023 (Anonymeter).
+synthetic row, such that one synthetic row matches it. It singles out if exactly one real row matches. Many rules do so
+by chance: only the excess counts. After Giomi, Boenisch, Wehmeyer & Tasnádi 2023 (Anonymeter).
 
-Chance comes from held-back rows, which the synthetic table does not know. If it does not know the real ones either, who
-was held back is a shuffle: of the t people in both that a rule fits, the number among the real ones is hypergeometric.
-So every row of both is used, however many were held back: a rule off a copied row would miss its owner in a sample.
-Many rules fit the same few people, so they hit or miss together: how likely so many hits are is found by shuffling who
-was held back, never by adding rules up as if each were tried on people of its own.
+Chance is measured on held-out rows, of which the synthetic table is independent. If it is independent of the real ones
+too, the choice of held-out rows is a shuffle: of the t people in both that a rule matches, the number among the real
+ones is hypergeometric. Every row of both is therefore used, however many were held out: a rule from a copied row would
+miss that person in a sample. Many rules match the same few people, so they hit or miss together: the probability of
+that many hits is found by shuffling the held-out rows, never by adding rules up as if they were independent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,21 +27,21 @@ Rule = tuple[tuple[int, str, float], ...]
 """Conditions on columns: (column, "=", "<=" or ">=", point)."""
 _WAYS = (3, 4, 5)
 _SHUFFLES, _AT_ONCE, _ENOUGH = 9_999, 303, 30
-_NEVER = 1e-9  # rules that fit so many people hit by chance hardly ever
+_NEVER = 1e-9  # rules that match this many people hardly ever hit by chance
 
 
 @dataclass(frozen=True, slots=True)
 class SinglingOut:
-    """How often rules fit exactly one row.
+    """Share of rules that match exactly one row.
 
     Attributes:
-        rules: how many were tried.
-        real: the share of rules that fit exactly one real row (Clopper and Pearson's interval).
-        fresh: the share that would if the synthetic table knew nobody, and between what that lies in 19 of 20 cases.
-        held_back: the share of all people, real and held back, who were held back.
-        chance: how likely so many rules that fit one real row are, if the synthetic table knows nobody: the share of up
-            to 9,999 shuffles that have as many, this one included.
-        example: the first rule that fits one real row, in words.
+        rules: number of rules tried.
+        real: the share of rules that match exactly one real row (Clopper and Pearson's interval).
+        fresh: the expected share if the synthetic table is independent of the rows, with its range in 19 of 20 cases.
+        held_back: the share of all people, real and held out, who were held out.
+        chance: the probability of that many rules that match one real row, if the synthetic table is independent of the
+            rows: the share of up to 9,999 shuffles that have as many, including the actual one.
+        example: the first rule that matches one real row, in words.
     """
 
     rules: int
@@ -53,15 +53,15 @@ class SinglingOut:
 
     @property
     def risk(self) -> float:
-        """At most about which share of rules singles out because the table knows somebody.
+        """Bound the share of rules that single out because the table depends on a person.
 
-        A rule off a copied row that fits nobody else fits one real row for sure, where chance gives it the share of
-        people who are real: it goes beyond chance by the share who were held back, and by more if it fits others too.
+        A rule from a copied row that matches no one else certainly matches one real row, where chance gives it the
+        share of people who are real: its excess is the held-out share, and more if it matches others too.
         """
         return max(-1.0, min(1.0, (self.real.value - self.fresh.value) / self.held_back))
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         told = {"real": self.real.to_json(), "fresh": self.fresh.to_json()}
         return {"rules": self.rules, **told, "risk beyond chance": self.risk, "chance of this": self.chance}
 
@@ -69,7 +69,7 @@ class SinglingOut:
 def attack_singling_out(
     real: ScoreRows, holdout: ScoreRows, synthetic: ScoreRows, most: int, random: np.random.Generator
 ) -> SinglingOut | None:
-    """Try up to `most` rules on all real and held-back rows; None if no rule fits one synthetic row alone."""
+    """Try up to `most` rules on all real and held-out rows; None if no rule matches exactly one synthetic row."""
     half = list(_of_one_column(synthetic, random))[: most // 2]
     rules = half + list(_of_one_row(synthetic, most - len(half), random))
     if not rules:
@@ -92,7 +92,7 @@ def attack_singling_out(
 
 
 def _chances(fitting: Integers, real: int, holdout: int) -> Floats:
-    """How likely exactly one real row is among so many people, if who was held back is a shuffle."""
+    """Return the probability of exactly one real row among that many people, if held-out rows are a shuffle."""
     from scipy.stats import hypergeom
 
     return np.asarray(hypergeom.pmf(1, real + holdout, fitting, real))
@@ -101,9 +101,9 @@ def _chances(fitting: Integers, real: int, holdout: int) -> Floats:
 def _shuffled(
     people: Sequence[Integers], likely: Floats, hits: int, real: int, holdout: int, random: np.random.Generator
 ) -> tuple[Integers, float]:
-    """How many rules hit in each shuffle of who was held back, and how likely at least so many hits are.
+    """Return the hits in each shuffle of held-out rows, and the probability of at least the given number of hits.
 
-    Shuffling stops early where many of them have as many hits (Besag & Clifford 1991): then it is no rare event.
+    Shuffling stops early if many shuffles have as many hits (Besag & Clifford 1991): it is then not a rare event.
     """
     from scipy.sparse import csr_array
 
@@ -115,7 +115,7 @@ def _shuffled(
     fitting = csr_array((np.ones(len(place), dtype=np.int32), place, starts), shape=(len(possible), len(everybody)))
     found: list[Any] = []
     while sum(map(len, found)) < _SHUFFLES and sum(int((one >= hits).sum()) for one in found) < _ENOUGH:
-        # How many of those who are fitted at all are real, and which of them: all that a shuffle of everybody decides.
+        # The number of matched people who are real, and which: this is all that a shuffle of everyone decides.
         counts = random.hypergeometric(len(everybody), real + holdout - len(everybody), real, size=_AT_ONCE)
         ranks = random.random((len(everybody), _AT_ONCE)).argsort(axis=0).argsort(axis=0)
         found.append(((fitting @ (ranks < counts).astype(np.int32)) == 1).sum(axis=0))
@@ -124,7 +124,7 @@ def _shuffled(
 
 
 def fits(rows: ScoreRows, rule: Rule) -> NDArray[np.bool_]:
-    """Which rows a rule fits; what is missing fits none."""
+    """Return the rows that match a rule; missing values match none."""
     inside = np.ones(len(rows), dtype=bool)
     for j, sign, point in rule:
         values = rows.points[:, j]
@@ -133,7 +133,7 @@ def fits(rows: ScoreRows, rule: Rule) -> NDArray[np.bool_]:
 
 
 def _of_one_column(rows: ScoreRows, random: np.random.Generator) -> Iterator[Rule]:
-    """Values that occur once, the smallest and the largest, in a random order."""
+    """Yield values that occur once, the smallest and the largest, in a random order."""
     found: list[Rule] = []
     for j, side in enumerate(rows.sides):
         known = rows.points[~np.isnan(rows.points[:, j]), j]
@@ -147,7 +147,7 @@ def _of_one_column(rows: ScoreRows, random: np.random.Generator) -> Iterator[Rul
 
 
 def _of_one_row(rows: ScoreRows, most: int, random: np.random.Generator) -> Iterator[Rule]:
-    """Some values of one row each: categories as they are, numbers from there on outwards."""
+    """Yield some values of one row each: categories unchanged, numbers as ranges from the value outwards."""
     if not len(rows):
         return
     middle = np.nan_to_num(np.nanmedian(np.where(np.isnan(rows.points).all(axis=0), 0.0, rows.points), axis=0))

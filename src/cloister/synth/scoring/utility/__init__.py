@@ -1,1 +1,1 @@
-"""How close a synthetic table is to the real one."""
+"""Distance between a synthetic table and the real one."""

@@ -1,7 +1,7 @@
-"""What hangs together: correlations of numbers, mutual information of all columns, real and synthetic side by side.
+"""Dependence between columns: correlations of numbers and mutual information, real against synthetic.
 
-Mutual information of n rows in a marginal of r × c cells is about (r - 1)(c - 1)/(2 n ln 2) bits too large, in both
-tables; where they have as many rows, the difference is not.
+Mutual information of n rows in a marginal of r × c cells is biased by about (r - 1)(c - 1)/(2 n ln 2) bits, in both
+tables; with equal numbers of rows, the difference is not.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Map:
     Attributes:
         names: the columns.
         real, synthetic: symmetric; NaN on the diagonal, and where a column is constant.
-        fresh: the mean difference of held-back rows from the real ones, if there are some: what chance alone does.
+        fresh: the mean difference between held-out and real rows, if there are held-out rows: the effect of chance.
     """
 
     names: tuple[str, ...]
@@ -34,17 +34,17 @@ class Map:
 
     @property
     def difference(self) -> Floats:
-        """Synthetic less real."""
+        """Return synthetic minus real."""
         return self.synthetic - self.real
 
     @property
     def mean(self) -> float | None:
-        """The mean size of the difference."""
+        """Return the mean absolute difference."""
         return _mean(self.difference)
 
     @property
     def worst(self) -> tuple[str, str, float] | None:
-        """The pair that is farthest off."""
+        """Return the pair with the largest difference."""
         off = np.abs(self.difference)
         if not np.isfinite(off).any():
             return None
@@ -52,26 +52,26 @@ class Map:
         return self.names[i], self.names[j], float(self.difference[i, j])
 
     def strongest(self, count: int) -> list[tuple[str, str, float, float]]:
-        """The pairs that hang together most in the real rows: their names, what is real, what is synthetic."""
+        """Return the pairs with the strongest dependence in the real rows: names, real, synthetic."""
         size = np.abs(np.triu(np.nan_to_num(self.real), 1))
         pairs = sorted(np.argwhere(size > 0).tolist(), key=lambda pair: -size[pair[0], pair[1]])[:count]
         return [(self.names[i], self.names[j], float(self.real[i, j]), float(self.synthetic[i, j])) for i, j in pairs]
 
     def off_by(self, more: float) -> list[tuple[str, str, float, float]]:
-        """The pairs that are off by more than that, the worst first: their names, what is real, what is synthetic."""
+        """Return the pairs that differ by more than the given amount, the worst first: names, real, synthetic."""
         off = np.abs(np.triu(np.nan_to_num(self.difference), 1))
         pairs = sorted(np.argwhere(off > more).tolist(), key=lambda pair: -off[pair[0], pair[1]])
         both = [(float(self.real[i, j]), float(self.synthetic[i, j])) for i, j in pairs]
         return [(self.names[i], self.names[j], *told) for (i, j), told in zip(pairs, both, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         told = {name: _listed(getattr(self, name)) for name in ("real", "synthetic", "difference")}
         return {"columns": list(self.names), "mean": self.mean, "fresh": self.fresh, **told}
 
 
 def correlation_map(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Map | None:
-    """Pearson's correlations of the columns whose values are ordered; None if there are fewer than two."""
+    """Return Pearson's correlations of the ordered columns; None if there are fewer than two."""
     ordered = [j for j, side in enumerate(real.sides) if side.ordered]
     if len(ordered) < 2:
         return None
@@ -81,14 +81,14 @@ def correlation_map(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | 
 
 
 def information_map(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Map:
-    """Mutual information of every two columns, in bits; numbers in public bins."""
+    """Return the mutual information of every two columns, in bits; numbers in public bins."""
     found = [_information(one) for one in (real, synthetic, *([holdout] if holdout else []))]
     fresh = _mean(found[2] - found[0]) if holdout else None
     return Map(tuple(real.names), found[0], found[1], fresh)
 
 
 def _correlations(points: Floats) -> Floats:
-    """Of the rows in which both columns are known, for all pairs at once."""
+    """Compute correlations over the rows in which both columns are known, for all pairs at once."""
     known = ~np.isnan(points)
     weight, x = known.astype(np.float64), np.where(known, points - 0.5, 0.0)
     n, sums, squares = weight.T @ weight, x.T @ weight, (x**2).T @ weight
@@ -102,7 +102,7 @@ def _correlations(points: Floats) -> Floats:
 
 
 def _information(rows: ScoreRows) -> Floats:
-    """H(x) + H(y) - H(x, y), for all pairs."""
+    """Compute H(x) + H(y) - H(x, y), for all pairs."""
     count = len(rows.sides)
     alone = [_entropy(rows.codes[:, j]) for j in range(count)]
     found = np.full((count, count), np.nan)
@@ -113,7 +113,7 @@ def _information(rows: ScoreRows) -> Floats:
 
 
 def _entropy(codes: Integers) -> float:
-    """Of the shares of codes, in bits."""
+    """Return the entropy of the shares of codes, in bits."""
     few = len(codes) and int(codes.max()) < _MOST_CELLS
     counts = np.bincount(codes) if few else np.unique(codes, return_counts=True)[1]
     shares = counts[counts > 0] / max(len(codes), 1)

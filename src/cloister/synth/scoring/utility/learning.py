@@ -1,7 +1,7 @@
-"""Train on synthetic rows, test on real ones; and the other way round.
+"""Train on synthetic rows, test on real ones; and the reverse.
 
-Two models that read every column: logistic regression and a decision tree, with the settings below for all tables. What
-the same models reach when they are trained on the real rows is the ceiling, the more frequent class the floor.
+Two models that read every column: logistic regression and a decision tree, with the settings below for all tables. The
+same models trained on the real rows are the upper reference, the most frequent class the lower one.
 """
 
 import math
@@ -26,25 +26,25 @@ MODELS = ("logistic regression", "decision tree")
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """How a model did.
+    """Test results of a model.
 
     Attributes:
         accuracy: the share of right answers, with Clopper and Pearson's interval.
-        auc: how often a row of the second class is told from one of the first (DeLong's interval); the mean over
-            classes, each against the rest, if there are more than two. None if the test rows are of one class.
+        auc: the probability that a row of the second class scores above one of the first (DeLong's interval); the mean
+            over classes, each against the rest, if there are more than two. None if the test rows are of one class.
     """
 
     accuracy: Interval
     auc: Interval | None
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         return {"accuracy": self.accuracy.to_json(), "auc": None if self.auc is None else self.auc.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What models learn from synthetic rows.
+    """Results of models trained on synthetic rows.
 
     Attributes:
         target: the column they predict.
@@ -52,7 +52,7 @@ class Learning:
         real: trained on real rows, tested on the same ones.
         reverse: trained on real rows, tested on synthetic ones.
         floor: the accuracy of the more frequent class.
-        held_back: whether the test rows were held back from the generator; if not, every figure is too good.
+        held_back: whether the test rows were held out from the generator; if not, every figure is too good.
     """
 
     target: str
@@ -63,7 +63,7 @@ class Learning:
     held_back: bool
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         told = {
             kind: {name: one.to_json() for name, one in getattr(self, kind).items()}
             for kind in ("synthetic", "real", "reverse")
@@ -72,7 +72,7 @@ class Learning:
 
 
 def sklearn_or_refuse() -> None:
-    """Refuse in words where scikit-learn is missing."""
+    """Refuse if scikit-learn is not installed."""
     try:
         import sklearn  # noqa: F401
     except ImportError:
@@ -80,7 +80,7 @@ def sklearn_or_refuse() -> None:
 
 
 def target_place(sides: Sequence[EncodedRows], target: str) -> int:
-    """Which column the target is; a refusal, before anything is computed, unless models can predict it."""
+    """Return the index of the target; refuse, before anything is computed, a target that models cannot predict."""
     sklearn_or_refuse()
     names = [side.name for side in sides]
     if target not in names:
@@ -110,11 +110,11 @@ def learning(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None, t
 
 
 def features(rows: ScoreRows, without: int | None = None, *, first: bool = True) -> NDArray[np.float64]:
-    """Columns as models read them: places of what is ordered (and whether it is missing), one-hot codes of the rest.
+    """Encode columns for models: positions of ordered ones (and whether they are missing), one-hot codes of others.
 
     Args:
-        without: a column that is left out.
-        first: whether the first code of each column has a feature of its own; without it the features are independent.
+        without: a column to leave out.
+        first: whether the first code of each column has its own feature; without it the features are independent.
     """
     parts: list[Any] = []
     for j, side in enumerate(rows.sides):
@@ -126,7 +126,7 @@ def features(rows: ScoreRows, without: int | None = None, *, first: bool = True)
             if side.column.nullable:
                 parts.append(gone.astype(np.float64))
         else:
-            # Of very many categories some share a feature: it is for a score, and memory is finite.
+            # With very many categories some share a feature: it is for a score, and memory is finite.
             size = min(side.size if side.column.nullable else side.size - 1, _MOST_FEATURES)
             shared = rows.codes[:, j] % size
             parts += [(shared == code).astype(np.float64) for code in range(0 if first else 1, size)]
@@ -143,10 +143,10 @@ def _fitted(name: str, x: Floats, y: Integers) -> Any:
     from sklearn.tree import DecisionTreeClassifier
 
     if len(np.unique(y)) < 2:
-        return int(y[0]) if len(y) else 0  # it can only say what it has seen
+        return int(y[0]) if len(y) else 0  # it can only predict known classes
     if name == "decision tree":
         return DecisionTreeClassifier(max_depth=8, min_samples_leaf=20, random_state=0).fit(x, y)
-    with warnings.catch_warnings():  # what has not quite converged is close enough for a score
+    with warnings.catch_warnings():  # incomplete convergence is close enough for a score
         warnings.simplefilter("ignore")
         return LogisticRegression(solver="newton-cholesky", max_iter=100).fit(x, y)
 

@@ -1,8 +1,8 @@
-"""How far the marginals of a synthetic table are from the real ones.
+"""Errors of the marginals of a synthetic table.
 
-The error of a marginal is half the L1 distance between the two tables of shares: the part of the rows that would have
-to move. Two tables of the same kind frame it: rows drawn anew from the real ones (bootstrap: as good as a table of that
-size can be), and columns shuffled one by one (independent: every column right, nothing between them).
+The error of a marginal is half the L1 distance between the two tables of shares: the share of the rows that would have
+to move. Two reference tables give its scale: rows resampled from the real ones (bootstrap: the best for a table of
+that size), and columns shuffled one by one (independent: every column right, no dependence).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ from cloister.synth.scoring.rows import EncodedRows, Floats, Integers, ScoreRows
 __all__ = ["MarginalErrors", "cells", "choose_columns", "frames", "half_l1", "marginal_errors"]
 
 
-# Range queries: which share of the rows lies in a box of one to three columns, real against synthetic.
+# Range queries: the share of rows in a box of one to three columns, real against synthetic.
 #
-# An interval of a number holds its lower end and not its upper one. Boxes are drawn from the public schema, never
-# from rows.
+# An interval of a number includes its lower end and excludes its upper one. Boxes are sampled from the public schema,
+# never from rows.
 
 
 Box = dict[int, NDArray[np.bool_]]
@@ -32,11 +32,11 @@ Box = dict[int, NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class RangeErrors:
-    """Absolute errors of the shares that boxes hold.
+    """Absolute errors of the shares of rows in boxes.
 
     Attributes:
-        errors: of the synthetic table, one for each box.
-        fresh: the mean error of held-back rows, if there are some.
+        errors: errors of the synthetic table, one for each box.
+        fresh: the mean error of held-out rows, if there are some.
     """
 
     errors: tuple[float, ...]
@@ -44,15 +44,15 @@ class RangeErrors:
 
     @property
     def mean(self) -> Interval:
-        """Of all boxes; the interval is for the choice of boxes."""
+        """Return the mean over all boxes; the interval is for the choice of boxes."""
         return mean_of(self.errors, True, 0.0, 1.0)
 
     def quantile(self, share: float) -> float:
-        """The error that this share of the boxes does not exceed."""
+        """Return the error that this share of the boxes does not exceed."""
         return float(np.quantile(self.errors, share))
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         ends = {"median": self.quantile(0.5), "95 %": self.quantile(0.95), "worst": self.quantile(1.0)}
         return {"boxes": len(self.errors), "mean": self.mean.to_json(), "fresh": self.fresh, **ends}
 
@@ -60,7 +60,7 @@ class RangeErrors:
 def range_errors(
     real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None, boxes: int, random: np.random.Generator
 ) -> RangeErrors:
-    """Ask all tables about so many random boxes."""
+    """Compute the errors of all tables on random boxes."""
     asked = [_box(real.sides, random) for _ in range(boxes)]
     tables = [real, synthetic, *([holdout] if holdout else [])]
     shares: Floats = np.array([[box_share(one, box) for one in tables] for box in asked])
@@ -69,7 +69,7 @@ def range_errors(
 
 
 def box_share(rows: ScoreRows, box: Box) -> float:
-    """The share of rows inside."""
+    """Return the share of rows inside a box."""
     inside = np.ones(len(rows), dtype=bool)
     for j, codes in box.items():
         inside &= codes[rows.codes[:, j]]
@@ -96,14 +96,14 @@ _MOST_CELLS = 2**22
 
 @dataclass(frozen=True, slots=True)
 class MarginalErrors:
-    """Errors of marginals of some columns each.
+    """Errors of marginals with the same number of columns.
 
     Attributes:
-        way: how many columns each marginal has.
-        columns: of each marginal.
-        errors: of each marginal of the synthetic table.
+        way: number of columns of each marginal.
+        columns: columns of each marginal.
+        errors: error of each marginal of the synthetic table.
         drawn: whether the marginals are a random choice, or all there are.
-        frames: the mean errors of the bootstrap, of independent columns, and of held-back rows if there are some.
+        frames: the mean errors of the bootstrap, of independent columns, and of held-out rows if there are some.
     """
 
     way: int
@@ -114,23 +114,23 @@ class MarginalErrors:
 
     @property
     def mean(self) -> Interval:
-        """Of all errors; the interval is for the choice of marginals."""
+        """Return the mean of all errors; the interval is for the choice of marginals."""
         return mean_of(self.errors, self.drawn, 0.0, 1.0)
 
     @property
     def worst(self) -> tuple[tuple[str, ...], float]:
-        """The marginal that is farthest off."""
+        """Return the marginal with the largest error."""
         place = int(np.argmax(self.errors))
         return self.columns[place], self.errors[place]
 
     @property
     def score(self) -> float | None:
-        """1 - (error - bootstrap)/(independent - bootstrap): 1 is as good as fresh rows, 0 as independent columns."""
+        """Return 1 - (error - bootstrap)/(independent - bootstrap): 1 is fresh rows, 0 is independent columns."""
         low, high = self.frames["bootstrap"], self.frames["independent"]
         return None if high <= low else 1 - (self.mean.value - low) / (high - low)
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         each = [
             {"columns": list(names), "error": error} for names, error in zip(self.columns, self.errors, strict=True)
         ]
@@ -152,7 +152,7 @@ def marginal_errors(
     most: int,
     random: np.random.Generator,
 ) -> MarginalErrors:
-    """The errors of all marginals of so many columns, or of `most` of them chosen at random.
+    """Compute the errors of all marginals of that many columns, or of `most` of them chosen at random.
 
     Args:
         others: tables to compare with, by name.
@@ -166,7 +166,7 @@ def marginal_errors(
 
 
 def choose_columns(count: int, way: int, most: int, random: np.random.Generator) -> list[tuple[int, ...]]:
-    """All choices of `way` columns, or `most` different ones at random."""
+    """Return all choices of `way` columns, or `most` different ones at random."""
     if comb(count, way) <= most:
         return list(combinations(range(count), way))
     chosen: dict[tuple[int, ...], None] = {}
@@ -176,7 +176,7 @@ def choose_columns(count: int, way: int, most: int, random: np.random.Generator)
 
 
 def frames(real: ScoreRows, rows: int, random: np.random.Generator) -> dict[str, ScoreRows]:
-    """The two tables that frame a score, each with so many rows. Not private: for the owner's eyes."""
+    """Return the two reference tables of a score, with the given number of rows. Not private: for the owner."""
     again = random.integers(len(real), size=(rows, len(real.sides)))
     codes = np.take_along_axis(real.codes, again, axis=0)
     alone = ScoreRows(real.sides, np.asfortranarray(codes), np.zeros((0, 0)))
@@ -184,7 +184,7 @@ def frames(real: ScoreRows, rows: int, random: np.random.Generator) -> dict[str,
 
 
 def cells(rows: ScoreRows, columns: Sequence[int]) -> Integers:
-    """Which cell of a marginal each row is in."""
+    """Return the cell of a marginal for each row."""
     place = rows.codes[:, columns[0]]
     for j in columns[1:]:
         place = place * rows.sides[j].size + rows.codes[:, j]
@@ -192,7 +192,7 @@ def cells(rows: ScoreRows, columns: Sequence[int]) -> Integers:
 
 
 def half_l1(one: ScoreRows, other: ScoreRows, columns: Sequence[int]) -> float:
-    """Half the L1 distance between the shares of two tables: 0 if alike, 1 if they have no cell in common."""
+    """Return half the L1 distance between the shares of two tables: 0 if equal, 1 if they have no cell in common."""
     return float(_errors(one, (other,), columns)[0])
 
 

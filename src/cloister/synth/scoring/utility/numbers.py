@@ -1,7 +1,7 @@
-"""Numbers inside their bins: quantile cuts of the real rows, and how far each number's distribution is off.
+"""Numbers inside their bins: quantile cuts of the real rows, and the distance of each number's distribution.
 
-Public bins of equal width do not see a skewed number: nearly all of its rows lie in one of them. The owner may look at
-the rows, so the owner's score also cuts at their quantiles, and compares distributions value by value.
+Public bins of equal width hide a skewed number: nearly all of its rows are in one of them. The owner may read the
+rows, so the owner's score also cuts at their quantiles, and compares distributions value by value.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ from cloister.synth.scoring.rows import EncodedRows, Floats, ScoreRows
 __all__ = ["SHARES", "NumberDistance", "number_distances", "with_quantile_cuts", "worst_first"]
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_UNLIKELY = 1e-4  # that chance alone takes the KS distance of any number of a table beyond its margin
+_UNLIKELY = 1e-4  # probability that chance takes the KS distance of any number of a table beyond its margin
 _OUTERMOST, _STEPS = 5, 2001
 
 
 @dataclass(frozen=True, slots=True)
 class NumberDistance:
-    """How far the distribution of a number, date or moment is from the real one; missing values are left out.
+    """Distance of a number, date or moment's distribution from the real one; missing values are left out.
 
     Attributes:
-        name: of the column.
-        ks: the Kolmogorov-Smirnov distance: by how much the share of rows up to some value is off, at most.
+        name: name of the column.
+        ks: the Kolmogorov-Smirnov distance: the largest error of the share of rows up to some value.
         at: the value where that is.
-        ks_margin: what chance adds to `ks`, but for one table in 10,000, however many numbers it has.
-        wasserstein: the mean way by which values have to move, in mean absolute deviations of the real ones from their
-            median, without the five largest and smallest values, whose place is chance if a number has a long tail;
+        ks_margin: the contribution of chance to `ks`, exceeded in one table of 10,000, however many numbers it has.
+        wasserstein: the mean distance that values have to move, in mean absolute deviations of the real ones from their
+            median, without the five largest and smallest values, whose position is chance if a number has a long tail;
             None if the real values are constant or all missing.
-        wasserstein_margin: three times what a bootstrap of the real rows has.
+        wasserstein_margin: three times that of a bootstrap of the real rows.
         real, synthetic: the quantiles at `SHARES`; empty if there is no value.
     """
 
@@ -48,11 +48,11 @@ class NumberDistance:
 
     @property
     def table(self) -> list[tuple[str, list[str]]]:
-        """The quantiles in words, real above synthetic."""
+        """Return the quantiles as text, real above synthetic."""
         return [(name, [_words(value) for value in getattr(self, name)]) for name in ("real", "synthetic")]
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         both = [_plain(self.real), _plain(self.synthetic)]
         quantiles = [
             {"share": share, "real": real, "synthetic": made}
@@ -64,24 +64,24 @@ class NumberDistance:
 
 
 def worst_first(numbers: Sequence[NumberDistance], most: int) -> list[NumberDistance]:
-    """The numbers with values whose distributions are farthest off, at most so many."""
+    """Return the numbers with the largest distances, at most the given number."""
     return sorted((one for one in numbers if one.real), key=lambda one: -one.ks)[:most]
 
 
 def number_distances(real: ScoreRows, synthetic: ScoreRows, bootstrap: ScoreRows) -> tuple[NumberDistance, ...]:
-    """The distances of all columns whose values are ordered."""
+    """Return the distances of all ordered columns."""
     ordered = [j for j, side in enumerate(real.sides) if side.ordered]
     return tuple(_distance(real, synthetic, bootstrap, j, len(ordered)) for j in ordered)
 
 
 def with_quantile_cuts(real: ScoreRows, tables: Sequence[ScoreRows], count: int, *, bins: bool) -> list[ScoreRows]:
-    """The tables with numbers cut where the real rows have `count` quantiles, beside their public bins or instead.
+    """Cut numbers at `count` quantiles of the real rows, in addition to their public bins or instead.
 
     Args:
-        bins: whether the ends of public bins stay. Of several columns together, equal bins and quantiles make so many
-            cells that hardly two rows share one, and chance hides everything else.
+        bins: whether to keep the ends of public bins. For several columns together, equal bins and quantiles make so
+            many cells that hardly two rows share one, and chance dominates.
 
-    Privacy: the cuts are real values. For the owner's eyes.
+    Privacy: the cuts are real values. For the owner only.
     """
     finer = [_cut(side, real.points[:, j], count, bins) for j, side in enumerate(real.sides)]
     found = []
@@ -130,7 +130,7 @@ def _distance(real: ScoreRows, synthetic: ScoreRows, bootstrap: ScoreRows, j: in
 
 
 def _way(one: Floats, other: Floats) -> float:
-    """The Wasserstein distance without the outermost values of the smaller table, and as large a share of the other."""
+    """Return the Wasserstein distance without the smaller table's outermost values and the same share of the other."""
     outer = min(0.05, _OUTERMOST / min(len(one), len(other)))
     shares = np.linspace(outer, 1 - outer, _STEPS)
     return float(np.abs(np.subtract(*(np.quantile(x, shares, method="inverted_cdf") for x in (one, other)))).mean())
@@ -141,7 +141,7 @@ def _plain(values: Sequence[Any]) -> list[Any]:
 
 
 def _words(value: Any) -> str:
-    """A value in at most eleven characters."""
+    """Format a value in at most eleven characters."""
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d}"
     text = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}" if isinstance(value, float) else str(value)

@@ -1,14 +1,15 @@
-"""Can a model tell synthetic rows from real ones? The propensity score mean-squared error (pMSE).
+"""The propensity score mean-squared error (pMSE): how well a model distinguishes synthetic rows from real ones.
 
-A model says for every row of both tables how likely it is synthetic; pMSE is the mean of (that - c)², c the share of
-synthetic rows. A model that sees no difference still fits noise, so pMSE is told beside what it would be then:
+A model predicts for every row of both tables the probability that it is synthetic; pMSE is the mean of (that - c)², c
+the share of synthetic rows. A model that sees no difference still fits noise, so pMSE is reported with its expectation
+in that case:
 
 - logistic regression on k features: k (1 - c)² c / N, with standard deviation sqrt(2k) (1 - c)² c / N (Snoke, Raab,
-  Nowok, Dibben & Slavković 2018). It sees each column, not what lies between them.
-- a decision tree: the mean over shuffles of who is synthetic. It sees combinations.
+  Nowok, Dibben & Slavković 2018). It sees each column, not the dependence between them.
+- a decision tree: the mean over shuffles of the synthetic labels. It sees combinations.
 
-A ratio of 1 is as if both were drawn from one population; 10 and more is easily told apart. The closed form is for rows
-drawn from a true model; for a bootstrap of the real rows it is too large.
+A ratio of 1 is as if both came from one population; 10 and more is easily distinguished. The closed form is for rows
+sampled from a true model; for a bootstrap of the real rows it is too large.
 """
 
 import warnings
@@ -28,14 +29,14 @@ _SHUFFLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Propensity:
-    """How well tables can be told apart.
+    """How well a model distinguishes two tables.
 
     Attributes:
-        model: which one was asked.
+        model: the model used.
         value: pMSE.
-        expected: what it would be if there were no difference.
+        expected: its expectation if there were no difference.
         spread: the standard deviation of that.
-        most: what it would be if every row were told apart for sure: c (1 - c).
+        most: its value if every row were classified with certainty: c (1 - c).
     """
 
     model: str
@@ -46,7 +47,7 @@ class Propensity:
 
     @property
     def told_apart(self) -> float:
-        """Where pMSE lies between what chance does, 0, and what telling every row apart would do, 1.
+        """Return pMSE scaled between chance, 0, and certain classification of every row, 1.
 
         Unlike the ratio it does not grow with the number of rows.
         """
@@ -56,17 +57,17 @@ class Propensity:
 
     @property
     def ratio(self) -> float:
-        """pMSE over what is expected: 1 is alike."""
+        """Return pMSE over its expectation: 1 is no difference."""
         return self.value / self.expected if self.expected > 0 else float("inf" if self.value > 0 else 1)
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         told = {name: getattr(self, name) for name in ("model", "value", "expected", "spread")}
         return {**told, "told apart": self.told_apart, "ratio": self.ratio if np.isfinite(self.ratio) else None}
 
 
 def propensity(real: ScoreRows, synthetic: ScoreRows, random: np.random.Generator) -> tuple[Propensity, ...]:
-    """Ask both models."""
+    """Compute pMSE with both models."""
     sklearn_or_refuse()
     made = np.r_[np.zeros(len(real), dtype=np.int64), np.ones(len(synthetic), dtype=np.int64)]
     return _by_regression(real, synthetic, made), _by_tree(real, synthetic, made, random)
@@ -82,7 +83,7 @@ def _by_regression(real: ScoreRows, synthetic: ScoreRows, made: NDArray[np.int64
     unit = (1 - c) ** 2 * c / n
     value = 0.0
     if k:
-        with warnings.catch_warnings():  # a column that tells them apart surely has no finite weight
+        with warnings.catch_warnings():  # a column that separates them perfectly has no finite weight
             warnings.simplefilter("ignore")
             model = LogisticRegression(C=1e6, solver="newton-cholesky", max_iter=50).fit(x, made)
         value = _pmse(model.predict_proba(x)[:, 1], c)

@@ -19,9 +19,9 @@ class ColumnShape:
     """The shares of a column.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         ordered: whether its labels have an order.
-        labels: in words; the last stands for missing, if something is.
+        labels: descriptions; the last stands for missing, if any value is.
         real, synthetic: the share of each.
     """
 
@@ -33,11 +33,11 @@ class ColumnShape:
 
     @property
     def error(self) -> float:
-        """Half the L1 distance."""
+        """Return half the L1 distance."""
         return sum(abs(a - b) for a, b in zip(self.real, self.synthetic, strict=True)) / 2
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """Return plain values, for a file."""
         return {
             "column": self.name,
             "labels": list(self.labels),
@@ -47,7 +47,7 @@ class ColumnShape:
 
 
 def shapes(real: ScoreRows, synthetic: ScoreRows) -> tuple[ColumnShape, ...]:
-    """The shares of all columns."""
+    """Return the shares of all columns."""
     return tuple(_shape(real, synthetic, j) for j in range(len(real.sides)))
 
 
@@ -61,7 +61,7 @@ def _shape(real: ScoreRows, synthetic: ScoreRows, j: int) -> ColumnShape:
 
 
 def label(side: EncodedRows, code: int) -> str:
-    """What a code stands for, in words; of a bin, where it begins: the first whole number or day in it."""
+    """Return the label of a code; for a bin, its start: the first whole number or day in it."""
     value = side.labels[code]
     if not isinstance(value, tuple):
         return str(value)
@@ -75,7 +75,7 @@ def label(side: EncodedRows, code: int) -> str:
 
 
 def _moment(start: int, ends: Sequence[float]) -> str:
-    """When a bin begins: as much of it as tells it from the others, so that labels stand beside each other."""
+    """Format the start of a bin, only as precisely as needed to distinguish it, so that labels fit side by side."""
     moment, span = np.datetime64(start, "us"), ends[-1] - ends[0]
     if min(high - low for low, high in pairwise(ends)) >= _DAY:
         return str(moment.astype("datetime64[D]"))

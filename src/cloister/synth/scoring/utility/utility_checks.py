@@ -1,4 +1,4 @@
-"""What a table is good for, held against limits, and what its reader should know."""
+"""Utility checks of a table against limits, and notes for its reader."""
 
 import math
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 __all__ = ["kept_words", "notes", "uses"]
 
-_FAR = 0.2  # a correlation that is off by more is another finding
+_FAR = 0.2  # a correlation with a larger error is reported separately
 _TOO_CLOSE = 1.05  # 1 is as close as fresh rows, but for chance
 
 
 def uses(score: "Score", limits: Limits) -> Iterator[Check]:
-    """A check for each use."""
+    """Yield a check for each use."""
     way = score.marginals[-1]
     if way.way > 1:
         kept = score.kept
         if kept is None and (not score.rows["held back"] or (score.usefulness or 0.0) >= limits.usefulness):
-            kept = score.usefulness  # a bootstrap is a higher mark than fresh rows: what reaches it is good enough
+            kept = score.usefulness  # a bootstrap is a stricter reference than fresh rows: reaching it is good enough
         told = "too few rows tell how much of what lies between columns is kept" if kept is None else kept_words(kept)
         yield Check(
             "marginals",
@@ -54,7 +54,7 @@ def uses(score: "Score", limits: Limits) -> Iterator[Check]:
 
 
 def _numbers(score: "Score", limits: Limits) -> Iterator[Check]:
-    """Whether each number is distributed as in the real rows, value by value; the one that is farthest off is told."""
+    """Check the distribution of each number, value by value; the one with the largest distance is reported."""
     known = [one for one in score.numbers if one.real]
     if not known:
         return
@@ -112,13 +112,13 @@ def _correlations(score: "Score", limit: float) -> Iterator[Check]:
 
 
 def _by_chance(score: "Score") -> float:
-    """Three standard errors of the difference of two correlations, at most."""
+    """Return three standard errors of the difference of two correlations, at most."""
     real, made, _ = score.rows.values()
     return 3 * math.sqrt(1 / real + 1 / made)
 
 
 def notes(score: "Score") -> Iterator[Check]:
-    """What a reader should know and what no limit is for."""
+    """Yield notes for a reader, which have no limit."""
     if not score.propensity:
         yield Check("propensity", "note", None, "no model was asked to tell the tables apart: it needs scikit-learn.")
     found = score.correlations
@@ -134,6 +134,6 @@ def notes(score: "Score") -> Iterator[Check]:
 
 
 def kept_words(kept: float) -> str:
-    """How much of what lies between columns is kept, in words: more than all of it is no praise."""
+    """Describe the kept share of the dependence between columns; a share well above 1 is reported as too close."""
     told = f"{percent(min(1.0, max(0.0, kept)), 0)} of what lies between columns is kept"
     return told if kept < _TOO_CLOSE else f"{told}, and it is closer to these very rows than fresh ones would be"

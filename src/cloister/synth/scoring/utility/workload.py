@@ -1,15 +1,15 @@
-"""How far synthetic tables are from private rows, as whole numbers that one unit moves by little.
+"""Distances of synthetic tables from private rows, as whole numbers of low sensitivity.
 
-For a marginal let N be the counts of the real rows and T those of the synthetic table, scaled to a total that is public
-(or was bought). The distance Σ|N - T| is a whole number, and T does not depend on the rows.
+For a marginal let N be the counts of the real rows and T those of the synthetic table, scaled to a public (or
+measured) total. The distance Σ|N - T| is a whole number, and T does not depend on the rows.
 
-Sensitivity. If one unit comes or goes, N changes by at most m in L1: m is what all its rows count together. By the
+Sensitivity. Adding or removing one unit changes N by at most m in L1, where m is the total count of its rows. By the
 triangle inequality |Σ|N - T| - Σ|N' - T|| <= Σ|N - N'| <= m. So a distance moves by at most m, the sum of k distances
 by at most k·m, and the vector of k distances by k·m in L1 and √k·m in L2. As the mean of k distances over twice the
 number of rows, that is m/(2n): the error of a table of 30,000 rows moves by 1/60,000.
 
-T must not depend on the rows unpaid: for a copy of the rows it does, and no noise on the distance makes up for that. So
-a table is taken only if it was released (`Compared.private`).
+T must not depend on the rows without a charge: for a copy of the rows it does, and noise on the distance cannot repair
+that. A table is therefore accepted only if it was released (`Compared.private`).
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ __all__ = ["MOST_PAIRS", "Compared", "Paid", "buy_rows", "carry_out", "compare_w
 
 T = TypeVar("T")
 _LARGEST = 2**61
-MOST_PAIRS = 100_000  # that a caller may ask for: each is counted
+MOST_PAIRS = 100_000  # that a caller may request: each is counted
 Places = tuple[int, ...]
 
 
@@ -51,8 +51,8 @@ class Compared:
     Attributes:
         domain: the public cells.
         relation: the real rows, in their engine. None of them was read.
-        cells: of each synthetic table: rows × modelled columns.
-        private: whether each table was released privately; False if one was made with a seed.
+        cells: cells of each synthetic table: rows × modelled columns.
+        private: whether each table was released privately; False if one was generated with a seed.
     """
 
     domain: Domain
@@ -61,9 +61,9 @@ class Compared:
     private: bool = True
 
     def distance(self, survey: Measurer, table: int, places: Places, rows: int) -> int:
-        """Σ|N - T| of one marginal, in parts of a row. Reads rows: call it inside a step.
+        """Return Σ|N - T| of one marginal, in parts of a row. Reads rows: call it inside a step.
 
-        Privacy: moves by at most `survey.most` if one unit comes or goes.
+        Privacy: moves by at most `survey.most` if one unit is added or removed.
         """
         shape = [self.domain.shape[place] for place in places]
         joint = np.ravel_multi_index(tuple(self.cells[table][:, place] for place in places), shape)
@@ -72,7 +72,7 @@ class Compared:
         wide: Any = np.int64 if 4 * len(joint) * whole < 2**63 else object
         scaled = (2 * counts.astype(wide) * whole + len(joint)) // (2 * len(joint))  # rounded, in whole numbers
         [(_, exact)] = survey.counted([places])
-        # Only cells that either has: of large domains there are too many to list.
+        # Only cells that occur in either: large domains have too many to list.
         cells, where = np.unique(np.concatenate([exact.cells, found]), return_inverse=True)
         far = np.zeros(len(cells), dtype=np.int64)
         np.add.at(far, where[: len(exact.cells)], exact.numbers)
@@ -82,7 +82,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """What was asked and who pays."""
+    """The request and the account that pays."""
 
     data: Any
     budget: BudgetShare
@@ -96,10 +96,10 @@ def compare_with(
     """Read synthetic tables as cells of a dataset's domain. No private row is read.
 
     Args:
-        released: the caller's word that tables without a receipt were released before, or do not depend on the rows.
+        released: the caller's assertion that tables without a receipt were released, or do not depend on the rows.
 
     Raises:
-        NotPrivate: a table is known to protect nobody, or nothing says that it was released.
+        NotPrivate: a table is known to be unprotected, or has no evidence of a release.
     """
     if not (hasattr(data, "tables") and hasattr(data, "account") and hasattr(data, "relation")):
         raise BadInput("this is paid for by a Cloister dataset: cl.open(source, schema=…, budget=…).")
@@ -125,7 +125,7 @@ def compare_with(
 
 
 def _was_released(table: Any, data: Any, released: bool) -> bool:
-    """Whether a table is private, or refuse: a score or a choice must not vouch for rows that nobody paid for."""
+    """Return True if a table is private, or refuse: a score or a selection must not certify rows without a charge."""
     if isinstance(table, NotPrivateTable):
         raise NotPrivate(
             f"this table was made by {table.method} and protects nobody; a score with a receipt would vouch for it. "
@@ -156,7 +156,7 @@ def _names(table: Any) -> list[str]:
 
 
 def some_pairs(columns: int, most: int) -> list[Places]:
-    """All pairs of columns, or so many of them: a public choice, the same every time; the column itself if alone."""
+    """Return all pairs of columns, or some of them by a fixed public choice; a single column by itself."""
     if columns < 2:
         return [(0,)]
     every: list[Places] = [*combinations(range(columns), 2)]
@@ -164,7 +164,7 @@ def some_pairs(columns: int, most: int) -> list[Places]:
 
 
 def pay(data: Any, spend: Any, what: str, request: str, random_state: Any) -> Paid:
-    """Read what may be spent. Nothing is charged yet."""
+    """Read the available budget. Nothing is charged yet."""
     reader = getattr(data, "reader", None)
     label = f"{reader.label}\n" if reader is not None and reader.label else ""
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
@@ -172,9 +172,9 @@ def pay(data: Any, spend: Any, what: str, request: str, random_state: Any) -> Pa
 
 
 def carry_out(paid: Paid, compared: Compared, steps: Callable[[Measurer], T]) -> tuple[T, Release]:
-    """Charge, then look in steps.
+    """Charge, then measure in steps.
 
-    Privacy: the spend, whatever the steps: the meter refuses what goes beyond.
+    Privacy: the spend, whatever the steps: the meter refuses anything beyond it.
     """
     data, reader = paid.data, getattr(paid.data, "reader", None)
     check_noise(compared.relation, paid.budget.loss)
@@ -204,9 +204,9 @@ def carry_out(paid: Paid, compared: Compared, steps: Callable[[Measurer], T]) ->
 
 
 def buy_rows(survey: Measurer, loss: Any, marginals: int, sure: str = "0.95") -> tuple[int, Interval]:
-    """The number of rows with noise: one at least, and what it may be, with that confidence.
+    """Measure the number of rows: at least one, with its interval at that confidence.
 
-    At most as many as let the distances of so many marginals add up in 64 bits: noise may be any number.
+    Capped so that the distances of that many marginals add up in 64 bits: noise may be any number.
 
     Privacy: the loss; a unit's rows count at most `most` together.
     """
