@@ -10,7 +10,7 @@ integer_rows.py (exact integer sums plus noise) → the estimator's own file →
                 RandomForestClassifier, GradientBoostingClassifier
     numbers     LinearRegression, Ridge, GradientBoostingRegressor
     structure   KMeans, PCA
-    features    MinMaxScaler, StandardScaler, OneHotEncoder (from public facts), QuantileTransformer (pays)
+    features    MinMaxScaler, StandardScaler, OneHotEncoder (from public facts), QuantileTransformer (needs a spend)
     tools       select (private hyperparameter search), cross_val_score (noisy scores), save and load (signed files),
                 prepare (columns of a schema as a model's features)
 

@@ -24,7 +24,7 @@ _MOST = 1024  # cells per feature
 
 @dataclass(frozen=True, slots=True)
 class BinnedFeature:
-    """The public cells of one feature.
+    """Public cells of one feature.
 
     Attributes:
         name: the feature's name.

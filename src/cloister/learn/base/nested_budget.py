@@ -1,7 +1,7 @@
 """Several fits under one charge: a selection or a cross-validation charges once and divides the budget.
 
     with paying(meter):
-        model.fit(X, y)          # pays from the meter, not from an account of its own
+        model.fit(X, y)          # charged to the meter, not to an account of its own
 
 Wrappers of scikit-learn that would report scores on raw rows without a charge are refused.
 """

@@ -52,7 +52,7 @@ class ClassMoments:
 
     Attributes:
         counts: rows of each class.
-        sums: of each class (classes × features).
+        sums: sums of each class (classes × features).
         products: X'X.
         line_noise, product_noise: standard deviations of the noise on a sum and on a product.
     """

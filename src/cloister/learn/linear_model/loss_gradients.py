@@ -20,7 +20,7 @@ _FAR, _FINE = 20, 2**12  # margins beyond 20 count as 20; a unit of margin has 4
 
 
 class Residual(Protocol):
-    """The derivative of a convex loss.
+    """Derivative of a convex loss.
 
     Attributes:
         outputs: number of margins of a row.

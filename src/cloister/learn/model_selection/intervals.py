@@ -10,7 +10,7 @@ SURE = 1.959963984540054  # 95 %
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Number with its 95 % interval; all None where the noise exceeds the number's range."""
+    """Number with its 95 % interval; all None where noise hides the number."""
 
     value: float | None
     low: float | None
