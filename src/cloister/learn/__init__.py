@@ -3,20 +3,20 @@
     from cloister import learn, epsilon
     model = learn.LogisticRegression(epsilon(1, delta="1e-6"), bounds=(0, 1), classes=[0, 1]).fit(X, y)
 
-The way of a fit: inputs.py (what is public, what is clipped) → estimator.py (charge, once, before anything is read) →
-integer_rows.py (rows as integers, summed exactly, plus noise) → the estimator's own file → release_ and receipt.
+Path of a fit: inputs.py (check public facts, clip) → estimator.py (charge once, before a row is read) →
+integer_rows.py (exact integer sums plus noise) → the estimator's own file → release_ and receipt.
 
     classes     LogisticRegression, LinearSVC, GaussianNB, CategoricalNB, MixedNB, DecisionTreeClassifier,
                 RandomForestClassifier, GradientBoostingClassifier
     numbers     LinearRegression, Ridge, GradientBoostingRegressor
     structure   KMeans, PCA
-    features    MinMaxScaler, StandardScaler, OneHotEncoder (from public facts), QuantileTransformer (pays)
-    around them select (a search that pays for its choice), cross_val_score (with noise on the scores),
-                save and load (signed files), prepare (columns of a schema as a model's features)
+    features    MinMaxScaler, StandardScaler, OneHotEncoder (from public facts), QuantileTransformer (needs a spend)
+    tools       select (private hyperparameter search), cross_val_score (noisy scores), save and load (signed files),
+                prepare (columns of a schema as a model's features)
 
-The textbook's methods are there by name, corrected (method="output", "objective", "input"…; method.py): for lessons.
+Corrected textbook methods are available for teaching (method="output", "objective", "input"…; textbook/method.py).
 
-Nothing is loaded before it is asked for.
+Submodules are imported on first use.
 """
 
 import warnings
@@ -67,7 +67,7 @@ __all__ = [
     "prepare",
 ]
 
-# No file may have the name of what is offered here: importing it would put the module in the name's place.
+# No file may share a name exported here: importing the module would shadow that name.
 _HOMES = {
     "LogisticRegression": "linear_model.logistic",
     "LinearSVC": "linear_model.svm",
@@ -95,7 +95,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Fetch a name from its home the first time it is asked for: scikit-learn is not loaded to list the names."""
+    """Import an exported name on first access, so that listing the names does not load scikit-learn."""
     if name == "compare":
         warnings.warn("learn.compare is lessons.compare.run.compare now.", DeprecationWarning, stacklevel=2)
         return import_module("cloister.lessons.compare.run").compare

@@ -1,4 +1,4 @@
-"""How private each estimator was found to be when attacked on made-up rows (benchmarks/learning/audited.py)."""
+"""Empirical privacy audits of the estimators on synthetic rows (benchmarks/learning/audited.py)."""
 
 import json
 from functools import lru_cache
@@ -11,11 +11,12 @@ FILE = Path(__file__).with_name("audited.json")
 
 
 def audited(estimator: str) -> dict[str, Any] | None:
-    """What the attack found; None for an estimator that was not attacked.
+    """Return the audit result of an estimator; None if it was not audited.
 
     Returns:
-        claim: the loss that was claimed. lower_bound: epsilon is at least this at `delta`, with the `confidence`.
-        allowed: what the claim allows there. samples: fits on each side. made: the day. attack: what was tried.
+        claim: the claimed loss. lower_bound: a lower bound on epsilon at `delta`, with the given `confidence`.
+        allowed: the largest epsilon that the claim allows. samples: fits on each side. made: the date. attack: the
+        attack that was run.
     """
     found = _all()["found"].get(estimator)
     return None if found is None else {**_all()["about"], **found}

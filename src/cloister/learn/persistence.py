@@ -1,14 +1,14 @@
-"""Models in files: JSON and npz behind one signature, verified before it is parsed, receipts inside.
+"""Signed model files: JSON and npz with receipts, verified before they are parsed.
 
-    cloister-model/1                    what kind of file this is
+    cloister-model/1                    the file format
     BASE64                              the owner's signature over all that follows
-    1234                                how long the JSON is
-    {...}                               class, parameters, what was released, receipts
+    1234                                the length of the JSON
+    {...}                               class, parameters, released values, receipts
     PK...                               the arrays, as npz
 
-A file holds what `fit` leaves in a model: an attribute or a type that is not listed here is refused, so that nothing
-that was put beside a model slips into its file. (What a caller puts in the place of such an attribute is kept as it
-is.) Pickle has none of this: it runs what the file tells it to, and keeps whatever an object holds.
+A file holds the attributes that `fit` sets: an attribute or a type that is not listed here is refused, so that nothing
+else stored on a model is written. (If a caller replaces the value of a listed attribute, that value is kept.) Pickle
+has none of these checks: it runs code from the file, and keeps everything an object holds.
 """
 
 import io
@@ -39,8 +39,8 @@ _FORM = b"cloister-model/1\n"
 _PURPOSE = b"cloister model\n"  # signatures of different kinds of text must never be exchangeable
 _MOST_BYTES = 2**30
 _ESTIMATORS = {name: home for name, home in _HOMES.items() if name[0].isupper()}
-# Released or public values that models are made of; nothing that holds rows.
-# Dataclasses that a model may hold: their name in files, which never changes, and where they are.
+# Types of released or public values in models; none of them holds rows.
+# Dataclasses that a model may hold: their name in files, which never changes, and their module.
 _KINDS = {
     "data.schema.Column": "data.schema.Column",
     "learn.additive.Additive": "learn.trees.additive.Additive",
@@ -74,14 +74,14 @@ _STATE = frozenset(
 
 
 def save(model: Any, path: str | os.PathLike[str], *, key: SigningKey | None = None) -> Path:
-    """Write a fitted model, or a pipeline of such, into one signed file.
+    """Write a fitted model, or a pipeline of fitted models, to one signed file.
 
     Args:
         model: fitted, with a receipt.
-        path: where to.
-        key: the owner's; that of the model's ledger unless given. It must be the one that signed the receipt.
+        path: the file to write.
+        key: the owner's key; that of the model's ledger unless given. It must be the one that signed the receipt.
 
-    Privacy: costs nothing: what is written was released, and is as public as the model.
+    Privacy: no cost: all that is written was released, and is as public as the model.
     """
     signed, place = pack(model, key or _key_of(model)), Path(path)
     try:
@@ -92,9 +92,9 @@ def save(model: Any, path: str | os.PathLike[str], *, key: SigningKey | None = N
 
 
 def pack(model: Any, key: SigningKey) -> bytes:
-    """What `save` writes, for whoever sends it elsewhere than into a file.
+    """Return the bytes that `save` writes.
 
-    Privacy: costs nothing, as `save`.
+    Privacy: no cost, as for `save`.
     """
     kept = _Writer(key.public)
     text = json.dumps(kept.estimator(model), separators=(",", ":")).encode()
@@ -105,7 +105,7 @@ def pack(model: Any, key: SigningKey) -> bytes:
 
 
 def load(path: str | os.PathLike[str], key: PublicKey | str) -> Any:
-    """Read a model from its file. Nothing in the file is trusted before its signature holds.
+    """Read a model from its file. Nothing in the file is trusted before its signature is verified.
 
     Args:
         path: the file.
@@ -125,7 +125,7 @@ def load(path: str | os.PathLike[str], key: PublicKey | str) -> Any:
 
 
 def unpack(whole: bytes, key: PublicKey | str, origin: str = "this") -> Any:
-    """The model in the bytes that `pack` made, verified before anything is parsed; see `load`."""
+    """Return the model in bytes from `pack`, verified before anything is parsed; see `load`."""
     owner = PublicKey.parse(key) if isinstance(key, str) else key
     if not whole.startswith(_FORM):
         raise BadSource(f"{origin} does not hold a model of the form {_FORM.decode().strip()}.")
@@ -139,7 +139,7 @@ def unpack(whole: bytes, key: PublicKey | str, origin: str = "this") -> Any:
 
 
 def _key_of(model: Any) -> SigningKey:
-    """The key of the ledger that a model was paid from."""
+    """Return the key of the ledger that a model was charged to."""
     inner = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     for one in (step for step in inner if isinstance(step, PrivateEstimator)):
         if one.account is not None:
@@ -154,7 +154,7 @@ def _key_of(model: Any) -> SigningKey:
 
 
 class _Writer:
-    """From objects to JSON, arrays set aside."""
+    """Encoder from objects to JSON, with arrays collected separately."""
 
     def __init__(self, owner: PublicKey) -> None:
         self.arrays: dict[str, Any] = {}
@@ -194,7 +194,7 @@ class _Writer:
         return {"receipt": release.receipt.text(), "unit": [release.unit.name, release.unit.max_rows]}
 
     def value(self, value: Any) -> Any:
-        """A JSON value that `_Reader.value` turns back into the same."""
+        """Return a JSON value that `_Reader.value` decodes to the same object."""
         if value is None or isinstance(value, bool | int | float | str):
             return value
         if isinstance(value, np.generic) and value.dtype.kind in "biufU":
@@ -222,14 +222,14 @@ class _Writer:
     def _array(self, value: Any) -> dict[str, Any]:
         if value.dtype.kind == "O":
             return {"objects": [self.value(one) for one in value.ravel()], "shape": list(value.shape)}
-        if id(value) not in self._known:  # arrays live as long as the model: an id names one
+        if id(value) not in self._known:  # arrays live as long as the model, so ids are unique
             self._known[id(value)] = f"a{len(self.arrays)}"
             self.arrays[self._known[id(value)]] = value
         return {"array": self._known[id(value)]}
 
 
 class _Reader:
-    """Back from JSON that was verified."""
+    """Decoder of verified JSON."""
 
     def __init__(self, arrays: dict[str, Any], owner: PublicKey) -> None:
         self._arrays, self._owner = arrays, owner

@@ -1,4 +1,4 @@
-"""What estimators on public cells share: how they read rows, and that what they read is private until it is noisy."""
+"""Base class of estimators on public cells, and the private rows they read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class BinnedRows:
-    """Private rows; `cells` and `targets` are called inside a step, after the charge.
+    """Private rows in public cells; call `look` only inside a step, after the charge.
 
     Attributes:
         axes: the public cells.
@@ -46,7 +46,7 @@ class BinnedRows:
     _read: tuple[Integers, NDArray[Any]] | None = field(default=None, repr=False)
 
     def look(self) -> tuple[Integers, NDArray[Any]]:
-        """The cell of each row and feature, and the code of its class (or its target)."""
+        """Return the cell of each row and feature, and each row's class code (or target)."""
         if self._read is None:
             given, labels = self._given()
             cells, known = given.cells(self.axes)
@@ -55,7 +55,7 @@ class BinnedRows:
         return self._read
 
     def _given(self) -> tuple[Columns, NDArray[Any]]:
-        """The columns, and the code of each row's class (or its target)."""
+        """Return the columns, and each row's class code (or target)."""
         if self.classes is None:
             return self.columns, numbers_in(self.labels)
         return self.columns, codes(self.labels, list(self.classes))
@@ -63,13 +63,13 @@ class BinnedRows:
 
 @dataclass(slots=True)
 class FetchedCells(BinnedRows):
-    """The same of a dataset whose rows are read when a step looks."""
+    """Cells of a dataset whose rows are read inside the first step."""
 
     source: FetchedTable | None = None
 
     @classmethod
     def of(cls, source: FetchedTable, axes: tuple[BinnedFeature, ...]) -> "FetchedCells":
-        """Of the columns that a step will read."""
+        """Build the cells of the columns that a step will read."""
         return cls(Columns((), source.features), np.zeros(0), axes, source.classes, source=source)
 
     def _given(self) -> tuple[Columns, NDArray[Any]]:
@@ -78,7 +78,7 @@ class FetchedCells(BinnedRows):
 
 
 class BinnedEstimator(PrivateEstimator):
-    """An estimator that sees features through public cells."""
+    """Estimator whose features are public cells."""
 
     bounds: Any
     bins: Any
@@ -88,7 +88,7 @@ class BinnedEstimator(PrivateEstimator):
     _usual_bins = 16
 
     def _rows(self, rows: Any, labels: Any, classes: Any, numeric: bool = False) -> BinnedRows:
-        """Check what is public about the input: shapes, types, bounds, classes."""
+        """Check the public facts of the input: shapes, types, bounds, classes."""
         columns = read_columns(rows, self.categories, self.fill)
         axes = read_axes(columns.names, self.bounds, self.bins, self.categories, self._usual_bins)
         listed = None if numeric else read_classes(classes)
@@ -104,13 +104,13 @@ class BinnedEstimator(PrivateEstimator):
         classes: Any,
         numeric: bool = False,
     ) -> FetchedCells:
-        """The same of a dataset, whose schema has bounds, categories and classes."""
+        """Check a dataset, whose schema has bounds, categories and classes."""
         kind = "number" if numeric else "classes"
         source = fetch(data, target, features, table, classes=classes, kind=kind, fill=self.fill)
         return FetchedCells.of(source, source.axes(self.bins, self._usual_bins))
 
     def _grow_on(self, data: BinnedRows, steps: Callable[[PrivacyFilter, BudgetShare], T]) -> T:
-        """Charge and train, on whatever the rows are in."""
+        """Charge the spend and train, on arrays or on a dataset."""
         if isinstance(data, FetchedCells) and data.source is not None:
             return self._train_rows(steps, data.source)
         return self._train(steps)
@@ -125,12 +125,12 @@ class BinnedEstimator(PrivateEstimator):
         self._axes = data.axes
 
     def _cells(self, rows: Any) -> Integers:
-        """The cells of rows to answer about."""
+        """Return the cells of rows to predict."""
         table = read_answers(self, rows, self.fill, numbers=False)
         names = tuple(axis.name for axis in self._axes)
         return columns_of(table, names, [not axis.ordered for axis in self._axes]).cells(self._axes)[0]
 
 
 def public_generator(source: Source) -> np.random.Generator:
-    """Randomness for what needs no secrecy, such as which features a split may use; repeats if the source does."""
+    """Return a generator for public choices, such as a split's candidate features; seeded sources repeat it."""
     return np.random.default_rng(int.from_bytes(source.bytes(16), "little"))

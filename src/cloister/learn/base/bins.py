@@ -1,8 +1,8 @@
-"""Public cells: every feature is cut into a few of them, named before any row is read.
+"""Public cells of features, fixed before any row is read.
 
-A number falls between public cuts, a category is one of a public list (all others share the cell `other`). Counts over
-cells are what trees and additive models learn from. A value is placed by comparisons, after it was read on its own
-(learn/base/cells.py), so where a row falls depends on that row alone.
+Numbers are binned by public cuts; a category is one of a public list, and all others share the cell `other`. Trees and
+additive models learn from counts over cells. Each value is read on its own (learn/base/cells.py) and placed by
+comparisons, so the cell of a row depends on that row alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ from cloister.privacy.errors import BadBounds, BadSchema
 
 __all__ = ["BinnedFeature", "Columns", "columns_of", "read_axes", "read_columns"]
 
-_MOST = 1024  # cells a feature
+_MOST = 1024  # cells per feature
 
 
 @dataclass(frozen=True, slots=True)
 class BinnedFeature:
-    """The public cells of one feature.
+    """Public cells of one feature.
 
     Attributes:
-        name: of the feature.
-        cuts: of a number: cell i holds what is at least cuts[i - 1] and below cuts[i].
-        categories: of a category: one cell each, and one more for all others.
-        exact: whether whole numbers beyond 2^53 are told apart, as a schema has them.
+        name: the feature's name.
+        cuts: for a number: cell i holds values that are at least cuts[i - 1] and below cuts[i].
+        categories: for a category: one cell each, and one more for all others.
+        exact: True to distinguish integers beyond 2^53, as a schema does.
     """
 
     name: str
@@ -40,16 +40,16 @@ class BinnedFeature:
 
     @property
     def ordered(self) -> bool:
-        """Whether neighbouring cells are alike."""
+        """Return True if the cells have an order."""
         return self.categories is None
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
+        """Return the number of cells."""
         return len(self.cuts if self.categories is None else self.categories) + 1
 
     def place(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """The cell of each value; a missing number is in the middle one."""
+        """Return the cell of each value; a missing number is in the middle cell."""
         if self.categories is None:
             numbers = numbers_in(values)
             found = np.searchsorted(self.cuts, numbers, side="right").astype(np.int64)
@@ -58,7 +58,7 @@ class BinnedFeature:
         return np.where(found < 0, len(self.categories), found)
 
     def labels(self) -> list[str]:
-        """What each cell holds, in words."""
+        """Return a text label of each cell."""
         if self.categories is not None:
             return [*map(str, self.categories), "other"]
         ends = [f"{cut:g}" for cut in self.cuts]
@@ -69,10 +69,10 @@ class BinnedFeature:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns as they came, read into cells only when a step looks.
+    """Raw columns, read into cells only inside a step.
 
     Attributes:
-        fill: what stands for a missing number; None to leave its row out.
+        fill: replaces a missing number; None to leave its row out.
     """
 
     values: tuple[NDArray[Any], ...]
@@ -81,11 +81,11 @@ class Columns:
 
     @property
     def length(self) -> int:
-        """The private number of rows."""
+        """Return the private number of rows."""
         return len(self.values[0])
 
     def cells(self, axes: Sequence[BinnedFeature]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The cell of each row and feature, and whether all numbers of the row are known."""
+        """Return the cell of each row and feature, and True for each row without missing numbers."""
         known = np.ones(self.length, dtype=bool)
         placed = []
         for axis, column in zip(axes, self.values, strict=True):
@@ -102,12 +102,12 @@ class Columns:
 
 
 def read_columns(rows: Any, categories: Mapping[Any, Sequence[Any]] | None, fill: float | None) -> Columns:
-    """Columns of an array or frame.
+    """Read the columns of an array or frame.
 
     Args:
         rows: the input.
-        categories: which columns, by name or number, are no numbers.
-        fill: what stands for a missing number.
+        categories: the categorical columns, by name or number.
+        fill: replaces a missing number.
     """
     table = read_table(rows, fill, numbers=False)
     names = table.names or tuple(f"x{i}" for i in range(table.width))
@@ -115,7 +115,7 @@ def read_columns(rows: Any, categories: Mapping[Any, Sequence[Any]] | None, fill
 
 
 def columns_of(table: InputTable, names: tuple[str, ...], categorical: Sequence[bool]) -> Columns:
-    """Columns of a table, if those that are not categorical can hold numbers."""
+    """Return the columns of a table; refuse a non-categorical column whose type cannot hold numbers."""
     check_numbers(column for column, other in zip(table.columns, categorical, strict=True) if not other)
     return Columns(table.columns, names, table.fill)
 
@@ -129,15 +129,15 @@ def read_axes(
     *,
     exact: bool = False,
 ) -> tuple[BinnedFeature, ...]:
-    """The cells that public facts describe.
+    """Build the cells from public facts.
 
     Args:
-        names: of the features.
+        names: names of the features.
         bounds: (low, high) for all, (lows, highs), or a dict from name or number to (low, high).
-        bins: how many equal cells lie between the bounds; or a dict from name or number to that, or to the cuts.
+        bins: number of equal cells between the bounds; or a dict from name or number to that, or to the cuts.
         categories: a dict from name or number to the list of categories.
-        usual: how many cells a feature has that `bins` does not mention.
-        exact: whether categories come from a schema (learn/base/cells.py).
+        usual: number of cells of a feature that `bins` does not mention.
+        exact: True if categories come from a schema (learn/base/cells.py).
     """
     for given in (bounds, bins, categories):
         unknown = [key for key in given if not _known(key, names)] if isinstance(given, Mapping) else []
@@ -174,7 +174,7 @@ def _listed(given: Any, name: str, place: int) -> Any:
 def _categories(listed: Sequence[Any], name: str, exact: bool) -> tuple[Any, ...]:
     try:
         kept = () if isinstance(listed, str | bytes) else tuple(dict.fromkeys(listed))
-    except TypeError:  # no list, or one of lists
+    except TypeError:  # not a list, or a list of lists
         kept = ()
     if not 1 <= len(kept) < _MOST:
         raise BadSchema(f"{name} needs a list of 1 to {_MOST - 1} categories.")

@@ -1,14 +1,14 @@
-"""Read single cells: what is a category, what is a number, what is missing. Every value of every type has an answer.
+"""Read single cells as a category or a number. Values of every type are handled.
 
     category(cell)   a number as a float, a word as text, None for a missing cell
-    number(cell)     a float; NaN for a missing cell and for whatever is no number
+    number(cell)     a float; NaN for a missing cell and for anything that is not a number
 
 `Categories.codes` and `numbers_in` do the same for columns. They are vectorised, but the result for a cell depends on
-that cell alone, and not on the type of the column it stands in: pandas turns whole numbers into floats, and words into
-objects, as soon as one cell is missing, and then one row would change how all others are read. So 1, 1.0, True, "1" and
-"True" are one category and one number, zeros at the end of a text do not count, and whole numbers beyond 2^53 are read
-as the nearest float. (Not so in a dataset: there the schema decides the type of a column, and whole numbers of any
-length are exact, but for those of pandas' own types; see data/tables.py.)
+that cell alone, not on the type of its column: pandas turns integers into floats, and text into objects, as soon as one
+cell is missing, so one row would otherwise change how all others are read. Therefore 1, 1.0, True, "1" and "True" are
+one category and one number, trailing NUL characters of a text are ignored, and integers beyond 2^53 are read as the
+nearest float. (In a dataset the schema decides the type of a column, and integers of any length are exact, except
+those of pandas' own types; see data/tables.py.)
 """
 
 import math
@@ -31,28 +31,28 @@ Integers = NDArray[np.int64]
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,307})(?:\.0+)?", re.ASCII)
 _EXACT = 2.0**53
-_TRUTHS = {"True": 1.0, "False": 0.0}  # what a column of truths becomes beside a word
+_TRUTHS = {"True": 1.0, "False": 0.0}  # text that booleans become in a column with text
 _BUILT_IN = frozenset({str, int, float, bool, type(None)})  # equal cells of these types are one category
 _READS_ALIKE = frozenset({str, int, float, bool, type(None), Decimal, np.float64})  # numpy converts as `number` does
 
 
 def category(cell: Any) -> str | float | None:
-    """The category of a cell: a float for a number, text for a word, None if it is missing.
+    """Return the category of a cell: a float for a number, text for a word, None if it is missing.
 
-    Text that is a number as Python writes it is that number. Whole numbers beyond 2^53 stay text if they are text, so
-    that long codes can be told apart.
+    Text that Python would print for a number is read as that number. Integers beyond 2^53 given as text stay text, so
+    that long codes stay distinct.
 
     >>> [category(cell) for cell in (1, 1.0, True, "1", "1.0", "01", float("nan"), None)]
     [1.0, 1.0, 1.0, 1.0, 1.0, '01', None, None]
     """
     try:
         return _category(_bare(cell))
-    except Exception:  # a foreign type that fails to describe itself: no cell may make a fit fail
+    except Exception:  # a foreign type whose conversion fails: no cell may make a fit fail
         return None
 
 
 def _bare(cell: Any) -> Any:
-    """The value in an array without dimensions; every other cell as it is."""
+    """Return the value of a zero-dimensional array; any other cell unchanged."""
     return cell[()] if isinstance(cell, np.ndarray) and not cell.ndim and cell is not np.ma.masked else cell
 
 
@@ -72,7 +72,7 @@ def _category(cell: Any) -> str | float | None:
 
 
 def _text(cell: bytes | str) -> str:
-    """The text in a cell, without zeros at its end: arrays of fixed-width text cannot hold them."""
+    """Return the text of a cell without trailing NUL characters, which fixed-width text arrays cannot hold."""
     return (cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell)).rstrip("\0")
 
 
@@ -90,7 +90,7 @@ def _category_of_text(text: str) -> str | float:
 
 
 def _moment(text: str) -> str:
-    """ISO text of a date or time, the same whatever precision it was stored with."""
+    """Return the ISO text of a date or time, independent of the precision it is stored with."""
     day, mark, time = text.partition("T")
     if "." in time and "+" not in time and "-" not in time:
         time = time.rstrip("0").rstrip(".")
@@ -100,7 +100,7 @@ def _moment(text: str) -> str:
 
 
 def _is_missing(cell: Any) -> bool:
-    """Whether a cell is masked, NaN, NaT or pandas.NA: what does not equal itself."""
+    """Return True if a cell is masked, NaN, NaT or pandas.NA: values not equal to themselves."""
     if cell is np.ma.masked:
         return True
     if isinstance(cell, Decimal):
@@ -112,9 +112,9 @@ def _is_missing(cell: Any) -> bool:
 
 
 def _real(cell: Any) -> float | None:
-    """A cell as a float; None if it is no real number. Beyond the range of floats it is an infinity.
+    """Return a cell as a float; None if it is not a real number. Values beyond the range of floats become infinite.
 
-    A complex number without an imaginary part is its real part, so that a type that a column has does not matter.
+    A complex number without an imaginary part is read as its real part, so that the type of the column does not matter.
     """
     if isinstance(cell, complex | np.complexfloating):
         return float(cell.real) if cell.imag == 0 else None
@@ -130,7 +130,7 @@ def _real(cell: Any) -> float | None:
 
 
 def number(cell: Any) -> float:
-    """The number in a cell, or in its text; NaN if it is missing or no number.
+    """Return the number in a cell, or in its text; NaN if it is missing or not a number.
 
     >>> [number(cell) for cell in (2, "1.5", True, "True", 10**400, "many", None)]
     [2.0, 1.5, 1.0, 1.0, inf, nan, nan]
@@ -151,7 +151,7 @@ def number(cell: Any) -> float:
 
 
 def numbers_in(column: NDArray[Any]) -> Floats:
-    """A column of numbers, each cell as `number` reads it."""
+    """Read a column of numbers, each cell as `number` does."""
     _check_column(column)
     kind = column.dtype.kind
     if kind in "iufb":
@@ -171,25 +171,25 @@ def numbers_in(column: NDArray[Any]) -> Floats:
 
 
 def _check_column(column: NDArray[Any]) -> None:
-    """Refuse a table: compared with a column, it would be broadcast, and one row would be counted beside all others."""
+    """Refuse a table: compared with a column it would be broadcast, and each row compared with all others."""
     if column.ndim != 1:
         raise BadInput("a column is an array of one dimension.")
 
 
 def _one_by_one(read: Callable[[Any], Any], cells: Sequence[Any], kind: Any) -> NDArray[Any]:
-    """Cells of foreign types, one after the other; one that warns of itself is not heard."""
+    """Read cells of foreign types one by one, with warnings suppressed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.array([read(cell) for cell in cells], dtype=kind)
 
 
 class Categories:
-    """A public list of categories, and the place of any cell in it.
+    """Public list of categories, with the index of any cell in it.
 
     Args:
-        listed: the categories; no two may be read alike.
-        what: they are the categories of, for the refusal.
-        exact: whether whole numbers beyond 2^53 are told apart: where a schema says that a column has whole numbers.
+        listed: the categories; no two may be read as the same.
+        what: what they are the categories of, for error messages.
+        exact: True to distinguish integers beyond 2^53, for a column that the schema declares as integer.
     """
 
     def __init__(self, listed: Sequence[Any], what: str = "a column", *, exact: bool = False) -> None:
@@ -202,7 +202,7 @@ class Categories:
                 f"the categories of {what:.60} must be a list of different values: 1, 1.0, True and '1' are read "
                 "alike, and so are whole numbers beyond 2^53 that differ in the last digits. Write long codes as words."
             )
-        # A long code in words is also found by its rounded number, unless it shares that with another one.
+        # A long code given as text is also found by its rounded number, unless another code rounds to the same number.
         rounded: dict[float, int] = {}
         for key, place in self._places.items():
             if isinstance(key, str) and _WHOLE.fullmatch(key):
@@ -213,17 +213,17 @@ class Categories:
 
     @property
     def numeric(self) -> bool:
-        """Whether a number can be one of them."""
+        """Return True if a number can be one of the categories."""
         return bool(self._numbers)
 
     def code(self, cell: Any) -> int:
-        """The place of a cell in the list; -1 if it is not in it."""
+        """Return the index of a cell in the list; -1 if it is not listed."""
         key = self._key(cell)
         if isinstance(key, float):
             return self._numbers.get(key, -1)
         found = self._places.get(key)
         if found is None and isinstance(key, str) and _WHOLE.fullmatch(key):
-            found = self._places.get(float(key))  # a long code in words, listed as a number
+            found = self._places.get(float(key))  # a long code given as text, listed as a number
         return -1 if found is None else found
 
     def _key(self, cell: Any) -> str | float | None:
@@ -232,14 +232,14 @@ class Categories:
         return category(cell)
 
     def codes(self, column: NDArray[Any]) -> Integers:
-        """The place of each cell."""
+        """Return the index of each cell."""
         _check_column(column)
         if column.dtype.kind in ("fb" if self._exact else "iufb"):
             return self._codes_of_numbers(numbers_in(column))
         # Iterating keeps the scalars of dates; other arrays are read faster as a list.
         cells = list(column) if column.dtype.kind in "mM" else column.tolist()
         kinds = set(map(type, cells))
-        # Cells that are equal are looked up once, but numbers of one type only: 2^53 + 2 is also a float, read apart.
+        # Equal cells are looked up once, if all numbers are of one type: 2^53 + 2 is also a float, read differently.
         if not kinds <= _BUILT_IN or len(kinds - {str, type(None)}) > 1:
             return _one_by_one(self.code, cells, np.int64)
         known = {cell: self.code(cell) for cell in dict.fromkeys(cells)}

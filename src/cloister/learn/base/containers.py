@@ -1,16 +1,16 @@
-"""Read containers: every array, list and frame becomes columns of cells, by declared types alone.
+"""Read arrays, lists and frames into columns of cells, by declared types alone.
 
     read_rows(X)      a table: its columns, and the whole array if it came as one or as a list of rows
-    read_column(y)    one column, of one dimension whatever it came as: (n, 1) beside (n,) would be broadcast to (n, n)
+    read_column(y)    one column, always one-dimensional: (n, 1) with (n,) would be broadcast to (n, n)
 
-What numpy makes of a foreign column may depend on its cells: pyarrow reads a missing code of a dictionary as the last
-word of the dictionary, and one missing cell turns polars text from fixed-width text into objects. So numpy is never
-asked. The declared type of a column decides what kind of array it becomes, whatever its cells are:
+numpy's conversion of a foreign column may depend on its cells: a missing code of a pyarrow dictionary is read as the
+last word of the dictionary, and one missing cell turns polars text from fixed-width text into objects. So numpy's
+conversion is not used. The declared type of a column decides the type of its array:
 
-    numbers and truths    floats, NaN where a cell is missing (arrays of numpy keep their type, which cannot change)
-    text, bytes           objects, or text of numpy
-    dates and durations   dates and durations of numpy, NaT where a cell is missing
-    all else              objects, read one by one
+    numbers and booleans  floats, NaN where a cell is missing (numpy arrays keep their type, which cannot change)
+    text, bytes           objects, or numpy text
+    dates and durations   numpy dates and durations, NaT where a cell is missing
+    other types           objects, read one by one
 
 A list has no type: its cells stay as they are, and rows are counted by the length of each row. Containers of other
 types are refused by their type, before anything is read.
@@ -36,10 +36,10 @@ _ARRAYS = (np.ndarray, np.memmap, np.matrix)
 
 
 def read_rows(rows: Any) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
-    """The columns of a table, and the array that they are columns of; None for a frame.
+    """Return the columns of a table, and the array that they are columns of (None for a frame).
 
     Args:
-        rows: an array, a list of rows, a frame of pandas, polars or pyarrow, or a tensor that speaks DLPack.
+        rows: an array, a list of rows, a frame of pandas, polars or pyarrow, or a tensor that supports DLPack.
     """
     if is_frame(rows):
         return _frame_columns(rows), None
@@ -50,7 +50,7 @@ def read_rows(rows: Any) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
 
 
 def as_array(rows: Any) -> NDArray[Any]:
-    """An array of numpy's own class, of rows and columns; a list of rows becomes an array of objects."""
+    """Return a two-dimensional plain numpy array; a list of rows becomes an array of objects."""
     found = _from_rows(rows) if isinstance(rows, list | tuple) else _series(rows, "X")
     if found.ndim != 2:
         raise BadInput(_SHAPE)
@@ -58,10 +58,10 @@ def as_array(rows: Any) -> NDArray[Any]:
 
 
 def read_column(y: Any) -> NDArray[Any]:
-    """Labels, targets or answers as an array of one dimension; a table of one column is that column.
+    """Return labels, targets or predictions as a one-dimensional array; a table of one column is that column.
 
-    A list becomes one column of objects, whatever its cells are. A cell that is a list of one is that one, and a longer
-    list is no label: whether others are lists does not matter.
+    A list becomes one column of objects, whatever its cells are. A cell that is a list of one element is that element,
+    and a longer list is not a label, regardless of the other cells.
     """
     if isinstance(y, list | tuple):
         return _objects([one[0] if _holds_one(one) else one for one in y])
@@ -72,7 +72,7 @@ def read_column(y: Any) -> NDArray[Any]:
 
 
 def is_table(y: Any) -> bool:
-    """Whether a column came as a table of one column: by its type and shape."""
+    """Return True if a column was given as a table of one column, by type and shape."""
     return is_frame(y) or len(getattr(y, "shape", ())) == 2
 
 
@@ -83,13 +83,13 @@ def _holds_one(cell: Any) -> bool:
 
 
 def _of(thing: Any, package: str, *names: str) -> bool:
-    """Whether a thing is of a type of a package, which need not be installed."""
+    """Return True if an object's type belongs to a package, which need not be installed."""
     module = sys.modules.get(package)
     return module is not None and isinstance(thing, tuple(getattr(module, name) for name in names))
 
 
 def is_frame(rows: Any) -> bool:
-    """Whether it is a frame whose columns can be read."""
+    """Return True if it is a frame whose columns can be read."""
     return (
         _of(rows, "pandas", "DataFrame")
         or _of(rows, "polars", "DataFrame")
@@ -113,7 +113,7 @@ def _frame_columns(rows: Any) -> list[NDArray[Any]]:
 
 
 def _from_rows(rows: Sequence[Any]) -> NDArray[Any]:
-    """A list of rows as a table of objects; a cell that is itself a list stays one cell."""
+    """Convert a list of rows to a table of objects; a cell that is itself a list stays one cell."""
     cells = [_cells(row) for row in rows]
     widths = {None if row is None else len(row) for row in cells}
     if len(widths) != 1 or None in widths:
@@ -126,7 +126,7 @@ def _from_rows(rows: Sequence[Any]) -> NDArray[Any]:
 
 
 def _cells(row: Any) -> Sequence[Any] | None:
-    """The cells of one row, from that row alone; None if its type is none of a row."""
+    """Return the cells of one row, from that row alone; None if its type is not a row type."""
     if isinstance(row, list | tuple | range):
         return row
     if not (isinstance(row, np.ndarray) or _of_library(row)):
@@ -145,7 +145,7 @@ def _objects(cells: Sequence[Any]) -> NDArray[Any]:
 
 
 def _of_library(thing: Any) -> bool:
-    """Whether it is one column as pandas, polars or pyarrow hold it."""
+    """Return True if it is a column of pandas, polars or pyarrow."""
     return (
         _of(thing, "pandas", "Series", "Index")
         or _of(thing, "pandas.api.extensions", "ExtensionArray")
@@ -155,7 +155,7 @@ def _of_library(thing: Any) -> bool:
 
 
 def _series(thing: Any, what: str) -> NDArray[Any]:
-    """A column, or an array of any shape, as an array of numpy's own class."""
+    """Convert a column, or an array of any shape, to a plain numpy array."""
     if isinstance(thing, np.ndarray):
         return _array(thing, what)
     if isinstance(thing, range):
@@ -168,7 +168,7 @@ def _series(thing: Any, what: str) -> NDArray[Any]:
         return _from_polars(thing)
     if _of(thing, "pyarrow", "Array", "ChunkedArray"):
         return _from_arrow(thing)
-    if hasattr(type(thing), "__dlpack__"):  # tensors: of one type, and no cell is missing
+    if hasattr(type(thing), "__dlpack__"):  # tensors: one type, no missing cells
         try:
             return _array(np.from_dlpack(thing), what)
         except (BufferError, RuntimeError, TypeError, ValueError):
@@ -184,7 +184,7 @@ def _unknown(thing: Any, what: str) -> BadInput:
 
 
 def _array(given: NDArray[Any], what: str) -> NDArray[Any]:
-    """An array of numpy in its own type: of the plain class, and with what is masked missing."""
+    """Return a plain numpy array of the same type, with masked cells as missing."""
     kind = given.dtype.kind
     if kind == "V":
         raise BadInput(f"{what} is an array of records. Give a frame, or an array of rows and columns.")
@@ -220,7 +220,7 @@ def _from_pandas(series: Any, what: str) -> NDArray[Any]:
         import pyarrow as pa
 
         return _from_arrow(pa.array(held))
-    if kind.name == "category":  # which categories there are was mostly read off the cells, so their type says nothing
+    if kind.name == "category":  # categories are mostly inferred from the cells, so their type is not declared
         return np.asarray(_objects([*held.categories, None])[np.asarray(held.codes)])
     if isinstance(held, arrays.SparseArray):
         return _array(np.asarray(held.to_dense()), what)
@@ -263,11 +263,11 @@ def _from_arrow(column: Any) -> NDArray[Any]:
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        column = column.cast(pa.large_binary())  # a cell that is no UTF-8 stops neither this nor the others
+        column = column.cast(pa.large_binary())  # a cell that is not UTF-8 must not fail
         return _objects([None if one is None else one.decode("utf-8", "replace") for one in column.to_pylist()])
     try:
         return _objects(column.to_pylist())
-    except Exception:  # a cell that Python has no value for, such as a time of nanoseconds
+    except Exception:  # a cell without a Python equivalent, such as a time in nanoseconds
         return _objects(list(_each(chain.from_iterable(column.chunks))))
 
 

@@ -1,13 +1,13 @@
-"""What every estimator shares: who pays, what is written down, what a fit leaves behind.
+"""Base class of all estimators: the charge, the receipt and the fitted attributes.
 
-An estimator is a scikit-learn estimator: its constructor stores, `fit` learns, `clone` and pipelines work. Beside the
-model's own parameters it has
+Every estimator follows scikit-learn's interface: the constructor stores parameters, `fit` learns, `clone` and pipelines
+work. Beside the model's own parameters it has
 
-    spend         what the fit may cost: epsilon(1, delta="1e-6"), rho("0.02"), or a pure epsilon(1)
+    spend         the privacy budget of a fit: epsilon(1, delta="1e-6"), rho("0.02"), or a pure epsilon(1)
     bounds        public (low, high) of the features; classes: the public list of labels
-    ledger        a Ledger or a folder; a new account of exactly this spend is opened in it for each fit
-    account       an account that pays instead, such as a dataset's
-    random_state  a seed, for teaching and tests: the fit is then marked `not private`
+    ledger        a Ledger or a folder; each fit opens a new account in it with exactly this spend
+    account       an existing account to charge instead, such as a dataset's
+    random_state  a seed, for teaching and tests; the fit is then marked `not private`
 
 and after `fit`: `release_` (loss, receipt, whether it is private), `loss_`, and `n_features_in_`.
 """
@@ -46,12 +46,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """Where a pickled estimator finds its ledger or account again. It holds neither a key nor a connection.
+    """Reference from a pickled estimator to its ledger or account. It holds neither a key nor a connection.
 
     Attributes:
-        folder: of the ledger; None if it was not opened with `Ledger.in_folder`.
-        owner: the ledger's public key, so that no other ledger in that folder pays.
-        name, analyst: of the account; None for a ledger.
+        folder: the ledger's folder; None if it was not opened with `Ledger.in_folder`.
+        owner: the ledger's public key, so that no other ledger in that folder is charged.
+        name, analyst: those of the account; None for a ledger.
     """
 
     folder: str | None
@@ -61,14 +61,14 @@ class Payer:
 
     @classmethod
     def of(cls, payer: Ledger | Account) -> "Payer":
-        """A description of a ledger or account."""
+        """Describe a ledger or account."""
         book: Any = payer.book if isinstance(payer, Account) else payer
         folder = getattr(book, "folder", None)
         account = (payer.rules.name, payer.rules.analyst) if isinstance(payer, Account) else (None, None)
         return cls(None if folder is None else str(folder), str(book.key.public), *account)
 
     def ledger(self) -> Ledger:
-        """Open the ledger again."""
+        """Reopen the ledger."""
         if self.folder is None or not (Path(self.folder) / "ledger.db").exists():
             raise BadInput(
                 "this model was unpickled, and the ledger that paid for it is not here. Set its ledger or account "
@@ -81,16 +81,16 @@ class Payer:
         return book
 
     def account(self) -> Account:
-        """Open the account again."""
+        """Reopen the account."""
         assert self.name is not None
         return self.ledger().account(self.name, self.analyst)
 
 
 class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
-    """Charges once, trains in steps that the meter counts down, and keeps the receipt.
+    """Base class of private estimators: charges once, trains in steps within the charge, and keeps the receipt.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset it is fitted on). Bounds, classes,
-        the number of features and all parameters are taken to be public; the number of rows is not.
+        the number of features and all parameters are public; the number of rows is not.
     """
 
     spend: Loss | None
@@ -112,12 +112,12 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _train(self, steps: Callable[[PrivacyFilter, BudgetShare], T], data: Any = None, asked: str = "") -> T:
-        """Charge the spend, carry the steps out, keep what proves it.
+        """Charge the spend, run the steps, and keep the receipt.
 
         Args:
-            steps: reads rows only inside `meter.release`; returns what follows from released values.
-            data: the Cloister dataset the rows are in, if they are in one.
-            asked: what of it is read, for the ledger.
+            steps: reads rows only inside `meter.release`; returns post-processing of released values.
+            data: the Cloister dataset that holds the rows, if any.
+            asked: description of the columns that are read, for the ledger.
         """
         refuse_free_scores()
         budget = budget_share(self.spend)
@@ -148,9 +148,9 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         return model
 
     def _train_rows(self, steps: Callable[[PrivacyFilter, BudgetShare], T], source: "FetchedTable") -> T:
-        """The same for a method that protects one row, on the rows of a dataset (learn/base/row_source.py).
+        """Train a method that protects one row on the rows of a dataset (learn/base/row_source.py).
 
-        Privacy: the spend, for the dataset's unit: the steps get what one of its rows may cost (`Purse.of_a_row`).
+        Privacy: the spend, for the dataset's unit: the steps get the budget of one of its rows (`Purse.of_a_row`).
         """
         most = source.relation.rows_each
 
@@ -173,7 +173,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         """Train as one of several fits under one charge, with one receipt (learn/base/nested_budget.py)."""
         unit = ROW
         if is_dataset(data):
-            # The rows of a dataset are paid for by its own account, or are none at all.
+            # The rows of a dataset are charged to its own account, or the dataset is empty.
             free = isinstance(meter, DryRun)
             if not (getattr(data, "empty", False) if free else _same(data.account, meter)):
                 raise BadInput("a selection or cross-validation needs rows as arrays or frames.")
@@ -184,7 +184,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         return model
 
     def __getstate__(self) -> dict[str, Any]:
-        """What pickle keeps: the place of the ledger or account in place of its connection and key."""
+        """Return the state to pickle, with references in place of the ledger's or account's connection and key."""
         kept = dict(super().__getstate__())
         for name in ("ledger", "account"):
             if isinstance(kept.get(name), Ledger | Account):
@@ -192,19 +192,19 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         return kept
 
     def __sklearn_clone__(self) -> Self:
-        """A copy that is not fitted. Ledger and account are shared: a copy of a book would be another book."""
+        """Return an unfitted copy that shares the ledger and account: a copied ledger would be a different one."""
         told = {
             name: value if name in ("ledger", "account") else clone(value, safe=False)
             for name, value in self.get_params(deep=False).items()
         }
         copy = type(self)(**told)
-        for name in ("_metadata_request", "_sklearn_output_config"):  # what set_output and routing left behind
+        for name in ("_metadata_request", "_sklearn_output_config"):  # set by set_output and metadata routing
             if hasattr(self, name):
                 setattr(copy, name, deepcopy(getattr(self, name)))
         return copy
 
     def _request(self) -> str:
-        """What was asked, from public parameters alone."""
+        """Describe the request by its public parameters alone."""
         named = {name: value for name, value in sorted(self.get_params(deep=False).items()) if name not in _NOT_ASKED}
         return f"fit {type(self).__name__} {named!r}"
 
@@ -212,7 +212,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         return SYSTEM if self.random_state is None else SeededSource(str(self.random_state))
 
     def _payers(self, loss: Loss, data: Any) -> tuple[list[Account], Unit, str, str]:
-        """Whose accounts pay, for whom the rows stand, which version of the data they are, and the work's label."""
+        """Return the accounts to charge, the unit, the version of the data, and the label of the work."""
         if data is not None and is_dataset(data):
             if self.account is not None or self.ledger is not None:
                 raise BadInput("a dataset's own account pays. Leave account and ledger out.")
@@ -235,7 +235,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
 
 
 def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that tells what to write for an argument that other libraries have; a fit checks its parameters."""
+    """Wrap a method to explain arguments known from other libraries; a wrapped fit also checks its parameters."""
 
     @wraps(method)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -254,12 +254,12 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _same(account: Any, meter: Any) -> bool:
-    """Whether a meter counts down what this very account has paid."""
+    """Return True if the meter holds a charge to this very account."""
     return isinstance(account, Account) and account.rules == meter.account.rules
 
 
 _NOT_ASKED = {"ledger", "account", "random_state", "spend"}
-# Arguments of scikit-learn and diffprivlib that are written otherwise here, or cannot be.
+# Arguments of scikit-learn and diffprivlib that have another name here or do not exist.
 _ELSEWHERE = {
     "epsilon": "a loss is a value. Write spend=epsilon(1), spend=epsilon(1, delta='1e-6') or spend=rho('0.02').",
     "accountant": "an account pays. Write account=ledger.open_account('visits', epsilon(2)), or ledger='folder'.",

@@ -1,12 +1,12 @@
-"""Where rows lie, publicly: features clipped and scaled by bounds, or rows shortened to a public length.
+"""Public scaling of features: clipped and scaled by bounds, or rows clipped to a public norm.
 
-In a frame every row lies within `reach` of the origin, and reach is sqrt(features)/2 whichever way it was given:
+In a frame every row has norm at most `reach`, which is sqrt(features)/2 in both cases:
 
     bounds       each feature is clipped and scaled to [-1/2, 1/2], the middle of its bounds at the origin
-    data_norm    each row is shortened to that length, then all are scaled alike; bounds then only clip
+    data_norm    each row is clipped to that norm, then all are scaled alike; bounds then only clip
 
-What is computed for one row here never depends on which rows stand beside it, to the last bit: cell by cell, or in
-integers whose sums are exact. So adding a row changes nothing but that row's own part of a sum.
+The result for one row does not depend on the other rows, to the last bit: it is computed cell by cell, or in integers
+whose sums are exact. So adding a row changes only that row's own term of a sum.
 """
 
 import math
@@ -26,12 +26,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The public map from features to scaled features.
+    """Public map from features to scaled features.
 
     Attributes:
-        box: what features are clipped to; None if only their length is public.
+        box: the bounds that features are clipped to; None if only the norm is public.
         centre, scale: a scaled feature is (feature - centre) · scale.
-        round: whether rows are shortened to `reach`; a box keeps them within it anyway.
+        round: True to clip rows to norm `reach`; a box bounds the norm anyway.
     """
 
     box: Box | None
@@ -41,46 +41,46 @@ class Frame:
 
     @property
     def features(self) -> int:
-        """How many there are."""
+        """Return the number of features."""
         return len(self.centre)
 
     @property
     def reach(self) -> float:
-        """No scaled row is longer than this."""
+        """Return the largest norm of a scaled row."""
         return math.sqrt(self.features) / 2
 
     def rows(self, table: Floats) -> Floats:
-        """Scaled rows, clipped and shortened."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of one row
+        """Return scaled rows, clipped by bounds and norm."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a row
             clipped = table if self.box is None else self.box.clip(table)
             scaled = (clipped - self.centre) * self.scale
         if not self.round:
-            return np.clip(scaled, -0.5, 0.5, out=scaled)  # where scaling rounded up
+            return np.clip(scaled, -0.5, 0.5, out=scaled)  # in case scaling rounded up
         return np.asarray(self.cells(scaled) * (self.reach / 2**ROW_BITS))
 
     def cells(self, scaled: Floats) -> Floats:
-        """Scaled rows on an integer grid, none longer than 2^ROW_BITS."""
-        # So that squares sum exactly; a row so far out keeps about its direction.
+        """Return scaled rows on an integer grid, with norm at most 2^ROW_BITS."""
+        # So that squares sum exactly; a row that far out keeps its approximate direction.
         limit = 2.0 ** (ROW_BITS + 5)
         with np.errstate(over="ignore", invalid="ignore"):
             return shorten(on_grid(scaled * (2**ROW_BITS / self.reach), limit), 2**ROW_BITS)
 
     @property
     def ends(self) -> Box:
-        """How far each feature reaches, in its own unit."""
+        """Return the range of each feature, in its own unit."""
         if self.box is not None:
             return self.box
         return Box(self.centre - self.reach / self.scale, self.centre + self.reach / self.scale)
 
     def farthest(self, point: Floats, stretch: Floats | float = 1.0) -> float:
-        """How far a scaled row can be from a point, in features that are stretched afterwards."""
+        """Return the largest distance of a scaled row from a point, after the features are stretched."""
         if self.round:
             return (self.reach + float(np.linalg.norm(point))) * float(np.max(stretch))
         return float(np.linalg.norm((0.5 + np.abs(point)) * stretch))
 
 
 def read_frame(bounds: Any, data_norm: float | None, features: int) -> Frame:
-    """The frame that bounds or a norm describe."""
+    """Build the frame from bounds or a norm."""
     if data_norm is None:
         box = read_box(bounds, features)
         return Frame(box, (box.low + box.high) / 2, 1 / (box.high - box.low), round=False)
@@ -91,16 +91,16 @@ def read_frame(bounds: Any, data_norm: float | None, features: int) -> Frame:
 
 
 def squares(cells: Floats) -> Floats:
-    """The squared length of each row of integers, exact."""
+    """Return the exact squared norm of each row of integers."""
     return np.asarray(np.einsum("ij,ij->i", cells, cells))
 
 
 def shorten(cells: Floats, longest: int) -> Floats:
-    """Rows of integers, those that are longer than `longest` (L2) shortened to it, towards zero."""
+    """Clip rows of integers to L2 norm `longest`, rounding towards zero."""
     found = squares(cells)
     over = found > float(longest) ** 2
     if not over.any():
         return cells
-    # A little more than needed, so that rounding of the factor cannot leave a row too long.
+    # Clip slightly below the bound, so that rounding of the factor cannot leave a row too long.
     factor = np.where(over, longest * (1 - 1e-9) / np.sqrt(np.maximum(found, 1.0)), 1.0)
     return np.asarray(np.trunc(cells * factor[:, None]))

@@ -1,10 +1,10 @@
-"""Read arrays and frames. Shapes, names, types and everything that decides a scale or a class are public and given.
+"""Read arrays and frames. Shapes, names, types, scales and classes are public and given.
 
-    table = read_table(X, fill)      before the charge: shape, names and types of the columns, and no cell
+    table = read_table(X, fill)      before the charge: shape, names and types of the columns, but no cells
     rows = complete(table.numbers()) inside a step: every cell as `cells.py` reads it
 
-No value makes a fit fail. An infinity counts as the bound it lies beyond; a missing number, or what is no number, is
-the public `fill`, and without one its row is left out; labels that are not listed are left out too.
+No value makes a fit fail. An infinity is clipped to its bound. A cell that is missing or not a number is replaced by
+the public `fill`; without one its row is left out. Rows with labels that are not listed are left out too.
 """
 
 import math
@@ -45,7 +45,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 _LEAST, _MOST = 1e-100, 1e100  # squares and ratios of public numbers stay within the range of floats
-_NARROWEST = 2.0**-40  # a width, as a part of the ends: above it the ends' own rounding is far below a grid step
+_NARROWEST = 2.0**-40  # width relative to the bounds; above it, rounding of the bounds is far below a grid step
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Box:
     high: Floats
 
     def clip(self, rows: Floats) -> Floats:
-        """Rows within the bounds."""
+        """Clip rows to the bounds."""
         return np.clip(rows, self.low, self.high)
 
     def to_unit(self, rows: Floats) -> Floats:
-        """Rows clipped and scaled so that the bounds become 0 and 1."""
+        """Clip and scale rows so that the bounds become 0 and 1."""
         return (self.clip(rows) - self.low) / (self.high - self.low)
 
     def settle(self, rows: Floats) -> Floats:
-        """Rows to answer about: infinities become the bounds, a missing number the middle between them."""
+        """Prepare rows to predict: infinities become the bounds, a missing number their midpoint."""
         if np.isfinite(rows).all():
             return rows
         known = np.where(np.isnan(rows), (self.low + self.high) / 2, rows)
@@ -72,7 +72,7 @@ class Box:
 
 
 def check_ends(low: Any, high: Any, what: str = "bounds") -> None:
-    """Refuse public bounds whose width, square or ratio no float could hold."""
+    """Refuse public bounds whose width, square or ratio is beyond the range of floats."""
     low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise BadBounds("every lower bound must be below its upper bound, and both finite.")
@@ -85,7 +85,7 @@ def check_ends(low: Any, high: Any, what: str = "bounds") -> None:
 
 
 def check_norm(data_norm: Any) -> float:
-    """The public length of rows, if arithmetic can bear it."""
+    """Return the public norm of rows; refuse one beyond the range of the arithmetic."""
     if not _LEAST <= _plain(data_norm) <= _MOST:
         raise BadBounds(
             f"data_norm is a positive public number, the longest a row may be: from {_LEAST:g} to {_MOST:g}."
@@ -94,9 +94,9 @@ def check_norm(data_norm: Any) -> float:
 
 
 def check_fill(fill: Any) -> float | None:
-    """What stands for a missing number, if it is one public number that arithmetic can bear; None for none.
+    """Return the number that replaces missing ones, or None; refuse anything but one number within range.
 
-    A list would be spread over the missing cells, and fail or not by how many there are.
+    A list would be broadcast over the missing cells, and fail or not depending on their number.
     """
     if fill is None:
         return None
@@ -109,9 +109,9 @@ def check_fill(fill: Any) -> float | None:
 
 
 def check_parameters(told: Mapping[str, Any]) -> None:
-    """Refuse public parameters of an estimator by type, finiteness and range. Called first thing in every `fit`.
+    """Refuse public parameters of an estimator by type, finiteness and range. Called first in every `fit`.
 
-    Those that depend on the input (bounds, categories, bins, n_components) are read together with it.
+    Parameters that depend on the input (bounds, categories, bins, n_components) are checked together with it.
     """
     for name, value in told.items():
         if name == "fill":
@@ -136,14 +136,14 @@ def check_parameters(told: Mapping[str, Any]) -> None:
 
 
 def check_asked(told: Mapping[str, Any]) -> None:
-    """Refuse names of columns and tables that are none. Called first thing in every `fit`, with its arguments."""
+    """Refuse invalid names of columns and tables. Called first in every `fit`, with its arguments."""
     for name in ("target", "table"):
         if told.get(name) is not None and not (isinstance(told[name], str) and told[name]):
             raise BadInput(f"{name} is a name of the schema: {name}='visits'.")
     features = told.get("features")
     if features is None:
         return
-    # A generator is read once, and some methods look at the names again after the charge.
+    # A generator can be read only once, and some methods read the names again after the charge.
     listed = (
         isinstance(features, Iterable) and not isinstance(features, str | bytes) and not hasattr(features, "__next__")
     )
@@ -152,10 +152,10 @@ def check_asked(told: Mapping[str, Any]) -> None:
 
 
 def _labels(classes: Any) -> bool:
-    """Whether it is a list of single values."""
+    """Return True if it is a list of single values."""
     try:
         return not isinstance(classes, str | bytes) and len({*classes}) >= 0
-    except TypeError:  # no list, or one of lists
+    except TypeError:  # not a list, or a list of lists
         return False
 
 
@@ -177,7 +177,7 @@ _WORDS = {"method", "variance", "output_distribution"}
 
 
 def _plain(value: Any) -> int | float:
-    """A number of Python's own, whatever type of number it came as; NaN, which lies in no range, for anything else."""
+    """Convert a number of any type to a Python number; return NaN, which is in no range, for anything else."""
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
@@ -186,7 +186,7 @@ def _plain(value: Any) -> int | float:
 
 
 def read_box(bounds: Any, features: int) -> Box:
-    """Bounds for all features alike, (low, high), or for each, (lows, highs) with one number for each feature."""
+    """Read bounds: (low, high) for all features, or (lows, highs) with one number for each feature."""
     if bounds is None:
         raise BadBounds(
             "bounds are public and must be given: bounds=(0, 1) for all features, or bounds=(lows, highs). "
@@ -195,7 +195,7 @@ def read_box(bounds: Any, features: int) -> Box:
     try:
         low, high = bounds
         ends = [np.asarray(end, dtype=np.float64) for end in (low, high)]
-        if any(end.ndim and end.shape != (features,) for end in ends):  # a list of another length is not stretched
+        if any(end.ndim and end.shape != (features,) for end in ends):  # a list of another length is not broadcast
             raise ValueError
         lows, highs = (np.broadcast_to(end, (features,)).copy() for end in ends)
     except (OverflowError, TypeError, ValueError):
@@ -220,12 +220,12 @@ def _form_of_bounds(features: int) -> str:
 
 @dataclass(slots=True)
 class InputTable:
-    """X as it came. Names, width and types are public; length and cells are not.
+    """Input X as given. Names, width and types are public; length and cells are not.
 
     Attributes:
-        columns: one array each.
-        names: of a frame's columns; None for an array.
-        fill: what stands for a missing number; None to leave its row out.
+        columns: one array per column.
+        names: names of a frame's columns; None for an array.
+        fill: replaces a missing number; None to leave its row out.
     """
 
     columns: tuple[NDArray[Any], ...]
@@ -235,21 +235,21 @@ class InputTable:
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """Return the number of columns."""
         return len(self.columns)
 
     @property
     def length(self) -> int:
-        """The private number of rows."""
+        """Return the private number of rows."""
         return len(self.columns[0])
 
     def column(self, place: int) -> Floats:
-        """A column of numbers; NaN where one is missing and nothing is filled in. Call it inside a step."""
+        """Read a column of numbers; NaN where one is missing and there is no fill. Call it inside a step."""
         found = numbers_in(self.columns[place])
         return found if self.fill is None else _filled(found, self.fill)
 
     def numbers(self) -> Floats:
-        """All columns as numbers. Call it inside a step."""
+        """Read all columns as numbers. Call it inside a step."""
         if self._whole is not None and self._whole.dtype == np.float64:
             return self._whole if self.fill is None else _filled(self._whole, self.fill)
         return np.column_stack([self.column(place) for place in range(self.width)])
@@ -260,12 +260,12 @@ def _filled(numbers: Floats, fill: float) -> Floats:
 
 
 def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) -> InputTable:
-    """The columns of an array or frame, checked by shape and type alone.
+    """Read the columns of an array or frame, checked by shape and type alone.
 
     Args:
         rows: an array, a list of rows, or a frame of pandas, polars or pyarrow (learn/base/containers.py).
-        fill: what stands for a missing number.
-        numbers: whether all columns must be of a type that can hold numbers.
+        fill: replaces a missing number.
+        numbers: True if all columns must have a type that can hold numbers.
     """
     from sklearn.utils.validation import _get_feature_names
 
@@ -288,7 +288,7 @@ def check_numbers(columns: Iterable[NDArray[Any]]) -> None:
 
 
 def complete(*parts: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Arrays of one length without the rows in which a number is missing. Call it inside a step."""
+    """Drop the rows with a missing number from arrays of one length. Call it inside a step."""
     missing = np.zeros(len(parts[0]), dtype=bool)
     for part in parts:
         if part.dtype.kind == "f":
@@ -297,7 +297,7 @@ def complete(*parts: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
 
 def complete_rows(look: Callable[[], Floats]) -> Callable[[], Floats]:
-    """The same look at rows of numbers, without those in which one is missing; read once, inside the first step."""
+    """Wrap `look` to drop rows with a missing number; rows are read once, inside the first step."""
     return lru_cache(maxsize=1)(lambda: complete(look())[0])
 
 
@@ -305,12 +305,12 @@ def complete_rows(look: Callable[[], Floats]) -> Callable[[], Floats]:
 
 
 def codes(labels: Any, classes: Sequence[Any]) -> NDArray[np.int64]:
-    """The place of each label in the public list of classes; a label that is not in it counts for no class: -1."""
+    """Return the index of each label in the public list of classes; -1 for a label that is not listed."""
     return Categories(classes, "y").codes(read_column(labels))
 
 
 def read_classes(classes: Any) -> NDArray[Any]:
-    """The public list of classes."""
+    """Read the public list of classes."""
     if classes is None:
         raise BadSchema(
             "the classes are public and must be given: classes=[0, 1]. Reading them off y would tell which occur."
@@ -326,7 +326,7 @@ def read_classes(classes: Any) -> NDArray[Any]:
 
 
 def read_labels(y: Any, classes: NDArray[Any], length: int) -> NDArray[Any]:
-    """A column of labels as long as the rows, as it came; checked by shape and type alone."""
+    """Return a column of labels as long as the rows, unchanged; checked by shape and type alone."""
     given = _read_column(y, "labels", length)
     if given.dtype.kind in "iufb" and not Categories(classes.tolist(), "y").numeric:
         raise BadInput(
@@ -337,7 +337,7 @@ def read_labels(y: Any, classes: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 def read_goal(y: Any, length: int) -> NDArray[Any]:
-    """A column of targets as long as the rows, as it came; checked by shape and type alone."""
+    """Return a column of targets as long as the rows, unchanged; checked by shape and type alone."""
     given = _read_column(y, "numbers", length)
     if given.dtype.kind in "cmMV":
         raise BadInput("Unknown label type: y must be one column of numbers. Complex data not supported.")
@@ -361,20 +361,20 @@ def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
     return given
 
 
-# What an estimator keeps of its input
+# Fitted attributes about the input
 
 
 def keep_features(estimator: Any, width: int, names: Sequence[str] | None, *, dataset: bool = False) -> None:
-    """Keep how many features there are, and their names if they have any, as scikit-learn does."""
+    """Store the number of features, and their names if they have any, as scikit-learn does."""
     estimator.n_features_in_, estimator._of_dataset = width, dataset
     if names is not None:
         estimator.feature_names_in_ = np.array(list(names), dtype=object)
-    elif hasattr(estimator, "feature_names_in_"):  # of an earlier fit
+    elif hasattr(estimator, "feature_names_in_"):  # from an earlier fit
         del estimator.feature_names_in_
 
 
 def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, numbers: bool = True) -> InputTable:
-    """Rows that a fitted estimator is asked about, if they have the features that it was fitted on."""
+    """Read rows to predict; refuse those without the features that the estimator was fitted on."""
     from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
     check_is_fitted(estimator, "n_features_in_")
@@ -400,7 +400,7 @@ def _prepare_first(estimator: Any) -> str:
 
 
 def is_dataset(thing: object) -> bool:
-    """Whether it is a Cloister dataset: tables, and an account that pays."""
+    """Return True if it is a Cloister dataset: tables, and an account to charge."""
     return (
         not is_frame(thing) and hasattr(thing, "tables") and hasattr(thing, "account")
-    )  # a frame has what it is asked
+    )  # a frame has any attribute that names a column

@@ -1,8 +1,8 @@
-"""Rows as integers: sums over them are exact, in any order, at the speed of a matrix product.
+"""Rows as integers, whose sums are exact in any order at the speed of a matrix product.
 
-Every row is clipped to a public norm and put on an integer grid. A double holds integers up to 2^53 exactly, so a
-product of integer matrices over a block of rows is exact in floating-point hardware, whatever order it sums in; blocks
-are added as 64-bit integers. No float that depends on a row is ever rounded after rows were combined.
+Every row is clipped to a public norm and rounded to an integer grid. A double holds integers up to 2^53 exactly, so a
+product of integer matrices over a block of rows is exact in floating-point hardware, in any order of summation; blocks
+are added as 64-bit integers. No float that depends on a row is rounded after rows are combined.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ ROW_BITS, WEIGHT_BITS, _BLOCK = 15, 16, 2**20
 
 @dataclass(frozen=True, slots=True)
 class ExactRows:
-    """Rows of integers, each within a public Euclidean norm.
+    """Rows of integers with a public bound on their Euclidean norm.
 
     Attributes:
-        cells: the integers, held as doubles; a cell times `step` is the number it stands for.
-        step: the worth of one.
-        norm: no row is longer than this, in integers.
+        cells: the integers, held as doubles; a cell times `step` is its real value.
+        step: the real value of one.
+        norm: the bound on the norm of a row, in integers.
     """
 
     cells: NDArray[np.float64]
@@ -40,10 +40,10 @@ class ExactRows:
 
     @classmethod
     def of(cls, rows: NDArray[Any], norm: float) -> "ExactRows":
-        """Clip every row to the norm, then cut it towards zero onto the grid, so that it never gets longer."""
+        """Clip every row to the norm, then round it towards zero to the grid, so that its norm does not grow."""
         step = norm / 2**ROW_BITS
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        # A little less than the norm, so that rounding in the length itself cannot push a row beyond it.
+        # Slightly less than the norm, so that rounding of the computed norm cannot push a row beyond it.
         shrink = np.minimum(1.0, norm * (1 - 1e-9) / np.maximum(lengths, norm * 1e-9))
         return cls(np.trunc(rows * (shrink / step)[:, None]), step, 2**ROW_BITS)
 
@@ -51,25 +51,25 @@ class ExactRows:
         return len(self.cells)
 
     def weighted(self, weights: NDArray[np.float64]) -> Integers:
-        """The sum of rows, each times a weight within [-1, 1]; one column of weights gives one row of the result.
+        """Sum the rows, each times a weight within [-1, 1]; one column of weights gives one row of the result.
 
         One row moves each column of the result by at most `norm · 2^WEIGHT_BITS` in L2, times its weight. The unit of
         the result is `step / 2^WEIGHT_BITS`.
         """
         whole = np.trunc(np.clip(weights, -1.0, 1.0) * 2**WEIGHT_BITS)
-        columns = whole if whole.ndim > 1 else whole[:, None]  # also where there are no rows
+        columns = whole if whole.ndim > 1 else whole[:, None]  # also for no rows
         total = _in_blocks(columns, self.cells)
         return total if weights.ndim > 1 else total[0]
 
     def products(self) -> Integers:
-        """X'X: one row moves it by at most norm² in Frobenius norm. The unit of the result is step²."""
+        """Return X'X: one row moves it by at most norm² in Frobenius norm. The unit of the result is step²."""
         return _in_blocks(self.cells, self.cells)
 
 
 def on_grid(values: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
-    """Whole numbers within ∓limit, cut towards zero, whatever the values are: what is not a number counts as 0.
+    """Round values towards zero to integers within ∓limit; NaN becomes 0.
 
-    The last step before a sum: whatever happens to a row's numbers before it, what the row adds is bounded.
+    The last step before a sum: it bounds a row's contribution, whatever was computed for the row before.
     """
     found = np.trunc(np.clip(values, -limit, limit))
     missing = np.isnan(found)
@@ -87,18 +87,18 @@ def _in_blocks(left: NDArray[np.float64], right: NDArray[np.float64]) -> Integer
 
 
 def noisy(meter: PrivacyFilter, look: Callable[[], Any], sensitivity: int, loss: Loss) -> NDArray[np.float64]:
-    """A sum of integers with noise, as doubles: Gaussian for a rho, Laplace for a pure epsilon.
+    """Release a sum of integers with noise, as doubles: Gaussian for a rho, Laplace for a pure epsilon.
 
     Args:
-        meter: pays.
-        look: gives the integers.
+        meter: the privacy filter to charge.
+        look: returns the integers.
         sensitivity: how far one unit moves them: in L2 for a rho, in L1 for an epsilon.
-        loss: of this step.
+        loss: the loss of this step.
     """
     law: Any = DiscreteGaussian if loss.measure == "rho" else DiscreteLaplace
     return np.asarray(meter.release(look, law.for_loss(sensitivity, loss)), dtype=np.float64)
 
 
 def noisy_counts(meter: PrivacyFilter, look: Callable[[], Any], loss: Loss, most: int = 1) -> NDArray[np.float64]:
-    """Counts of rows in disjoint cells with noise; a unit has at most `most` rows, all of them maybe in one cell."""
+    """Release counts of rows in disjoint cells; a unit has at most `most` rows, possibly all in one cell."""
     return noisy(meter, look, most, loss)

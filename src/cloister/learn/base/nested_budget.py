@@ -1,9 +1,9 @@
-"""Several fits under one charge: a selection or a cross-validation pays once and hands out shares.
+"""Several fits under one charge: a selection or a cross-validation charges once and divides the budget.
 
     with paying(meter):
-        model.fit(X, y)          # pays from the meter, not from an account of its own
+        model.fit(X, y)          # charged to the meter, not to an account of its own
 
-And what is refused: wrappers of scikit-learn that pay for their fits and then tell scores of raw rows for nothing.
+Wrappers of scikit-learn that would report scores on raw rows without a charge are refused.
 """
 
 import sys
@@ -24,12 +24,12 @@ from cloister.privacy.number import show
 __all__ = ["BudgetPart", "DryRun", "part_of", "paying", "paying_now", "refuse_free_scores"]
 
 _PAYING: ContextVar["PrivacyFilter | DryRun | None"] = ContextVar("paying", default=None)
-_HELPERS = "sklearn.utils."  # they own no model, and are in every other module's way
-# Modules of scikit-learn that may fit a private estimator, and the functions in which they do; empty for any. All of
-# them only hand rows on and keep the models. What is not listed is refused: it may score raw rows, or choose by them.
+_HELPERS = "sklearn.utils."  # they hold no model, and every other module calls through them
+# Modules of scikit-learn that may fit a private estimator, and the functions in which they do (empty for any). All of
+# them only pass rows on and keep the models. Others are refused: they may score raw rows, or choose by them.
 _ONLY_FIT: dict[str, frozenset[str]] = {
     "sklearn.base": frozenset(),
-    "sklearn.calibration": frozenset(),  # warned of
+    "sklearn.calibration": frozenset(),  # with a warning
     "sklearn.compose._column_transformer": frozenset(),
     "sklearn.compose._target": frozenset(),
     "sklearn.ensemble._bagging": frozenset({"BaseBagging.fit", "BaseBagging._fit", "_parallel_build_estimators"}),
@@ -49,8 +49,8 @@ _ONLY_FIT: dict[str, frozenset[str]] = {
     "sklearn.pipeline": frozenset(),
     "sklearn.semi_supervised._self_training": frozenset(),
 }  # fmt: skip
-# Functions that look at raw rows if a parameter of the estimator they work for says so: rows that a bag left out, links
-# of a chain. In another process or thread that estimator is an argument, and not `self`.
+# Functions that read raw rows if a parameter of their estimator says so: out-of-bag rows, links of a chain. In another
+# process or thread that estimator is an argument, not `self`.
 _UNLESS = {
     ("sklearn.ensemble._bagging", "BaseBagging.fit"): "oob_score",
     ("sklearn.ensemble._bagging", "BaseBagging._fit"): "oob_score",
@@ -63,22 +63,22 @@ _UNLESS = {
 
 @dataclass(slots=True)
 class BudgetPart(PrivacyFilter):
-    """A share of what another meter has: a fit can use it up, and no more.
+    """Privacy filter for a share of another filter's budget, which a fit cannot exceed.
 
     Attributes:
-        outer: the meter that holds the whole; it counts every step too.
+        outer: the filter that holds the whole budget; it counts every step too.
     """
 
     outer: Any = None
 
     @classmethod
     def of(cls, outer: PrivacyFilter, share: Loss) -> "BudgetPart":
-        """That much of a meter."""
+        """Return a filter for a share of another filter's budget."""
         price = outer.account.price(share)
         return cls(outer.account, price, outer.source, Loss.nothing(price.measure, price.relation), outer=outer)
 
     def release(self, look: Any, mechanism: Mechanism) -> Any:
-        """One step, within the share and within the whole.
+        """Run one step, within the share and within the whole budget.
 
         Privacy: the mechanism's loss, counted by both.
         """
@@ -92,24 +92,24 @@ class BudgetPart(PrivacyFilter):
 
 
 class DryRun:
-    """A meter for fits on no rows: it pays nothing, since there is nothing to read. Tells wrong parameters early."""
+    """Filter for fits on no rows: charges nothing, and finds wrong parameters early."""
 
     def __init__(self) -> None:
         self.source = SeededSource("rehearsal")
 
     def release(self, look: Any, mechanism: Mechanism) -> Any:
-        """One step on no rows."""
+        """Run one step on no rows."""
         return mechanism.release(look(), self.source)
 
 
 def part_of(meter: Any, share: Loss) -> Any:
-    """That much of a meter."""
+    """Return a filter for a share of another filter's budget."""
     return meter if isinstance(meter, DryRun) else BudgetPart.of(meter, share)
 
 
 @contextmanager
 def paying(meter: PrivacyFilter | DryRun) -> Iterator[None]:
-    """Fits inside pay from this meter."""
+    """Charge the fits inside the context to this filter."""
     token = _PAYING.set(meter)
     try:
         yield
@@ -118,16 +118,16 @@ def paying(meter: PrivacyFilter | DryRun) -> Iterator[None]:
 
 
 def paying_now() -> PrivacyFilter | DryRun | None:
-    """The meter that pays for the fit at hand; None if it opens an account of its own."""
+    """Return the filter that the current fit is charged to; None if the fit opens its own account."""
     return _PAYING.get()
 
 
 def refuse_free_scores() -> None:
-    """Refuse a fit whose model scikit-learn is about to score on raw rows. Nothing is charged yet.
+    """Refuse a fit whose model scikit-learn would score on raw rows. Nothing is charged yet.
 
-    Nothing in an estimator's contract says who calls `fit`, so this looks at the callers, in worker processes too.
-    Every function of scikit-learn among them must be known to fit only. Which wrappers there are is checked against all
-    that scikit-learn has in tests/unit/test_learn_wrappers.py, in one process and in two.
+    An estimator is not passed its caller, so this inspects the call stack, in worker processes too. Every function of
+    scikit-learn on it must be known to fit only. tests/unit/test_learn_wrappers.py checks the list against all wrappers
+    of scikit-learn, in one process and in two.
     """
     frame: Any = sys._getframe(1)
     calibrated = False
@@ -150,7 +150,7 @@ def refuse_free_scores() -> None:
 
 
 def _only_fits(frame: Any, module: str) -> bool:
-    """Whether a function of scikit-learn is known to fit, and to look at nothing else."""
+    """Return True if a function of scikit-learn is known only to fit."""
     name = frame.f_code.co_qualname
     if module.startswith(_HELPERS):
         return True

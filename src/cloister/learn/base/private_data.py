@@ -1,4 +1,4 @@
-"""Columns of a dataset as a model may use them: read off the schema, and through the view that a policy gives."""
+"""Columns of a dataset for a model, from the schema and through the policy's view."""
 
 from collections.abc import Sequence
 from math import floor
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 _MOST_CLASSES = 65
-_FARTHEST = 1e100  # as in questions: a small number in wider bounds would underflow, an error in PostgreSQL
-_TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
+_FARTHEST = 1e100  # as in queries: a small number in wider bounds would underflow, an error in PostgreSQL
+_TINY = 1e-100  # a difference from a number that is not tiny is at least its last digit
 
 
 def read_names(
     data: Any, table: str | None, target: str | None, features: Sequence[str] | None, *, predicts: bool = True
 ) -> tuple[str, ...]:
-    """The columns to learn from: those named, or all that can be used. From public facts alone."""
+    """Return the columns to learn from: those named, or all usable ones. Uses public facts alone."""
     if predicts and target is None:
         raise BadInput("say which column of the schema to predict: target='readmitted'.")
     if features is None:
@@ -54,10 +54,10 @@ def _usable(column: Column) -> bool:
 
 
 def read_relation(data: Any, table: str | None, columns: Sequence[str], *, unbounded: bool = False) -> PrivateTable:
-    """The rows of a dataset with these columns, through its views. No row is looked at.
+    """Return the rows of a dataset with these columns, through its views. No row is read.
 
     Args:
-        unbounded: whether numbers may lack public bounds, because they will be found.
+        unbounded: True if numbers may lack public bounds, because they will be found.
     """
     if len(set(columns)) < len(columns):
         raise BadInput("name every column once: a feature twice, or the target among the features, tells nothing new.")
@@ -82,12 +82,12 @@ def _check_bounds(column: Column) -> None:
 
 
 def is_number(column: Column) -> bool:
-    """Whether it is a number, and not one of a list."""
+    """Return True if a column is numeric and not categorical."""
     return column.type in ("integer", "real") and column.categories is None
 
 
 def ends_of(column: Column) -> tuple[float, float]:
-    """The public bounds of a number."""
+    """Return the public bounds of a number."""
     if column.bounds is None:
         raise BadSchema(f"{column.name} has no public bounds. Give them in the schema.")
     low, high = column.bounds
@@ -95,7 +95,7 @@ def ends_of(column: Column) -> tuple[float, float]:
 
 
 def classes_of(relation: PrivateTable, target: str, classes: Sequence[Any] | None) -> NDArray[Any]:
-    """The public values of a target, or those of them that were named."""
+    """Return the public values of a target, or those of them that were named."""
     column = relation.columns[target]
     labels = axis(column, _MOST_CLASSES).labels if column.type != "real" else ()
     values = [one for one in labels if one is not None]
@@ -115,7 +115,7 @@ def classes_of(relation: PrivateTable, target: str, classes: Sequence[Any] | Non
 
 
 def check_filled(column: Column, fill: float | None) -> None:
-    """Refuse a column in which numbers may be missing, unless what stands for them is one public number."""
+    """Refuse a column in which numbers may be missing, unless `fill` is one public number."""
     check_fill(fill)
     if column.nullable and is_number(column) and fill is None:
         raise BadInput(
@@ -124,7 +124,7 @@ def check_filled(column: Column, fill: float | None) -> None:
 
 
 def scaled_cell(relation: PrivateTable, name: str, bits: int, fill: float | None = None) -> Value:
-    """A number as an integer: its bounds become ∓2^(bits-1), the middle between them 0."""
+    """Express a number as an integer: its bounds become ∓2^(bits-1), their midpoint 0."""
     column = relation.columns[name]
     low, high = ends_of(column)
     sql: exp.Expression = as_double(exp.column(name, quoted=True))
@@ -135,8 +135,8 @@ def scaled_cell(relation: PrivateTable, name: str, bits: int, fill: float | None
     difference = exp.Sub(this=sql, expression=literal(middle))
     moved = exp.Paren(this=difference) if abs(middle) > _TINY else rounded_near_zero(difference)
     scaled = exp.Paren(this=exp.Mul(this=moved, expression=literal(factor)))
-    # What is kept within its bounds is not compared again, if the bounds themselves land where they should: all of this
-    # is monotone, rounding included.
+    # A value already clipped is not compared again, if the bounds themselves map to the right integers: every operation
+    # here is monotone, rounding included.
     ends = [floor(_landing(end - middle, middle) * factor * 2.0**bits + 0.5) for end in (low, high)]
     inside = name in relation.clipped and not filled and ends == [-(2 ** (bits - 1)), 2 ** (bits - 1)]
     return grid_value(scaled, -0.5, 0.5, bits, clipped=inside)

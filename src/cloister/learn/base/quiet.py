@@ -1,7 +1,7 @@
-"""Arithmetic on rows that neither warns nor stops: an overflow would tell that some row holds a huge number.
+"""Arithmetic on rows without warnings or errors: an overflow would reveal that some row holds a huge number.
 
-Everything that is asked of an estimator runs without numpy's floating-point warnings, even if the caller turned them
-into errors: `np.seterr(all="raise")`, `warnings.simplefilter("error")`.
+All methods of an estimator run without numpy's floating-point warnings, even if the caller turned them into errors:
+`np.seterr(all="raise")`, `warnings.simplefilter("error")`.
 """
 
 import inspect
@@ -20,7 +20,7 @@ _ASKED = (
 
 
 def quiet(method: Method) -> Method:
-    """The same function, without floating-point warnings."""
+    """Wrap a function to run without floating-point warnings."""
 
     @wraps(method)
     def silent(*args: Any, **kwargs: Any) -> Any:
@@ -32,7 +32,7 @@ def quiet(method: Method) -> Method:
 
 
 class Quiet:
-    """A class whose answers about rows come without floating-point warnings, those of its base classes too."""
+    """Mixin whose methods on rows run without floating-point warnings, inherited ones included."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -1,12 +1,12 @@
-"""Rows of a dataset for methods that need rows: read into this process, at most so many of each unit.
+"""Rows of a dataset for methods that need rows, read into this process with a contribution bound.
 
-    charge ──► step: read the columns, clipped by their view, m rows of a unit at most ──► the method, at a row's price
+    charge ──► step: read the columns, clipped by their view, at most m rows per unit ──► the method, at a row's budget
 
-Sums of integers are all that most models need, and those are computed in the engine. Descents, trees and clusters look
-at every row again and again: for them rows leave the engine, once, inside the first step, and live in this process
-until the fit ends. That is for whoever runs the fit to be trusted with (a curator); what is released is as private as
-any other fit. A unit with more than m rows keeps m, chosen by a keyed hash of their own; and since the method protects
-one row, it may spend only what m of them together pay for (`Purse.of_a_row`).
+Most models need only sums of integers, which are computed in the engine. Gradient descent, trees and clustering read
+every row many times: for them the rows leave the engine once, inside the first step, and stay in this process until
+the fit ends. The user who runs the fit must be trusted with them (a curator); the release is as private as that of
+any other fit. Of a unit with more than m rows, m are kept, chosen by a keyed hash of the rows. Since the method
+protects one row, its budget is the one at which m rows together cost the spend (`Purse.of_a_row`).
 """
 
 from collections.abc import Sequence
@@ -41,12 +41,12 @@ class FetchedTable:
     """Columns of a dataset that a step will read. Everything but `numbers`, `labels` and `columns` is public.
 
     Attributes:
-        data: the dataset, whose account pays.
+        data: the dataset, whose account is charged.
         relation: its rows.
         features: names of columns, in order.
         target: the column to predict; None for none.
         classes: the target's public values; None if it is a number.
-        fill: what stands for NULL in numbers.
+        fill: replaces NULL in numbers.
     """
 
     data: Any
@@ -60,24 +60,24 @@ class FetchedTable:
 
     @property
     def names(self) -> list[str]:
-        """Of the features of `numbers`: `age` for a number, `ward=surgery` for a category."""
+        """Return the names of the features of `numbers`: `age` for a number, `ward=surgery` for a category."""
         return [name if value is None else f"{name}={value}" for name, value in self._parts()]
 
     @property
     def box(self) -> Box:
-        """Public bounds of the features of `numbers`."""
+        """Return the public bounds of the features of `numbers`."""
         ends = [(0.0, 1.0) if value is not None else ends_of(self._column(name)) for name, value in self._parts()]
         return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
 
     def axes(self, bins: Any, usual: int) -> tuple[BinnedFeature, ...]:
-        """Public cells of the features, one for each column."""
+        """Return the public cells of the features, one for each column."""
         bounds = {name: ends_of(self._column(name)) for name in self.features if is_number(self._column(name))}
         listed = {name: values_of(self._column(name)) for name in self.features if name not in bounds}
         return read_axes(self.features, bounds, bins, listed, usual, exact=True)
 
     @property
     def asked(self) -> str:
-        """What is read, for the ledger."""
+        """Describe the columns that are read, for the ledger."""
         what = f"{', '.join(self.features)} of {self.relation.table}"
         most = self.relation.rows_each
         return f"{what} for {self.target}, {most} rows of a unit at most" if self.target else f"{what}, {most} a unit"
@@ -85,7 +85,7 @@ class FetchedTable:
     # Private: called inside a step, after the charge.
 
     def numbers(self) -> Floats:
-        """Numbers as they are, an indicator for each category; a category that is missing has none."""
+        """Return numbers unchanged and an indicator for each category; all are 0 for a missing category."""
         if self._numbers is None:
             found, parts = self._columns(), []
             for name in self.features:
@@ -98,7 +98,7 @@ class FetchedTable:
         return self._numbers
 
     def columns(self) -> Columns:
-        """One array a column: numbers as they are, categories as their values."""
+        """Return one array per column: numbers unchanged, categories as their values."""
         found = self._columns()
         values = []
         for name in self.features:
@@ -106,11 +106,11 @@ class FetchedTable:
                 values.append(found[name])
                 continue
             listed = values_of(self._column(name))
-            values.append(np.array([*listed, None], dtype=object)[found[name]])  # None for what is no category
+            values.append(np.array([*listed, None], dtype=object)[found[name]])  # None for an unlisted value
         return Columns(tuple(values), self.features)
 
     def labels(self) -> NDArray[Any]:
-        """The place of each row's class in `classes`, -1 for none; or the target, if it is a number."""
+        """Return the index of each row's class in `classes`, -1 for none; or the target, if it is a number."""
         assert self.target is not None
         return np.asarray(self._columns()[self.target])
 
@@ -146,7 +146,7 @@ class FetchedTable:
 
 
 def _codes(column: Any, facts: Column, listed: Sequence[Any]) -> Integers:
-    """The place of each value in a public list; -1 for NULL and what is not in it."""
+    """Return the index of each value in a public list; -1 for NULL and unlisted values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -167,14 +167,15 @@ def fetch(
     fill: float | None = None,
     find: bool = False,
 ) -> FetchedTable:
-    """Read what a caller named against the schema, through the dataset's views. No row is looked at.
+    """Check the named columns against the schema, through the dataset's views. No row is read.
 
     Args:
-        target, features, table: what is predicted from what; all columns that can be used unless named.
-        classes: those of the target's values that count; None for all.
-        kind: of target: "classes", "number" or "none".
-        fill: what stands for NULL in numbers.
-        find: whether numbers may lack bounds, because they will be found.
+        target, features, table: the column to predict, the columns to predict from (all usable ones unless named), and
+            their table.
+        classes: the values of the target that count; None for all.
+        kind: kind of target: "classes", "number" or "none".
+        fill: replaces NULL in numbers.
+        find: True if numbers may lack bounds, because they will be found.
     """
     names = read_names(data, table, target, features, predicts=kind != "none")
     relation = read_relation(data, table, [*names, *([target] if target else [])], unbounded=find)
@@ -194,7 +195,7 @@ def fetch(
 def fetch_numbers(
     data: Any, features: Sequence[str] | None, table: str | None, fill: float | None, *, find: bool
 ) -> FetchedTable:
-    """The same for columns that are numbers, and nothing to predict."""
+    """Check columns that are numbers, without a target."""
     if not features:
         raise BadInput("say which columns to look at: fit(ds, features=['age', 'stay_days']).")
     source = fetch(data, None, features, table, kind="none", fill=fill, find=find)

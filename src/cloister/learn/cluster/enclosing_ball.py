@@ -1,8 +1,8 @@
-"""Where rows lie: a ball that holds most of them, found inside the spend.
+"""Private search for a ball that holds most rows.
 
 Public bounds are often far wider than the data: a box around projected pictures holds a ball a thirtieth as wide with
-nearly all of them. Noise grows with the width, so a little of the spend buys a ball: a noisy histogram of the rows'
-lengths, on public cells that grow like a geometric series.
+nearly all of them. Noise grows with the width, so a small part of the spend is used to find the ball, by a noisy
+histogram of the rows' norms on public cells whose widths form a geometric series.
 """
 
 import math
@@ -20,17 +20,17 @@ from cloister.privacy.loss import Loss
 
 __all__ = ["Ground", "radius_within", "read_ground"]
 
-_CELLS, _RATIO = 48, 1.15  # down to 1/700 of the widest
+_CELLS, _RATIO = 48, 1.15  # down to 1/700 of the largest radius
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The public grid that rows are put on.
+    """Public integer grid for rows.
 
     Attributes:
-        box: clips features; None if only the length is bounded.
-        centre: where lengths are measured from.
-        step: the worth of one; the longest row has 2^bits.
+        box: clips features; None if only the norm is bounded.
+        centre: the point that norms are measured from.
+        step: the real value of one; the largest norm is 2^bits.
     """
 
     box: Box | None
@@ -39,15 +39,15 @@ class Ground:
     bits: int
 
     def cells(self, table: Floats) -> Floats:
-        """Rows as integers, none longer than 2^bits."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of one row
+        """Return rows as integers, with norm at most 2^bits."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a row
             clipped = table if self.box is None else self.box.clip(table)
             near = (clipped - self.centre) / self.step
         return shorten(on_grid(near, float(2**self.bits)), 2**self.bits)
 
     @property
     def ends(self) -> Box:
-        """How far each feature reaches, in its own unit."""
+        """Return the range of each feature, in its own unit."""
         if self.box is not None:
             return self.box
         longest = self.step * 2**self.bits
@@ -55,7 +55,7 @@ class Ground:
 
 
 def read_ground(bounds: Any, data_norm: float | None, features: int) -> Ground:
-    """The grid that bounds or a norm describe. All features keep one scale: distances must mean what they meant."""
+    """Build the grid from bounds or a norm. All features share one scale, so that distances keep their meaning."""
     bits = min(20, (52 - math.ceil(math.log2(features))) // 2)  # squares of clipped rows then sum below 2^53
     if data_norm is not None:
         norm = check_norm(data_norm)
@@ -68,13 +68,13 @@ def read_ground(bounds: Any, data_norm: float | None, features: int) -> Ground:
 def radius_within(
     meter: PrivacyFilter, loss: Loss, look: Callable[[], Floats], widest: int, share: float
 ) -> tuple[int, float]:
-    """A radius that about this share of rows lies within, and about how many rows there are.
+    """Release a radius that holds about this share of the rows, and the approximate number of rows.
 
     Args:
-        meter, loss: pay.
-        look: gives rows of integers, seen from the ball's centre.
-        widest: no row is longer, or need be told apart from one that is.
-        share: of the rows.
+        meter, loss: the privacy filter to charge, and the loss.
+        look: returns rows of integers, relative to the ball's centre.
+        widest: largest radius; longer rows count as this long.
+        share: the share of the rows.
 
     Privacy: the loss: a row is in one cell.
     """
@@ -87,7 +87,7 @@ def radius_within(
     counts = noisy_counts(meter, lengths, loss)
     amount = float(loss.amount)
     noise = math.sqrt(1 / (2 * amount)) if loss.measure == "rho" else math.sqrt(2) / amount
-    # Cells that hold nothing but noise would push the radius outwards: there are many, and they are wide.
+    # Cells of pure noise would push the radius outwards: there are many, and they are wide.
     kept = np.where(counts > 2 * noise, counts, 0.0)
     total = kept.sum()
     if total <= 0:

@@ -29,41 +29,40 @@ from cloister.privacy.loss import Loss
 __all__ = ["KMeans"]
 
 _FINDING = Fraction(1, 10)
-# Centres, sizes and rounds; standard errors of centres and sizes; how far features reach.
+# Centres, sizes and rounds; standard errors of centres and sizes; ranges of the features.
 _Clusters = tuple[tuple[Floats, Floats, int], tuple[Floats | None, float | None], Box]
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[misc]
-    """k-means.
+    """Private k-means clustering.
 
     Args:
-        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
-        n_clusters: how many.
+        spend: privacy budget of the fit: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
+        n_clusters: number of clusters.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend. They
             may be wide: a ball is found inside. They clip rows and centres, and scale nothing: as in scikit-learn,
-            distances are those of the rows, and every feature of a centre has the same noise. Where one feature is far
-            wider than another, scale both by public bounds first (`learn.MinMaxScaler`), or the narrow one is noise.
-        data_norm: or the public length that rows are shortened to.
+            distances are those of the rows, and every feature of a centre has the same noise. If one feature is far
+            wider than another, scale both by public bounds first (`learn.MinMaxScaler`), or noise hides the narrow one.
+        data_norm: alternatively, the public norm that rows are clipped to.
         method: "joint" (the default; learn/cluster/lloyd.py), or "lloyd": the textbook's DPLloyd
-        (learn/textbook/kmeans.py),
-            which needs a `random_state`; no ledger takes it.
-        max_iter: rounds; None for as many (3 to 20) as the noise leaves useful.
-        fill: what stands for a missing number; without it the row is left out.
+            (learn/textbook/kmeans.py), which needs a `random_state` and cannot be charged to a ledger.
+        max_iter: number of rounds; None for as many (3 to 20) as the noise leaves useful.
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
-        cluster_centers_: the centres, within the bounds. cluster_sizes_: about how many rows each has. n_iter_: the
-            rounds.
-        center_errors_: for each centre, the standard error that noise gives each of its features before the bounds
-            clip it. size_error_: that of a size. Both are None for the textbook's method.
+        cluster_centers_: the centres, within the bounds. cluster_sizes_: approximate number of rows of each cluster.
+            n_iter_: number of rounds.
+        center_errors_: for each centre, the standard error of each feature due to noise, before clipping to the
+            bounds. size_error_: the standard error of a size. Both are None for the textbook's method.
         n_features_in_, feature_names_in_: as in scikit-learn.
-        release_, loss_: the receipt and what was paid.
+        release_, loss_: the release with its receipt, and the loss charged.
 
-    There is no `labels_` and no `inertia_`: which cluster a training row is in is that row's secret.
+    There is no `labels_` and no `inertia_`: the cluster of a training row is private.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds and all parameters are
         public; the number of rows is not. The noise is discrete Gaussian (discrete Laplace for a pure spend) on
-        integers; initial centres are public chance. Audited in tests/statistical/test_learn_trees_audit.py.
+        integers; initial centres come from public randomness. Audited in tests/statistical/test_learn_trees_audit.py.
     """
 
     def __init__(
@@ -99,15 +98,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or from those of a Cloister dataset; `y` is not looked at.
+        """Fit to rows, or to those of a Cloister dataset; `y` is ignored.
 
         Args:
             X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
             y: not used.
-            features, table: of a dataset: the columns to look at (all unless given; those with categories become
+            features, table: for a dataset: the columns to use (all unless given; those with categories become
                 indicators), and the table if there are several. Bounds come from the schema.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if self.method not in ("joint", "lloyd"):
             raise BadInput("method is one of joint, lloyd.")
@@ -154,18 +153,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
                 ground = read_ground((box.low, box.high), self.data_norm, features)
                 budget = BudgetShare(budget.part(1 - _FINDING))
             found = cluster(meter, budget, ground, look, self.n_clusters, self.max_iter)
-            centres = ground.ends.clip(found.centres * ground.step + ground.centre)  # noise does not know the bounds
+            centres = ground.ends.clip(found.centres * ground.step + ground.centre)  # noise may leave the bounds
             return (centres, found.counts, found.rounds), (found.blur * ground.step, found.miscount), ground.ends
 
         return steps
 
     def predict(self, rows: Any) -> Integers:
-        """The nearest centre of each row."""
+        """Return the index of each row's nearest centre."""
         table = read_answers(self, rows, self.fill).numbers()
         return np.asarray(distances(self._box.settle(table), self.cluster_centers_).argmin(axis=1))
 
     def transform(self, rows: Any) -> Floats:
-        """The distance of each row from each centre."""
+        """Return the distance of each row from each centre."""
         return distances(read_answers(self, rows, self.fill).numbers(), self.cluster_centers_)
 
     @property
@@ -173,9 +172,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         return len(self.cluster_centers_)
 
     def score(self, rows: Any, y: Any = None) -> float:
-        """Minus the sum of squared distances of these rows, which must be rows that you may see."""
+        """Return minus the sum of squared distances of rows that you may see: the score is not private."""
         return -float((self.transform(rows).min(axis=1) ** 2).sum())
 
     def fit_predict(self, X: Any, y: Any = None, **_: Any) -> NDArray[Any]:  # noqa: N803
-        """Refused: clusters of training rows are not private."""
+        """Refuse: clusters of training rows are not private."""
         raise NotPrivate("the cluster of a training row is that row's secret. Use fit, then predict rows you may see.")

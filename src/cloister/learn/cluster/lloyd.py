@@ -1,11 +1,11 @@
-"""Private k-means: Lloyd's iteration with noisy counts and sums, in a ball that was found for a little of the spend.
+"""Private k-means: Lloyd's iteration with noisy counts and sums, in a privately found ball.
 
     a radius ──► a middle ──► a radius around it ──► centres spread over a sphere ──► rounds of Lloyd's
 
-A round releases, for every cluster and all at once, how many rows it has and the sum of their differences from the
-old centre, each cut down to the radius. Differences are shorter than rows, so their sums need less noise; and a count
-is part of the same integer vector as the sum, so one noise covers both (the joint sensitivity of Su et al. 2016, in
-L2). How many rounds there are follows from released numbers.
+A round releases, for all clusters at once, the number of rows and the sum of their differences from the old centre,
+each clipped to the radius. Differences are shorter than rows, so their sums need less noise; and a count is part of
+the same integer vector as the sum, so one noise vector covers both (the joint sensitivity of Su et al. 2016, in L2).
+The number of rounds follows from released numbers.
 """
 
 import math
@@ -25,7 +25,7 @@ from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 __all__ = ["Clustering", "cluster"]
 
-# Shares of the spend: a first radius, the middle, a second radius; Lloyd's rounds have the rest.
+# Shares of the spend: a first radius, the middle, a second radius; Lloyd's rounds get the rest.
 _RADIUS, _MIDDLE, _AGAIN = Fraction(3, 100), Fraction(4, 100), Fraction(3, 100)
 _MOST_ROUNDS, _FEWEST_ROUNDS = 20, 3
 _BLUR = 0.08  # how far noise may move a centre in a round, in radii
@@ -33,11 +33,11 @@ _BLUR = 0.08  # how far noise may move a centre in a round, in radii
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """What was released: centres in the grid, and how many rounds they took.
+    """Released centres in the grid, and the number of rounds.
 
     Attributes:
-        centres, counts, rounds: of the last round.
-        blur: of each centre, the standard error that the last round's noise gives it in every feature.
+        centres, counts, rounds: those of the last round.
+        blur: for each centre, the standard error of every feature due to the last round's noise.
         miscount: the standard error of a count.
     """
 
@@ -59,11 +59,11 @@ def cluster(
     """Find centres.
 
     Args:
-        meter, budget: pay.
+        meter, budget: the privacy filter and the budget to charge.
         ground: the public grid.
-        look: gives the rows; called inside a step.
-        clusters: how many.
-        most: how many rounds; None for as many as the noise leaves useful.
+        look: returns the rows; called inside a step.
+        clusters: number of clusters.
+        most: number of rounds; None for as many as the noise leaves useful.
 
     Privacy: the whole budget: two histograms of lengths, one sum, and the rounds.
     """
@@ -95,7 +95,7 @@ def cluster(
 
 
 def _nearest(rows: Floats, centres: Floats) -> Integers:
-    """Exact: rows and centres are integers, so that all products and sums are whole numbers below 2^53."""
+    """Return each row's nearest centre, exactly: products and sums are integers below 2^53."""
     return np.asarray((np.einsum("ij,ij->i", centres, centres) - 2 * (rows @ centres.T)).argmin(axis=1))
 
 
@@ -108,9 +108,9 @@ def _sums(
     radius: int,
     part: int,
 ) -> tuple[Floats, Floats, float]:
-    """For each centre the noisy sum of differences of its rows, their noisy number, and the noise on a sum.
+    """Release for each centre the sum of its rows' differences, their number, and the noise on a sum.
 
-    A row adds its difference, cut down to the radius, and radius/part as its count, to one cluster's numbers.
+    A row adds its difference, clipped to the radius, and radius/part as its count, to one cluster's numbers.
     """
     clusters, features = centres.shape
     unit = max(1, radius // part)
@@ -126,7 +126,7 @@ def _sums(
         nearest = _nearest(rows, centres)
         away = shorten(rows - centres[nearest], radius)
         found = np.empty((clusters, features + 1), dtype=np.int64)
-        for j in range(features):  # whole numbers below 2^53 in every partial sum: exact
+        for j in range(features):  # integers below 2^53 in every partial sum: exact
             found[:, j] = np.bincount(nearest, weights=away[:, j], minlength=clusters).astype(np.int64)
         found[:, features] = np.bincount(nearest, minlength=clusters) * unit
         return found
@@ -136,7 +136,7 @@ def _sums(
 
 
 def _rounds(budget: BudgetShare, share: Fraction, rows: float, clusters: int, features: int) -> int:
-    """As many rounds as leave noise that moves a typical centre by at most `_BLUR` radii."""
+    """Return the largest number of rounds whose noise moves a typical centre by at most `_BLUR` radii."""
     amount = float(budget.part(share).amount)
     calm = _BLUR * rows / clusters / math.sqrt(features)  # the noise that a sum may have, in radii
     if budget.pure:
@@ -147,14 +147,14 @@ def _rounds(budget: BudgetShare, share: Fraction, rows: float, clusters: int, fe
 
 
 def _moved(centres: Floats, sums: Floats, sizes: Floats, noise: float, usual: float) -> Floats:
-    """Centres after a round. A sum that noise alone explains moves nothing (James & Stein's positive part)."""
+    """Return the centres after a round. A sum that noise alone explains moves nothing (James-Stein positive part)."""
     length = np.maximum((sums**2).sum(axis=1, keepdims=True), 1e-9)
     trust = np.maximum(0.0, 1 - centres.shape[1] * noise**2 / length)
     return np.asarray(centres + trust * sums / np.maximum(sizes, 0.1 * usual)[:, None])
 
 
 def _reseeded(centres: Floats, sizes: Floats, usual: float, radius: int, public: np.random.Generator) -> Floats:
-    """Centres that hold next to nothing start again beside those that hold most."""
+    """Restart nearly empty centres beside the largest ones."""
     moved, left = centres.copy(), sizes.copy()
     for empty in np.flatnonzero(sizes < 0.05 * usual):
         largest = int(left.argmax())
@@ -165,7 +165,7 @@ def _reseeded(centres: Floats, sizes: Floats, usual: float, radius: int, public:
 
 
 def _spread(count: int, features: int, radius: float, public: np.random.Generator) -> Floats:
-    """Points on a sphere that repel each other: well apart, and chosen without the data."""
+    """Return well-separated points on a sphere by repulsion, chosen without the data."""
     points = public.normal(size=(count, features))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     for _ in range(100 if features > 1 and count <= 500 else 0):

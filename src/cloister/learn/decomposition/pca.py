@@ -34,7 +34,7 @@ from cloister.privacy.noise import SeededSource
 __all__ = ["PCA"]
 
 
-# Directions of most variance, from a noisy scatter matrix or by noisy rounds of the power method.
+# Directions of largest variance, from a noisy scatter matrix or by the noisy power method.
 
 
 _ROUNDS = 4
@@ -56,10 +56,10 @@ class Components:
 def main_directions(
     scatter: Floats, noise: float, rows: float, mean: Floats, scale: Floats | float, count: int
 ) -> Components:
-    """Eigenvectors of a noisy scatter matrix, and its eigenvalues without what the noise adds to them.
+    """Return the eigenvectors of a noisy scatter matrix, and its eigenvalues corrected for the noise.
 
     A spike λ in symmetric noise of deviation s appears at λ + s²d/λ, if it is above s√d at all (Benaych-Georges &
-    Nadakuditi 2011); that is undone here.
+    Nadakuditi 2011); the correction inverts this.
     """
     values, vectors = np.linalg.eigh(scatter)
     order = np.argsort(values)[::-1][:count]
@@ -76,9 +76,9 @@ def main_directions(
 def power(
     meter: PrivacyFilter, budget: BudgetShare, look: Callable[[], Floats], features: int, count: int, start: Floats
 ) -> tuple[Floats, Floats]:
-    """A few rounds of Q ← orthonormal(X'XQ + noise).
+    """Run a few rounds of Q ← orthonormal(X'XQ + noise).
 
-    A row x adds x (x'Q): of length |x| |x'Q| ≤ |x|², since Q is orthonormal. Both factors are integers here.
+    A row x adds x (x'Q), of norm |x| |x'Q| ≤ |x|², since Q is orthonormal. Both factors are integers here.
     """
     basis, loss = start, budget.part(Fraction(1, _ROUNDS))
     product = start
@@ -86,8 +86,8 @@ def power(
 
         def turned(basis: Floats = basis) -> Any:
             cells = look()
-            # On a grid, so that every sum is a whole number below 2^53: else a matrix product may round one row's
-            # numbers by which rows stand beside it.
+            # On a grid, so that every sum is an integer below 2^53: otherwise the rounding of one row's numbers could
+            # depend on the other rows.
             seen = (cells @ np.rint(basis * 2.0**_BASIS_BITS)) / 2.0**_BASIS_BITS
             weights = shorten(np.trunc(seen * (2.0**WEIGHT_BITS / CELLS)), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
             return ExactRows(cells, 1.0, CELLS).weighted(weights)
@@ -102,7 +102,7 @@ def power(
 
 
 def signed(components: Floats) -> Floats:
-    """The largest entry of every direction is positive, so that signs do not wander."""
+    """Make the largest entry of every direction positive, to fix the signs."""
     largest = np.abs(components).argmax(axis=1)
     return np.asarray(components * np.sign(components[np.arange(len(components)), largest])[:, None])
 
@@ -113,32 +113,32 @@ _FARTHEST = 1.1
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
-    """Directions of most variance: the projection is released, never the projected rows.
+    """Private principal component analysis. The projection is released, not the projected rows.
 
     Args:
-        spend: what the fit may cost.
-        n_components: how many directions; all unless given.
+        spend: privacy budget of the fit.
+        n_components: number of directions; all unless given.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
-        data_norm: instead, or beside them, the public length that rows are shortened to.
+        data_norm: instead of bounds or beside them, the public norm that rows are clipped to.
         method: "covariance" adds noise to the scatter matrix around a released mean (Dwork et al. 2014, "Analyze
-            Gauss"). "power" is the noisy power method (Hardt & Price 2014), exact too; for many features and few
-            components. For lessons (learn/textbook/pca.py), with a `random_state`, and no ledger takes them:
-            "sulq" (noise on second moments, in floats), "input" (on every cell), and "subspace", the exponential
-            mechanism (Chaudhuri, Sarwate & Sinha 2013).
-        fill: what stands for a missing number; without it the row is left out.
+            Gauss"). "power" is the noisy power method (Hardt & Price 2014), also exact; for many features and few
+            components. For teaching (learn/textbook/pca.py), with a `random_state` and without a ledger: "sulq" (noise
+            on second moments, in floats), "input" (on every cell), and "subspace", the exponential mechanism
+            (Chaudhuri, Sarwate & Sinha 2013).
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         components_, mean_: as in scikit-learn.
-        explained_variance_, explained_variance_ratio_: of the released scatter, less what the noise added to it; rows
-            that were shortened count with the variance that is left to them. None for "subspace".
-        n_rows_: about how many rows there were, as released.
-        release_, loss_: the receipt and what was paid.
+        explained_variance_, explained_variance_ratio_: of the released scatter, corrected for the noise; clipped rows
+            count with their clipped variance. None for "subspace".
+        n_rows_: approximate number of rows, as released.
+        release_, loss_: the release with its receipt, and the loss charged.
 
-    Features are shifted, and never rescaled one by one: give bounds of equal width, or scale them publicly before.
+    Features are shifted but not rescaled one by one: give bounds of equal width, or scale them by public bounds first.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Rows farther from the released
-        mean than about 1.1 times the released spread are shortened to that. Discrete Gaussian noise (discrete Laplace
+        mean than about 1.1 times the released spread are clipped to that. Discrete Gaussian noise (discrete Laplace
         for a pure spend) on integers. Audited in tests/statistical/test_learn_moments_audit.py.
     """
 
@@ -173,14 +173,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or inside the engine of a Cloister dataset.
+        """Fit to rows, or inside the engine of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset.
             y: not used.
-            features, table: of a dataset: columns that are numbers, and the table if there are several.
+            features, table: for a dataset: columns that are numbers, and the table if there are several.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if self.method == "wishart":
             wishart()
@@ -215,7 +215,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _learn(
         self, meter: PrivacyFilter, budget: BudgetShare, look: Callable[[], Floats], frame: Frame, count: int
     ) -> Components:
-        """Find the middle and the spread, then the directions around it."""
+        """Release the mean and the spread, then the directions around the mean."""
         seen = probe_scale(meter, budget, frame, lambda: frame.rows(look()), None)
         rest = BudgetShare(budget.part(1 - SHARE))
         longest = cautious_length(seen, frame, budget, _FARTHEST)
@@ -256,7 +256,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             middle = np.clip(whole[-1, :-1] / rows, -0.5, 0.5)
             scatter = whole[:-1, :-1] - rows * np.outer(middle, middle)
             mean = design.centre + middle / design.scale
-            # From scaled columns to parts of the widest one: fourth powers of its width may be beyond floats.
+            # Relative to the widest column: fourth powers of its width may be beyond the range of floats.
             least = float(design.scale.min())
             back = np.diag(least / design.scale)
             return main_directions(back @ scatter @ back, noise, rows, mean, least, count)
@@ -266,7 +266,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return self
 
     def _fit_rows(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
-        """For what an engine cannot sum: rows are read into this process (learn/base/row_source.py)."""
+        """Fit by methods that an engine cannot run: rows are read into this process (learn/base/row_source.py)."""
         find = wants_bounds(self.bounds)
         source = fetch_numbers(data, features, table, self.fill, find=find)
         count = self._count(len(source.names))
@@ -283,16 +283,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return Components(signed(found), told, math.nan, frame.centre + middle / frame.scale, math.nan), loss
 
     def _frame(self, features: int, box: Box | None) -> Frame:
-        """Where rows lie, publicly; one scale for all features, so that directions keep their meaning."""
+        """Build the public frame, with one scale for all features, so that directions keep their meaning."""
         found = None if box is None else (box.low, box.high)
         frame = read_frame(self.bounds if found is None else found, self.data_norm, features)
         if frame.round:
             return frame
-        # Shortest scale for all: a feature with narrower bounds stays within its part of [-1/2, 1/2].
+        # The smallest scale for all: a feature with narrower bounds stays within its part of [-1/2, 1/2].
         return Frame(frame.box, frame.centre, np.full(features, float(frame.scale.min())), round=False)
 
     def _start(self, features: int, count: int) -> Floats:
-        """A public random start: nothing about it is secret."""
+        """Return a public random start."""
         bits = SeededSource(f"power method {features} {count} {self.random_state}")
         return np.asarray(np.linalg.qr(bits.floats((features, count)) - 0.5)[0])
 
@@ -310,7 +310,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.n_components_, self.n_rows_ = count, model.rows
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """Rows seen along the components. What comes out is as private as the rows that go in."""
+        """Project rows on the components. The result is as sensitive as the rows."""
         rows = read_answers(self, X, self.fill).numbers()
         return weighted(rows - self.mean_, self.components_.T)
 
@@ -319,7 +319,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return int(self.n_components_)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
-        """Back from components to features."""
+        """Map components back to features."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "components_")

@@ -1,4 +1,4 @@
-"""What linear classifiers share: how they read rows, and how they answer."""
+"""Base class of linear classifiers, their private rows and their released model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -36,17 +36,17 @@ _FINDING = Fraction(1, 10)
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
-    """A released linear model: nothing in it but what was released.
+    """Released linear model; holds released values only.
 
     Attributes:
-        coefficients: one row for two classes, else one for each class.
-        intercepts: one for each row.
-        steps: how often rows were looked at to find the coefficients.
-        clip: the residuals' limit times a row's length, where gradients were clipped; None where nothing was.
-        middle, constant, stretch: from where lengths are measured, in the frame, and the features' factors.
+        coefficients: one row for two classes, otherwise one for each class.
+        intercepts: one for each row of coefficients.
+        steps: number of passes over the rows.
+        clip: the residuals' limit times a row's norm, where gradients were clipped; None otherwise.
+        middle, constant, stretch: the origin of norms, in the frame, and the features' factors.
         errors: standard errors of the coefficients and, last, of the intercept; None where theory gives none.
-        accuracy: what `logistic.py` expects; None where nothing can be said.
-        accuracy_interval: that holds it with 95 %; None where there is none.
+        accuracy: the expected accuracy (`logistic.py`); None where there is no estimate.
+        accuracy_interval: its 95 % interval; None where there is none.
     """
 
     coefficients: Floats
@@ -62,23 +62,23 @@ class LinearModel:
 
     @classmethod
     def of(cls, fitted: Fitted, frame: Frame, errors: Floats | None = None) -> "LinearModel":
-        """The public part of a fit."""
+        """Return the public part of a fit."""
         plan, found = fitted.plan, fitted.survey
         weights, intercepts = fitted.model(frame)
         told = cls(weights, intercepts, plan.steps, plan.clip, found.middle, plan.constant, errors)
         return replace(told, stretch=found.stretch)
 
     def places(self, scaled: Floats, frame: Frame) -> NDArray[np.int64]:
-        """Which class each row of the frame is said to have."""
+        """Return the index of the predicted class of each scaled row."""
         scores = weighted(scaled / frame.scale + frame.centre, self.coefficients.T) + self.intercepts
         return np.asarray((scores[:, 0] > 0) if scores.shape[1] == 1 else scores.argmax(axis=1)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateRows:
-    """Rows as they came, with the public facts that say how to read them.
+    """Raw rows with the public facts needed to read them.
 
-    Rows of no listed class, and rows in which a number is missing, are left out.
+    Rows with an unlisted class or a missing number are left out.
     """
 
     table: InputTable
@@ -87,40 +87,40 @@ class PrivateRows:
     frame: Frame
 
     def look(self) -> tuple[Floats, NDArray[np.int64]]:
-        """The scaled rows and their classes. Called inside a step, after the charge."""
+        """Return the scaled rows and their classes. Call it inside a step, after the charge."""
         return _listed(self.frame, self.raw(), codes(self.labels, list(self.classes)))
 
     def raw(self) -> Floats:
-        """The rows as they came."""
+        """Return the raw rows."""
         return self.table.numbers()
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedRows:
-    """The same of a dataset whose rows are read when a step looks."""
+    """Rows of a dataset, read inside the first step."""
 
     source: FetchedTable
     classes: NDArray[Any]
     frame: Frame
 
     def look(self) -> tuple[Floats, NDArray[np.int64]]:
-        """The scaled rows and their classes. Called inside a step, after the charge."""
+        """Return the scaled rows and their classes. Call it inside a step, after the charge."""
         return _listed(self.frame, self.raw(), self.source.labels())
 
     def raw(self) -> Floats:
-        """The rows as the engine gives them."""
+        """Return the raw rows from the engine."""
         return self.source.numbers()
 
 
 def _listed(frame: Frame, rows: Floats, code: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-    """Scaled rows and their classes, of those that have one and in which nothing is missing."""
+    """Return scaled rows and their classes, without rows of no listed class or with missing numbers."""
     known, kept = complete(rows, code)
     listed = kept >= 0
     return (frame.rows(known), kept) if listed.all() else (frame.rows(known[listed]), kept[listed])
 
 
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """A classifier whose answers come from `coef_` and `intercept_`."""
+    """Classifier that predicts from `coef_` and `intercept_`."""
 
     bounds: Any
     data_norm: float | None
@@ -134,7 +134,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     _seen: Frame | None
 
     def _rows(self, rows: Any, labels: Any) -> PrivateRows:
-        """Check what is public about the input: shapes, types, bounds, classes."""
+        """Check the public facts of the input: shapes, types, bounds, classes."""
         table, listed = read_table(rows, self.fill), read_classes(self.classes)
         given = read_labels(labels, listed, table.length)
         return PrivateRows(table, given, listed, self._framed(self.bounds, table.width))
@@ -142,7 +142,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _table_rows(
         self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None
     ) -> FetchedRows:
-        """The same of a dataset, whose schema has bounds and classes."""
+        """Check a dataset, whose schema has bounds and classes."""
         find = wants_bounds(self.bounds)
         source = fetch(data, target, features, table, classes=self.classes, fill=self.fill, find=find)
         assert source.classes is not None
@@ -150,7 +150,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return FetchedRows(source, source.classes, self._framed(bounds, len(source.names)))
 
     def _framed(self, bounds: Any, features: int) -> Frame:
-        """The public frame; where bounds are to be found, one that only says how many features there are."""
+        """Return the public frame; if bounds are to be found, a placeholder with the number of features."""
         return read_frame((-1, 1) if wants_bounds(bounds) else bounds, self.data_norm, features)
 
     def _fit(
@@ -158,7 +158,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         data: PrivateRows | FetchedRows,
         learn: Callable[[PrivacyFilter, BudgetShare, PrivateRows | FetchedRows], LinearModel],
     ) -> LinearModel:
-        """Find bounds if they are not public, then learn; keep what was learned."""
+        """Find bounds if they are not public, then fit and store the model."""
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[LinearModel, Frame]:
             seen = data
@@ -189,12 +189,12 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             keep_features(self, data.table.width, data.table.names)
 
     def _read(self, rows: Any) -> Floats:
-        """Rows to answer about."""
+        """Read rows to predict."""
         table = read_answers(self, rows, self.fill).numbers()
         return table if self._box is None else self._box.settle(table)
 
     def decision_function(self, rows: Any) -> Floats:
-        """How far each row lies on the side of `classes_[1]`; with more than two classes, one score for each."""
+        """Return the score of each row for `classes_[1]`; with more than two classes, one score for each."""
         table = self._read(rows)
         if self._seen is not None:
             table = self._seen.rows(table) / self._seen.scale + self._seen.centre
@@ -202,7 +202,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def predict(self, rows: Any) -> NDArray[Any]:
-        """The class of each row."""
+        """Predict the class of each row."""
         scores = self.decision_function(rows)
         place = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[place])

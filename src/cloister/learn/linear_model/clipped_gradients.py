@@ -1,9 +1,9 @@
 """Gradients of linear models in integers, each row's part clipped exactly.
 
-A row's part of the gradient is its residuals times itself, so its length is the product of the two lengths. Both are
-integers here: the residuals are cut down until the product is within the bound, and that is checked in integers.
-Margins are exact too: weights are put on a grid so fine that nobody notices, and so coarse that every sum of products
-with a row is a whole number below 2^53. So what a row adds depends on that row alone.
+A row's gradient is its residuals times itself, so its norm is the product of the two norms. Both are integers here: the
+residuals are reduced until the product is within the bound, which is checked in integers. Margins are exact too:
+weights are rounded to a grid that is fine enough to be negligible and coarse enough that every sum of products with a
+row is an integer below 2^53. So the contribution of a row depends on that row alone.
 """
 
 import math
@@ -18,15 +18,15 @@ from cloister.learn.linear_model.loss_gradients import Residual
 
 __all__ = ["ClippedRows"]
 
-_BLOCK = 2**12  # rows that stay in a core's cache while they are read twice
-_MARGIN_BITS = 36  # of a column of weights: with the 2^15 of a row, margins stay below 2^52
+_BLOCK = 2**12  # rows that fit a core's cache while they are read twice
+_MARGIN_BITS = 36  # of a column of weights; with the 2^15 of a row, margins stay below 2^52
 
 
 class ClippedRows:
-    """Private rows and classes, read when a step first looks.
+    """Private rows and classes, read inside the first step.
 
     Args:
-        look: gives the scaled rows and their classes.
+        look: returns the scaled rows and their classes.
     """
 
     def __init__(self, look: Callable[[], tuple[Floats, NDArray[np.int64]]]) -> None:
@@ -41,7 +41,7 @@ class ClippedRows:
 
     @property
     def rows(self) -> Floats:
-        """The scaled rows."""
+        """Return the scaled rows."""
         return self._read()[0]
 
     def _read(self) -> tuple[Floats, NDArray[np.int64]]:
@@ -50,24 +50,24 @@ class ClippedRows:
         return self._found
 
     def centre(self, middle: Floats, stretch: Floats, constant: float, farthest: float) -> None:
-        """From now on see rows from a public point, each feature stretched, with a constant as last feature."""
+        """Centre rows at a public point from now on, with each feature stretched and a constant as last feature."""
         self._centre, self._stretch, self._constant = middle, stretch, constant
         self._exact, self._limits = None, {}
         self.step = math.hypot(farthest, constant) / (2**ROW_BITS - 1)
 
     @property
     def features(self) -> int:
-        """How many a centred row has, the constant among them."""
+        """Return the number of features of a centred row, including the constant."""
         return len(self._centre) + 1
 
     @property
     def worth(self) -> float:
-        """Of one in a gradient."""
+        """Return the real value of one in a gradient."""
         return float(self.step / 2**WEIGHT_BITS)
 
     @property
     def exact(self) -> ExactRows:
-        """The centred rows as integers."""
+        """Return the centred rows as integers."""
         if self._exact is None:
             rows = self.rows
             cells = np.empty((len(rows), len(self._centre) + 1))
@@ -77,13 +77,13 @@ class ClippedRows:
         return self._exact
 
     def bound(self, clip: float) -> int:
-        """A clip in integers; at most 2^31, so that its square fits into 64 bits."""
+        """Return the clipping norm in integers, at most 2^31, so that its square fits into 64 bits."""
         return max(1, min(math.floor(clip / self.worth), 2**31))
 
     def gradient(self, weights: Floats, residual: Residual, bound: int, *, pure: bool) -> Integers:
-        """The sum of the rows' clipped gradients: features × outputs.
+        """Return the sum of the rows' clipped gradients: features × outputs.
 
-        Privacy: a row adds at most `bound` in L2 (in L1 if pure), all outputs together.
+        Privacy: a row adds at most `bound` in L2 (in L1 if pure), over all outputs together.
         """
         cells, labels, limits = self.exact.cells, self._read()[1], self._limit(bound, pure=pure)
         total = np.zeros((cells.shape[1], residual.outputs), dtype=np.int64)
@@ -96,7 +96,7 @@ class ClippedRows:
         return total
 
     def margins(self, weights: Floats) -> Floats:
-        """Rows times weights, exact up to the grid of the weights."""
+        """Return rows times weights, exact up to the grid of the weights."""
         return self._margins(self.exact.cells, weights)
 
     def _margins(self, cells: Floats, weights: Floats) -> Floats:
@@ -105,9 +105,9 @@ class ClippedRows:
         return np.asarray((cells @ np.rint(weights * grid)) * (self.step / grid))
 
     def _limit(self, bound: int, *, pure: bool) -> Integers:
-        """How long each row's residuals may be, in integers: the most whose product with the row is within the bound.
+        """Return the largest integer norm of each row's residuals whose product with the row is within the bound.
 
-        All in whole numbers: bound² is at most 2^62.
+        Computed in integers: bound² is at most 2^62.
         """
         if (bound, pure) not in self._limits:
             if pure:
@@ -121,11 +121,11 @@ class ClippedRows:
 
 
 def _clipped(slopes: Floats, limits: Integers, *, pure: bool) -> Floats:
-    """Each row's residuals in integers, no longer than its limit."""
+    """Clip each row's residuals to its limit, in integers."""
     whole, most = np.trunc(slopes * 2**WEIGHT_BITS), limits[:, None].astype(np.float64)
     if whole.shape[1] == 1:
         return np.asarray(np.clip(whole, -most, most))
     longest = np.abs(whole).sum(axis=1) if pure else np.sqrt(squares(whole))
-    # A little more than needed, so that rounding of the factor cannot leave a row's part too long.
+    # Clip slightly below the bound, so that rounding of the factor cannot leave a gradient too long.
     factor = most / np.maximum(longest, 1.0)[:, None] * (1 - 1e-9)
     return np.asarray(np.where(factor < 1, np.trunc(whole * np.minimum(factor, 1.0)), whole))

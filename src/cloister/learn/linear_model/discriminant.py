@@ -1,8 +1,8 @@
-"""One shot from noisy second moments: the linear classifier that class means and the common scatter determine.
+"""Linear discriminant from noisy class means and a common scatter matrix, in one pass.
 
-Logistic regression's quadratic cousin (Fisher's discriminant): where classes are normal with a common scatter the two
-have the same limit, and elsewhere they are close (Adult: 84.6 % beside 84.7 %). It needs counts, sums and products
-only, so it runs inside any engine, over any number of rows, in one pass.
+Fisher's discriminant is the quadratic counterpart of logistic regression: for normal classes with a common scatter the
+two have the same limit, and otherwise they are close (Adult: 84.6 % against 84.7 %). It needs only counts, sums and
+products, so it runs inside any engine, over any number of rows, in one pass.
 """
 
 import math
@@ -33,12 +33,12 @@ __all__ = [
     "taylor",
 ]
 
-LINES = Fraction(1, 2)  # of the budget goes to counts and sums, the rest to products
+LINES = Fraction(1, 2)  # of the budget for counts and sums, the rest for products
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """How far a unit moves counts and sums together, and products together, in L2 and in L1; integers."""
+    """Sensitivity of counts and sums together, and of products together, in L2 and L1; integers."""
 
     lines: int
     lines_l1: int
@@ -52,7 +52,7 @@ class ClassMoments:
 
     Attributes:
         counts: rows of each class.
-        sums: of each class (classes × features).
+        sums: sums of each class (classes × features).
         products: X'X.
         line_noise, product_noise: standard deviations of the noise on a sum and on a product.
     """
@@ -74,15 +74,15 @@ def release_moments(
     *,
     laplace: bool = False,
 ) -> ClassMoments:
-    """Counts, sums and products with noise.
+    """Release counts, sums and products with noise.
 
     Args:
-        meter, budget: pay.
-        look: gives the lines (for each class its sums, then its count) and the upper triangle of the products.
-        reach: how far a unit moves them.
+        meter, budget: the privacy filter and the budget to charge.
+        look: returns the lines (for each class its sums, then its count) and the upper triangle of the products.
+        reach: the sensitivity.
         shape: classes, features.
-        worth: of one in a count, a sum and a product.
-        laplace: Laplace noise whatever the budget's measure.
+        worth: the real value of one in a count, a sum and a product.
+        laplace: use Laplace noise whatever the budget's measure.
 
     Privacy: the budget: half for the lines, half for the products.
     """
@@ -113,9 +113,9 @@ def release_moments(
 
 
 def discriminant(found: ClassMoments) -> tuple[Floats, Floats]:
-    """Coefficients and intercepts: one row for two classes, else one for each.
+    """Return coefficients and intercepts: one row for two classes, otherwise one for each.
 
-    Directions in which the scatter is below its own noise are taken to be as wide as the noise.
+    Eigenvalues of the scatter below its own noise are raised to the noise.
     """
     means, inverse = _scatter(found)
     weights = found.counts.sum() * means @ inverse
@@ -126,11 +126,11 @@ def discriminant(found: ClassMoments) -> tuple[Floats, Floats]:
 
 
 def optimism(found: ClassMoments) -> float:
-    """How far apart two classes' mean scores are by noise and chance in the means, if `discriminant` follows them.
+    """Return the expected gap of two classes' mean scores due to noise and sampling of the means that were fitted.
 
-    With weights n S⁻¹(μ₁ - μ₀) and noise of deviation e / n_k on a mean, the expected n e² (1/n₁² + 1/n₀²) tr S⁻¹. The
-    rows' own chance gives a mean the covariance W / (n n_k), where W is the scatter within classes: (1/n₁ + 1/n₀)
-    tr S⁻¹W. W is S less the floor that keeps S from the noise, and no direction counts for more than one.
+    With weights n S⁻¹(μ₁ - μ₀) and noise of deviation e / n_k on a mean, the expectation is n e² (1/n₁² + 1/n₀²) times
+    tr S⁻¹. Sampling gives a mean the covariance W / (n n_k), where W is the scatter within classes: (1/n₁ + 1/n₀)
+    tr S⁻¹W. W is S less the floor that keeps S above the noise, and no direction counts for more than one.
     """
     _, inverse = _scatter(found)
     spread = found.line_noise**2 * float((1 / found.counts**2).sum())
@@ -139,7 +139,7 @@ def optimism(found: ClassMoments) -> float:
 
 
 def _scatter(found: ClassMoments) -> tuple[Floats, Floats]:
-    """Class means, and the inverse of the scatter within classes."""
+    """Return the class means, and the inverse of the scatter within classes."""
     means = np.clip(found.sums / found.counts[:, None], -1.0, 1.0)
     within = found.products - (means.T * found.counts) @ means
     values, vectors = np.linalg.eigh(within)
@@ -148,15 +148,18 @@ def _scatter(found: ClassMoments) -> tuple[Floats, Floats]:
 
 
 def _floor(found: ClassMoments) -> float:
-    """The largest eigenvalue of the noise is about 2 sqrt(features); and a mean's error must not be blown up either."""
+    """Return the floor of the scatter's eigenvalues.
+
+    The largest eigenvalue of the noise is about 2 sqrt(features) deviations, and a mean's error must not be amplified.
+    """
     return found.product_noise * math.sqrt(len(found.products)) + found.line_noise + 1.0
 
 
 def taylor(found: ClassMoments) -> tuple[Floats, Floats]:
-    """The minimiser of the logistic loss's second-order Taylor polynomial at zero, for two classes.
+    """Minimise the second-order Taylor polynomial of the logistic loss at zero, for two classes.
 
     Zhang et al. 2012, the functional mechanism: sum of ln 2 - t w'x/2 + (w'x)²/8. With noise the quadratic form may
-    have no minimum; its eigenvalues are raised to the noise first.
+    have no minimum, so its eigenvalues are first raised to the noise.
     """
     size = found.products.shape[0] + 1
     gram, line = np.zeros((size, size)), np.zeros(size)
@@ -172,9 +175,9 @@ def taylor(found: ClassMoments) -> tuple[Floats, Floats]:
 def moments_of_rows(
     meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows, *, laplace: bool = False
 ) -> ClassMoments:
-    """Moments of twice the scaled rows, which lie within [-1, 1].
+    """Release moments of twice the scaled rows, which are within [-1, 1].
 
-    Privacy: the budget. With rows of integers c no longer than N = 2^ROW_BITS, a row adds c and N to its own class's
+    Privacy: the budget. With rows of integers c of norm at most N = 2^ROW_BITS, a row adds c and N to its own class's
         line: sqrt(2) N in L2, (sqrt(features) + 1) N in L1. The upper triangle of cc' is sqrt((|c|⁴ + Σc⁴)/2) long,
         and its cells sum to (|c|₁² + |c|²)/2, in absolute value.
     """

@@ -1,11 +1,11 @@
 """Second moments of a dataset's columns, computed in its engine: numbers, and one indicator for each category.
 
-The matrix Z'Z is put together from few tables: products of numbers in one; for each column with categories the sums of
-numbers by category; for each two such columns the number of rows of each pair (`Relation.tables`). Every row is put on
-the grid before it is multiplied, so DuckDB, PostgreSQL and Spark give the same integers.
+The matrix Z'Z is assembled from few tables: one of products of numbers; for each categorical column the sums of
+numbers by category; for each pair of such columns the number of rows of each combination (`Relation.tables`). Every
+row is rounded to the grid before it is multiplied, so DuckDB, PostgreSQL and Spark give the same integers.
 
-For a regression the target is one more number. For classes it is one more column with categories: its indicators' rows
-of the matrix are the sums of each class.
+For a regression the target is one more number. For classes it is one more categorical column: the rows of the matrix
+for its indicators are the sums of each class.
 """
 
 import math
@@ -45,8 +45,8 @@ class EngineDesign:
         relation: the rows.
         features: names of columns, in order.
         target: the column to predict, a number; None for none.
-        fill: what stands for NULL in numbers.
-        edge: how far a number reaches, in parts of the 2^15 that an indicator has: a half, or as far.
+        fill: replaces NULL in numbers.
+        edge: largest absolute value of a scaled number, relative to the 2^15 of an indicator: one half, or one.
     """
 
     relation: PrivateTable
@@ -56,7 +56,7 @@ class EngineDesign:
     edge: int = ONE // 2
 
     def check(self) -> None:
-        """Refuse columns that cannot be features. From public facts alone."""
+        """Refuse columns that cannot be features. Uses public facts alone."""
         for name in self.features:
             check_filled(self.relation.columns[name], self.fill)
         if len(self.names) > _MOST_FEATURES:
@@ -68,33 +68,33 @@ class EngineDesign:
 
     @property
     def names(self) -> list[str]:
-        """`age` for a number, `ward=surgery` for a category."""
+        """Return the feature names: `age` for a number, `ward=surgery` for a category."""
         return [name if value is None else f"{name}={value}" for name, value in self._parts()]
 
     @property
     def centre(self) -> Floats:
-        """A feature's value is (column - centre) · scale; indicators are as they are."""
+        """Return the centre of each feature: its value is (column - centre) · scale; indicators are unchanged."""
         ends = [(0.0, 0.0) if value is not None else self._ends(name) for name, value in self._parts()]
         return np.array([(low + high) / 2 for low, high in ends])
 
     @property
     def scale(self) -> Floats:
-        """See centre."""
+        """Return the scale of each feature; see `centre`."""
         ends = [(0.0, 1.0) if value is not None else self._ends(name) for name, value in self._parts()]
         reach = [1.0 if value is not None else 2 * self.edge / ONE for _, value in self._parts()]
         return np.array([far / (high - low) for far, (low, high) in zip(reach, ends, strict=True)])
 
     @property
     def box(self) -> Box:
-        """Public bounds of the features."""
+        """Return the public bounds of the features."""
         ends = [(0.0, 1.0) if value is not None else self._ends(name) for name, value in self._parts()]
         return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
 
     @property
     def reach(self) -> Reach:
-        """How far one unit moves the moments. A column has one indicator that is not zero, at most."""
+        """Return the sensitivity of the moments to one unit. At most one indicator of a column is nonzero."""
         numbers, categories = self.kinds
-        ones = categories + 1  # the constant too
+        ones = categories + 1  # with the constant
         return Reach(
             first=numbers * self.edge + ones * ONE,
             second=numbers * self.edge**2 + ones * ONE**2,
@@ -105,17 +105,17 @@ class EngineDesign:
 
     @property
     def kinds(self) -> tuple[int, int]:
-        """How many columns are numbers, and how many have categories."""
+        """Return the number of numeric and of categorical columns."""
         numbers = sum(is_number(self.relation.columns[name]) for name in self.features)
         return numbers, len(self.features) - numbers
 
     @property
     def unit(self) -> float:
-        """The worth of one in the matrix."""
+        """Return the real value of one in the matrix."""
         return 1.0 / float(ONE**2 * self.relation.whole)
 
     def matrix(self) -> Any:
-        """Z'Z of features, constant and target, as Python integers. Reads rows: call it inside a step."""
+        """Return Z'Z of features, constant and target, as Python integers. Reads rows: call it inside a step."""
         parts = self._parts()
         place = {part: at for at, part in enumerate(parts)}
         constant, size = len(parts), len(parts) + 1 + (self.target is not None)
@@ -177,17 +177,17 @@ def class_moments(
     classes: Sequence[Any],
     fill: float | None = None,
 ) -> ClassMoments:
-    """Counts and sums by class, and products of all features, with noise.
+    """Release counts and sums by class, and products of all features, with noise.
 
     Privacy: the budget, for the unit of the relation. Rows of no listed class are left out. A row adds to its class's
-        line a number within the edge or a one for each column, and its weight; a unit has so many rows, or parts of
-        more. Products as in `Reach`.
+        line a number within the edge or a one for each column, and its weight; the rows of a unit are bounded in number
+        or in total weight. Products as in `Reach`.
     """
     design = class_design(relation, features, target, classes, fill)
     seen = replace(design, features=(*features, target))
     numbers, categories = design.kinds
     d, k, rows = len(design.names), len(classes), relation.most
-    heavy = math.isqrt(len(features))  # counts weigh as much as sums, so that they have less noise
+    heavy = math.isqrt(len(features))  # counts are weighted like sums, so that they have less noise
     line = numbers * design.edge**2 + categories * ONE**2 + (heavy * ONE) ** 2
     first, second = numbers * design.edge + categories * ONE, line - (heavy * ONE) ** 2
     fourth = numbers * design.edge**4 + categories * ONE**4
@@ -212,7 +212,7 @@ def class_moments(
 def class_design(
     relation: PrivateTable, features: tuple[str, ...], target: str, classes: Sequence[Any], fill: float | None
 ) -> EngineDesign:
-    """The features of a classifier: numbers between -1 and 1, among rows of the listed classes. From public facts."""
+    """Build a classifier's features, numbers between -1 and 1, on rows of the listed classes, from public facts."""
     listed = exp.In(this=exp.column(target, quoted=True), expressions=[literal(one) for one in classes])
     kept = replace(relation.columns[target], bounds=None, categories=tuple(classes))
     if kept.type == "boolean":

@@ -1,12 +1,12 @@
-"""Noisy gradient descent that needs no tuning: every size follows from the spend and from one small first look.
+"""Noisy gradient descent without tuning: all hyperparameters follow from the spend and one small first release.
 
-    survey ──► rows around their middle, as integers ──► step: exact clipped gradient + noise ──► mean of later steps
+    survey ──► centred rows, as integers ──► step: exact clipped gradient + noise ──► mean of later steps
 
-Four things make it strong where little may be spent (Adult at epsilon 0.1: 84.3 %, where plain descent had 83.1 %):
-rows are centred privately, so the noise is not spent on their mean and steps can be long; each row's gradient, not the
-row, is clipped, to about its length at zero; momentum makes few steps go far; and the later steps are averaged, which
-undoes the price of taking many: the mean of T noisy gradients is as exact as one that had the whole spend (Polyak &
-Juditsky 1992). A small ridge keeps directions quiet about which the noise says more than the data.
+Four things make it accurate for a small spend (Adult at epsilon 0.1: 84.3 %, plain descent 83.1 %): rows are centred
+privately, so no noise is spent on their mean and steps can be long; each row's gradient, not the row, is clipped, to
+about its norm at zero; momentum makes few steps suffice; and the later steps are averaged, which offsets the cost of
+many steps: the mean of T noisy gradients is as accurate as one released with the whole spend (Polyak & Juditsky 1992).
+A small ridge stabilises directions in which the noise exceeds the data.
 """
 
 import math
@@ -30,25 +30,25 @@ from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 __all__ = ["Fitted", "DescentPlan", "descend"]
 
 _MOMENTUM = 0.8
-_NEWTON = 2.0  # times a step by second moments. They are of shortened rows; with momentum, above 3.6 steps would grow.
-_UNSURE = 0.2  # a Hessian is known up to this part of it, since rows were shortened
+_NEWTON = 2.0  # factor on steps by second moments of clipped rows; with momentum, steps would diverge above 3.6
+_UNSURE = 0.2  # relative uncertainty of a Hessian, since rows were clipped
 _MOST_STEPS, _MOST_PURE_STEPS, _FEWEST_STEPS = 60, 100, 5
-_RIDGE = 0.4  # of the noise on a gradient that had the whole spend
+_RIDGE = 0.4  # relative to the noise on a gradient released with the whole spend
 _INTERCEPT = 0.5  # the constant feature, in spreads
-_TYPICAL_L1 = 0.75  # in L1 a typical row has this part of the most that its L2 length allows
+_TYPICAL_L1 = 0.75  # L1 norm of a typical row, relative to the most that its L2 norm allows
 
 
 @dataclass(frozen=True, slots=True)
 class DescentPlan:
-    """Sizes, all from public or released numbers.
+    """Hyperparameters of the descent, all from public or released numbers.
 
     Attributes:
-        steps: how many gradients are released.
-        clip: the longest a row's gradient may be: L2, or L1 where the spend is pure.
+        steps: number of gradients to release.
+        clip: clipping norm of a row's gradient: L2, or L1 for a pure spend.
         constant: the feature that carries the intercept.
-        noise: the standard deviation that one gradient of the whole remaining spend would have.
-        ridge: what is added to the Hessian's diagonal.
-        smoothness: bounds the Hessian; a step is the gradient divided by a third of it.
+        noise: the standard deviation of one gradient released with the whole remaining spend.
+        ridge: added to the Hessian's diagonal.
+        smoothness: bound on the Hessian; a step is the gradient divided by a third of it.
     """
 
     steps: int
@@ -61,16 +61,16 @@ class DescentPlan:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A linear model, and what is known about it.
+    """Fitted linear model, with what its errors follow from.
 
     Attributes:
-        weights: one column an output; of the rows around the survey's middle, stretched, the last one of the constant.
-        survey, plan: how it was found.
-        late: how many of the last steps' weights are averaged.
+        weights: one column per output, for the centred and stretched rows; the last row is that of the constant.
+        survey, plan: the survey and the hyperparameters used.
+        late: number of last steps whose weights are averaged.
         step_noise: the standard deviation of the noise on one gradient.
-        precondition: what a step multiplies the gradient by: a matrix, or a number.
-        kept: the share of the budget that is left for a look at the Hessian.
-        rows: the private rows, for that look. So this must not leave the steps it was made in.
+        precondition: the factor of the gradient in a step: a matrix or a number.
+        kept: the share of the budget kept for the Hessian.
+        rows: the private rows, for the Hessian; so this object must not leave the steps in which it was made.
     """
 
     weights: Floats
@@ -83,21 +83,22 @@ class Fitted:
     rows: ClippedRows = field(repr=False)
 
     def clips_typical_rows(self, *, pure: bool) -> bool:
-        """Whether a row of typical length can have a gradient that is clipped, so that the loss is another one."""
+        """Return True if gradients of rows of typical norm can be clipped, which changes the loss that is minimised."""
         length = math.hypot(self.survey.spread, self.plan.constant)
         typical = _TYPICAL_L1 * math.sqrt(self.weights.shape[0]) * length if pure else length
         return self.plan.clip < typical
 
     def error(self, curvature: Floats) -> Floats:
-        """The weights' covariance from the noise of all steps, and what steps that were not taken leave, squared.
+        """Return the weights' covariance due to the noise of all steps, plus the squared error of not having converged.
 
         Around the minimum a step is linear: speed' = momentum · speed - P (H w + noise), w' = w + speed'. Along an
-        eigenvector of P H it is so for numbers, with the eigenvalue in the place of P H (`_responses`). On the way from
-        zero the Hessian was larger, up to the one that P was made of: the swing that is left is the largest that any
-        eigenvalue in between leaves, twice, since on the way eigenvalues change; its sign is not known.
+        eigenvector of P H the same holds for scalars, with the eigenvalue in place of P H (`_responses`). On the way
+        from zero the Hessian was larger, up to the one that P was computed from. So the remaining error is taken as
+        twice the largest that any eigenvalue in between leaves, since eigenvalues change on the way; its sign is
+        unknown.
 
         Args:
-            curvature: H at the weights, the ridge included.
+            curvature: H at the weights, including the ridge.
         """
         size = len(curvature)
         step = self.precondition if isinstance(self.precondition, np.ndarray) else self.precondition * np.eye(size)
@@ -114,7 +115,7 @@ class Fitted:
         return np.asarray((noise @ (modes.T @ modes)) @ noise.T + swing @ swing.T)
 
     def model(self, frame: Frame) -> tuple[Floats, Floats]:
-        """Coefficients (outputs × features) and intercepts for features as they came."""
+        """Return coefficients (outputs × features) and intercepts for the unscaled features."""
         features = self.weights[:-1].T * (frame.scale * self.survey.stretch)
         shift = self.survey.middle / frame.scale + frame.centre
         return features, self.plan.constant * self.weights[-1] - features @ shift
@@ -134,19 +135,18 @@ def descend(
     """Fit a linear model.
 
     Args:
-        meter, budget: pay.
-        frame: where rows lie.
+        meter, budget: the privacy filter and the budget to charge.
+        frame: the public scaling of the rows.
         residual: the loss's derivative.
-        look: gives the scaled rows and their classes.
-        rows: their number, if it is public.
-        newton: whether steps go through a noisy second-moment matrix; None decides by what it would cost.
-        errors: whether a tenth of the budget is kept for the Hessian, if second moments can be afforded at all.
+        look: returns the scaled rows and their classes.
+        rows: the number of rows, if it is public.
+        newton: True for steps through a noisy second-moment matrix; None decides by its cost.
+        errors: True to keep a tenth of the budget for the Hessian, if second moments are affordable at all.
 
-    Privacy: the budget, less what is kept. A twentieth goes to the survey, as much to the features' variances if they
-        are worth it, 3/20 to second moments if they are asked for or worth it, the rest in equal parts to gradients.
-        A row's gradient is an integer vector no longer than the clip, whatever the row and the weights are
-        (learn/linear_model/clipped_gradients.py). Steps, sizes, centring and what is worth its price follow from the
-        spend and from releases.
+    Privacy: the budget, less the part kept. A twentieth goes to the survey, as much to the features' variances if they
+        are worth it, 3/20 to second moments if requested or worth it, the rest in equal parts to gradients. A row's
+        gradient is an integer vector within the clipping norm, whatever the row and the weights are
+        (learn/linear_model/clipped_gradients.py). All other decisions follow from the spend and from releases.
         Audited in tests/statistical/test_learn_logistic_audit.py.
     """
     data = ClippedRows(look)
@@ -181,38 +181,39 @@ def descend(
 
 
 def make_plan(budget: BudgetShare, found: ScaleProbe, residual: Residual, features: int, left: float) -> DescentPlan:
-    """Steps, clip, ridge and step size that suit this spend on about this many rows."""
+    """Choose steps, clipping norm, ridge and step size for this spend and approximate number of rows."""
     constant = _INTERCEPT * found.spread
     length, size = math.hypot(found.spread, constant), (features + 1) * residual.outputs
     spend = float(budget.loss.amount) * left
-    # How far the rows' own gradients stand out of the noise; where they do by far, clip less: it biases.
+    # Signal-to-noise ratio of the rows' gradients; where it is high, clip less, since clipping biases.
     clear = found.rows * (spend / (1.06 * size) if budget.pure else math.sqrt(2 * spend / size))
     clip = 1.1 * residual.at_zero * length * max(1.0, math.sqrt(clear / 500))
     smoothness = residual.steepest * found.rows * length**2
     if budget.pure:
         clip *= _TYPICAL_L1 * math.sqrt(size)
         one = math.sqrt(2) * clip / spend
-        # Pure losses add up, so that T steps cost sqrt(T) even when they are averaged.
+        # Pure losses add up, so T steps cost a factor sqrt(T) even when averaged.
         steps = _between(math.sqrt(smoothness / (5 * one)), _FEWEST_STEPS, _MOST_PURE_STEPS)
         noise = one * math.sqrt(steps)
     else:
         noise = clip / math.sqrt(2 * spend)
         steps = _between(smoothness / (15 * noise), _FEWEST_STEPS, _MOST_STEPS)
-    # Steps of pure noise add up to about one, not more.
+    # Steps of pure noise add up to at most about one.
     return DescentPlan(steps, clip, constant, noise, _RIDGE * noise, max(smoothness, 7.5 * noise * steps))
 
 
 def _responses(pull: Floats, steps: int, late: int) -> tuple[Floats, Floats]:
-    """How the mean of the late weights answers, where a step multiplies them by this much.
+    """Return the response of the mean of the late weights to noise and to the start, for this factor per step.
 
     Returns:
-        The sum of squares of what each step's noise of one moves it by; and what is left of a distance of one, by size.
+        The sum of squared responses to unit noise in each step; and the remaining part of a unit distance, in absolute
+        value.
     """
     speed, moved = -np.ones_like(pull), -np.ones_like(pull)
     rush, away = np.zeros_like(pull), np.ones_like(pull)
     answers, squared, left = [moved], np.zeros_like(pull), np.zeros_like(pull)
     for taken in range(1, steps + 1):
-        squared += (sum(answers[-late:]) / late) ** 2  # of the noise that many steps before the end
+        squared += (sum(answers[-late:]) / late) ** 2  # response to the noise that many steps before the end
         rush = _MOMENTUM * rush - pull * away
         away = away + rush
         left += away / late if taken > steps - late else 0.0

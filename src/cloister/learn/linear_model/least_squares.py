@@ -1,21 +1,22 @@
-"""From noisy second moments to coefficients with honest standard errors. Post-processing: nothing here costs privacy.
+"""Regression coefficients with valid standard errors from noisy second moments. All of it is post-processing.
 
-Let A = X'X, b = X'y, and Ã = A + E, b̃ = b + e what was released. With y = Xβ + ε,
+Let A = X'X, b = X'y, and Ã = A + E, b̃ = b + e the released values. With y = Xβ + ε,
 
     b̃ = Ãβ + u,    u = X'ε + e - Eβ,    Cov u = S = s²A + (σ_xy² + σ_xx² |β|²) I + σ_xx² (ββ' - diag β²),
 
 where s² is the variance of ε; the last term is there because the noise E is symmetric: two rows of Eβ share an entry.
 So sampling error and both noises have one covariance, and the estimate is that of generalised least squares with a
-weak prior β ~ N(0, τ²), whose τ is read off the released numbers (the coefficients of a Bayesian linear regression from
-noisy statistics; Bernstein & Sheldon 2019). The constant's prior is that of a mean somewhere within the target's
-bounds: what the noise hides of it is drawn to their middle. Where an eigenvalue of A is far above the noise the prior
-does nothing, and the estimate is unbiased but for terms of second order.
+weak prior β ~ N(0, τ²), with τ estimated from the released numbers (the coefficients of a Bayesian linear regression
+from noisy statistics; Bernstein & Sheldon 2019). The constant's prior is that of a mean within the target's bounds: a
+part hidden by the noise is shrunk to their middle. Where an eigenvalue of A is far above the noise the prior has no
+effect, and the estimate is unbiased up to terms of second order.
 
-Eigenvalues of E reach 2 σ_xx √d (Wigner). Below half of that an eigenvalue of Ã says nothing, and the direction is left
-to the prior: that is the ridge that the noise makes necessary. Between half and the whole it helps to predict, but it
-may be noise: for intervals such directions count as unknown. An unknown part of β widens the intervals by `unknown`, a
-public guess of how large a coefficient can be: half the target's range over the whole range of a feature. So where a
-design has too little to say (one-hot columns beside an intercept, rare categories), intervals are wide, not wrong.
+Eigenvalues of E reach 2 σ_xx √d (Wigner). An eigenvalue of Ã below half of that carries no information, and its
+direction is left to the prior: this is the ridge that the noise makes necessary. Between half and the whole it improves
+predictions, but it may be noise: intervals treat such directions as unknown. An unknown part of β widens the intervals
+by `unknown`, a public guess of the largest coefficient: half the target's range over the whole range of a feature. So
+for a design with too little information (one-hot columns beside an intercept, rare categories), intervals are wide,
+not wrong.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ __all__ = ["Fit", "adaptive_ridge", "solve", "trimmed"]
 
 _ROUNDS = 30
 _UNKNOWN = 0.5
-_CONSTANT = 1 / 12  # the variance of a number that lies evenly within [-1/2, 1/2]
+_CONSTANT = 1 / 12  # the variance of a uniform number in [-1/2, 1/2]
 _LEAST_VARIANCE = 1e-6
 
 
@@ -38,8 +39,8 @@ class Fit:
 
     Attributes:
         coefficients: the estimate.
-        covariance: of its error; None where theory gives none.
-        residual: the variance that is left.
+        covariance: that of its error; None where theory gives none.
+        residual: the residual variance.
     """
 
     coefficients: Floats
@@ -48,13 +49,13 @@ class Fit:
 
 
 def solve(moments: Moments, penalty: Floats, unknown: float = _UNKNOWN) -> Fit:
-    """The estimate that is described above.
+    """Solve for the estimate described in the module docstring.
 
     Args:
-        moments: released.
-        penalty: a ridge on each coefficient, the constant last, in the units of X'X; what is estimated is then the
+        moments: the released moments.
+        penalty: a ridge on each coefficient, the constant last, in the units of X'X; the estimate is then of the
             coefficients of that ridge regression.
-        unknown: how large a scaled coefficient may be that the moments say nothing about.
+        unknown: largest scaled coefficient that the moments carry no information about.
     """
     matrix, b = moments.xx + np.diag(penalty), moments.xy
     d, (noise_xx, noise_xy, _) = len(b), moments.noise
@@ -80,9 +81,9 @@ def solve(moments: Moments, penalty: Floats, unknown: float = _UNKNOWN) -> Fit:
 
 
 def adaptive_ridge(moments: Moments, penalty: Floats) -> Fit:
-    """AdaSSP (Wang 2018): a ridge as large as the noise may be, less what the smallest eigenvalue already gives.
+    """Fit AdaSSP (Wang 2018): a ridge as large as the noise may be, less the smallest eigenvalue.
 
-    The paper releases that eigenvalue for a third of the spend; here it is read off the noisy matrix, for nothing.
+    The paper releases that eigenvalue for a third of the spend; here it is computed from the noisy matrix at no cost.
     """
     d, noise = len(moments.xy), moments.noise[0]
     bound = noise * np.sqrt(d * np.log(6 * 2 * d**2 / 0.05))
@@ -93,7 +94,7 @@ def adaptive_ridge(moments: Moments, penalty: Floats) -> Fit:
 
 
 def trimmed(moments: Moments, penalty: Floats) -> Fit:
-    """The functional mechanism (Zhang et al. 2012): a ridge of four deviations, then drop what is not positive.
+    """Fit the functional mechanism (Zhang et al. 2012): a ridge of four deviations, then only positive eigenvalues.
 
     Section 6 of the paper: regularisation first, spectral trimming where the noisy objective is still unbounded.
     """
@@ -105,7 +106,7 @@ def trimmed(moments: Moments, penalty: Floats) -> Fit:
 
 
 def _variance(moments: Moments, beta: Floats, explained: float | None = None) -> float:
-    """What is left of the target's mean square; a target within [-1/2, 1/2] has at most 1/4."""
+    """Return the residual variance of the target; at most 1/4 for a target within [-1/2, 1/2]."""
     left = (
         moments.yy - explained
         if explained is not None

@@ -34,40 +34,39 @@ from cloister.privacy.loss import Loss
 __all__ = ["LogisticRegression"]
 
 
-# How often a linear classifier will be right on rows like those it learned from.
+# Expected accuracy of a linear classifier on rows like its training rows.
 #
-# `counted` asks the rows: for a fortieth of the spend, the number that the finished model gets right, and the number
-# that it gets wrong, with noise. These are the rows it was fitted to, so it may owe some of them to having followed
-# them. With p coefficients and n rows that is at most about sqrt(2 p / (π n)) of all rows, however the half-space was
-# chosen: the best of all half-spaces is right on so many more than half of normal rows with labels at random (Gardner
-# & Derrida 1988), and labels that can be learned vary less and leave less to follow. So much is taken off the lower
-# end of the interval, beside noise and the chance of rows. Where there are too few rows to say anything, nothing is
-# said. That is decided by the number of rows that the fit itself released. Were it decided by the two counts, they
-# would be told mostly where their noise is large, and intervals would not hold. The number itself is corrected by what
-# a fit without noise gains (`_corrected`). Coverage is measured in tests/unit/test_learn_forecast.py, for labels at
-# random too.
+# `counted` releases, for a fortieth of the spend, the noisy numbers of rows that the finished model classifies rightly
+# and wrongly. These are its training rows, so part of the accuracy may be overfitting. With p coefficients and n rows
+# that part is at most about sqrt(2 p / (π n)) of all rows, however the half-space was chosen: this is the excess over
+# one half of the best half-space on normal rows with random labels (Gardner & Derrida 1988), and learnable labels vary
+# less and leave less to overfit. It is subtracted from the lower end of the interval, beside noise and sampling error.
+# With too few rows no accuracy is reported. That is decided by the number of rows that the fit itself released. If it
+# were decided by the two counts, they would be reported mostly where their noise is large, and intervals would not
+# hold. The accuracy itself is corrected by the optimism of a fit without noise (`_corrected`). Coverage is measured in
+# tests/unit/test_learn_forecast.py, also for random labels.
 #
-# Inside an engine (`of_moments`) accuracy follows from released second moments, and costs nothing. The scores of a
-# class are taken to be normal: they are sums over many features. With class shares p, mean scores m = w'μ + b and a
-# common deviation s² = w'Σw,
+# Inside an engine (`of_moments`) accuracy follows from released second moments at no cost. The scores of a class are
+# taken to be normal: they are sums over many features. With class shares p, mean scores m = w'μ + b and a common
+# variance s² = w'Σw,
 #
 #     accuracy = p(1) Φ(m(1) / s) + p(0) Φ(-m(0) / s)
 #
-# Where w was fitted to the same noisy means, w'(μ₁ - μ₀) is too large by what the noise and the rows' own chance
-# contribute, which are known too and taken off (`quadratic.optimism`). On the generated hospital it comes within 0.03
-# of the truth.
+# Where w was fitted to the same noisy means, w'(μ₁ - μ₀) is too large by known contributions of the noise and of
+# sampling, which are subtracted (`quadratic.optimism`). On the generated hospital the result is within 0.03 of the
+# truth.
 
 
 CHECK = Fraction(1, 40)  # of the spend
 _LEAST_ROWS = 3.0  # times the noise on their number
-_WIDEST = 0.2  # a wider margin says nothing
+_WIDEST = 0.2  # a wider margin is not reported
 _SURE = NormalDist().inv_cdf(0.975)
 _SHARES = np.linspace(0.0, 1.0, 1001)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """An accuracy to expect, with an interval of 95 %."""
+    """Expected accuracy with its 95 % interval."""
 
     accuracy: float
     low: float
@@ -75,17 +74,17 @@ class Forecast:
 
 
 def of_moments(found: ClassMoments, weights: Floats, shift: float, optimism: float = 0.0) -> float:
-    """Accuracy from released moments of two classes.
+    """Return the accuracy that released moments of two classes imply.
 
     Args:
         found: the moments.
         weights, shift: the score of a row x is weights·x + shift.
-        optimism: how far noise in the means alone moves the classes' mean scores apart, if the weights follow it.
+        optimism: expected gap of the classes' mean scores due to noise in the means, if the weights were fitted to it.
     """
     means = np.clip(found.sums / found.counts[:, None], -1.0, 1.0)
     within = found.products - (means.T * found.counts) @ means
     total = float(found.counts.sum())
-    # A variance is not below what the noise leaves of it: the mean of its square over directions.
+    # Lower bound of the variance under noise: the mean of its square over directions.
     least = float(weights @ weights) * found.product_noise / total
     variance = max(float(weights @ within @ weights) / total, least, 1e-12)
     scores = means @ weights + shift
@@ -96,16 +95,16 @@ def of_moments(found: ClassMoments, weights: Floats, shift: float, optimism: flo
 def counted(
     meter: PrivacyFilter, loss: Loss, look: Callable[[], NDArray[np.bool_]], parameters: int, rows: float
 ) -> Forecast | None:
-    """Accuracy from a noisy count of rows that the model gets right, and of those it does not.
+    """Estimate the accuracy from noisy counts of rows that the model classifies rightly and wrongly.
 
-    The interval has all shares p at which (1 - p) right - p wrong, whose mean is then 0, is no larger than noise and
-    chance let expect (Fieller 1954). The noise in the number of rows is in it, so that it holds for few rows too.
+    The interval holds all shares p at which (1 - p) right - p wrong, whose mean is then 0, is within noise and sampling
+    error (Fieller 1954). It includes the noise in the number of rows, so it is valid for few rows too.
 
     Args:
-        meter, loss: pay.
-        look: gives whether the model is right about each row; call it inside a step.
-        parameters: how many numbers were fitted.
-        rows: about how many there are, released before with noise of its own: decides whether anything is told.
+        meter, loss: the privacy filter to charge, and the loss.
+        look: returns True for each row that the model classifies rightly; called inside a step.
+        parameters: number of fitted parameters.
+        rows: approximate number of rows, released before with its own noise; decides if an accuracy is reported.
 
     Privacy: the loss: a row is in one of two counts, by itself and the released model.
     """
@@ -125,7 +124,7 @@ def counted(
     chance = _SURE**2 * 2 * most * _SHARES * (1 - _SHARES)
     allowed = 0.5 + np.sqrt(hidden**2 * ((1 - _SHARES) ** 2 + _SHARES**2) + chance)
     held = _SHARES[np.abs((1 - _SHARES) * right - _SHARES * wrong) <= allowed]
-    if not len(held):  # counts that no share of any number of rows explains
+    if not len(held):  # no share is consistent with the counts
         return None
     step = float(_SHARES[1])
     low, high = max(held[0] - step - _owed(parameters, least), 0.0), min(held[-1] + step, 1.0)
@@ -134,15 +133,15 @@ def counted(
 
 
 def _owed(parameters: int, rows: float) -> float:
-    """How large a share of its rows a model may owe to having followed them."""
+    """Return the share of training rows that may be classified rightly due to overfitting."""
     return math.sqrt(2 * parameters / (math.pi * rows))
 
 
 def _corrected(share: float, each: float) -> float:
-    """The accuracy on new rows, from that on its own rows, of a fit with so many coefficients for each row.
+    """Return the accuracy on new rows, from that on training rows, of a fit with `each` coefficients per row.
 
-    With normal scores a fit without noise is right on Φ(t) of its own rows and on Φ(t - each / t) of new ones, and on
-    no fewer than by chance. With noise it follows its rows less, so that this is rather too low.
+    With normal scores a fit without noise is right on Φ(t) of its training rows and on Φ(t - each / t) of new ones, and
+    on no fewer than by chance. With noise it overfits less, so this is rather too low.
     """
     if share <= 0.5 or share >= 1:
         return share
@@ -160,37 +159,36 @@ _METHODS = ("auto", "gradient", "newton", "quadratic", "functional", *TEXTBOOK)
 
 
 class LogisticRegression(LinearClassifier):
-    """Logistic regression that needs nothing but a spend, public bounds and public classes.
+    """Private logistic regression; requires a spend, public bounds and public classes.
 
     Args:
-        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, for which
+        spend: privacy budget of the fit: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, for which
             noise is larger.
-        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend; or
-        data_norm: the public length that rows are shortened to (bounds then only clip).
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
+        data_norm: alternatively, the public norm that rows are clipped to (bounds then only clip).
         classes: the public list of labels; rows with other labels are left out.
-        method: "auto" chooses between "gradient" and "newton" by what the spend can pay for.
+        method: "auto" chooses between "gradient" and "newton" by the spend.
             gradient     noisy gradient descent around a private centre (learn/linear_model/gradient_descent.py)
-            newton       the same through noisy second moments, with standard errors; for a large spend
-            quadratic    one shot from noisy second moments; for a dataset, inside its engine, and what "auto" is there
+            newton       noisy gradient descent through noisy second moments, with standard errors; for a large spend
+            quadratic    one pass from noisy second moments, inside the engine of a dataset; "auto" uses it there
             functional   the functional mechanism (Zhang et al. 2012), for comparison
-            output, objective, input   the textbook's perturbations (learn/textbook/method.py): no ledger takes
-                them, and they need a `random_state`
-        rows: how many rows there are, if that is public; else it is released for a part of the spend.
-        fill: what stands for a missing number; without it the row is left out.
+            output, objective, input   the textbook's perturbations (learn/textbook/method.py), which need a
+                `random_state` and cannot be charged to a ledger
+        rows: number of rows, if it is public; otherwise it is released for a part of the spend.
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         coef_, intercept_, classes_, n_iter_: as in scikit-learn.
         standard_errors_: root mean squared errors of coefficients and, last, of the intercept, for two classes by
-            "newton". Sampling, noise, the ridge, and steps that have not converged together, so that ± 1.96 of them
-            holds the true coefficient with 95 % or more; they are wide where the bias is not small, and directions
-            that the noisy Hessian leaves in doubt count as flat. None for other methods, and where the spend is so
-            small for the rows that gradients of typical rows are clipped: the coefficients are another loss's then.
-        expected_accuracy_: on rows like these (learn/linear_model/logistic.py), for a fortieth of the spend; None
-        where the noise
-            leaves nothing to say. Inside an engine, for two classes, at no cost.
-        expected_accuracy_interval_: that holds it with 95 %; None inside an engine.
-        release_, loss_: the receipt and what was paid.
+            "newton". They include sampling, noise, the ridge, and steps that have not converged, so that ± 1.96 of them
+            holds the true coefficient with 95 % or more. They are wide where the bias is not small, and directions that
+            the noisy Hessian leaves in doubt count as flat. None for other methods, and where the spend is so small for
+            the rows that gradients of typical rows are clipped: the coefficients then minimise another loss.
+        expected_accuracy_: on rows like these (learn/linear_model/logistic.py), for a fortieth of the spend; None where
+            noise hides it. Inside an engine, for two classes, at no cost.
+        expected_accuracy_interval_: its 95 % interval; None inside an engine.
+        release_, loss_: the release with its receipt, and the loss charged.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes, the number of
         features and all parameters are public; the number of rows is not. The noise is discrete Gaussian (discrete
@@ -231,16 +229,16 @@ class LogisticRegression(LinearClassifier):
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or from a Cloister dataset.
+        """Fit to rows, or to a Cloister dataset.
 
         Args:
-            X: an array or frame, or a dataset: "auto" and "quadratic" learn inside its engine; for other methods, and
+            X: an array or frame, or a dataset: "auto" and "quadratic" fit inside its engine; for other methods, and
                 where bounds are to be found, its rows are read into this process (learn/base/row_source.py).
             y: labels; None for a dataset.
-            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+            target, features, table: for a dataset: the column to predict (its public values are the classes), the
                 columns to predict from (all others unless given), and the table if there are several.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if self.method not in _METHODS:
             raise BadInput(f"method is one of {', '.join(_METHODS)}.")
@@ -276,7 +274,7 @@ class LogisticRegression(LinearClassifier):
     def _descended(
         self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows
     ) -> tuple[LinearModel, float]:
-        """The model, and about how many rows there are; 0 where noise hides that."""
+        """Return the model and the approximate number of rows; 0 where noise hides it."""
         if self.method in ("quadratic", "functional"):
             laplace = self.method == "functional"
             found = moments_of_rows(meter, budget, data, laplace=laplace)
@@ -328,11 +326,11 @@ class LogisticRegression(LinearClassifier):
         self.expected_accuracy_interval_ = model.accuracy_interval
 
     def predict_proba(self, rows: Any) -> Floats:
-        """The probability of each class.
+        """Return the probability of each class.
 
-        A clipped gradient is the gradient of another loss: linear where the logistic loss is steep. Its minimiser has
+        A clipped gradient is the gradient of another loss: linear where the logistic loss is steep. Its minimiser gives
         probabilities too: p min(s(-f), c) = (1 - p) min(s(f), c), where f is the score, s the sigmoid and c the limit
-        that the row's length sets. Without a limit that is the sigmoid of f.
+        set by the row's norm. Without a limit that is the sigmoid of f.
         """
         scores = self.decision_function(rows)
         if scores.ndim > 1:
@@ -344,11 +342,11 @@ class LogisticRegression(LinearClassifier):
         return np.column_stack([1 - share, share])
 
     def predict_log_proba(self, rows: Any) -> Floats:
-        """The logarithm of each probability."""
+        """Return the logarithm of each probability."""
         return np.asarray(np.log(np.maximum(self.predict_proba(rows), 1e-300)))
 
     def _limits(self, rows: Any) -> Any:
-        """At what residual a gradient of each row is clipped."""
+        """Return the residual at which the gradient of each row is clipped."""
         if self._model.clip is None or self._model.middle is None or self._seen is None:
             return 1.0
         away = self._seen.rows(self._read(rows)) - self._model.middle
@@ -362,14 +360,14 @@ class LogisticRegression(LinearClassifier):
 
 
 def _standard_errors(meter: PrivacyFilter, budget: BudgetShare, fitted: Fitted, frame: Frame) -> Floats | None:
-    """The root mean squared error of coefficients and intercept, for features as they came.
+    """Return the root mean squared errors of coefficients and intercept, for the unscaled features.
 
-    With H a noisy Hessian at the released weights w, ridge included, and lowered by its own noise: the rows' chance has
-    the covariance H⁻¹; the noise of the steps, and how far the last of them are from the end, follow from the steps
-    themselves (`Fitted.error`); and the ridge has drawn the weights in by H⁻¹ ridge w. What is known of the bias is
-    not undone but squared and added: an interval of 1.96 such errors then holds the truth with 95 % or more, however
-    large the bias is beside the rest. None where gradients of typical rows are clipped: then the weights are those of
-    another loss. The Hessian is paid for either way, since its price was set aside before.
+    Let H be a noisy Hessian at the released weights w, including the ridge and lowered by its own noise. Sampling has
+    the covariance H⁻¹; the noise of the steps and their distance from convergence follow from the steps themselves
+    (`Fitted.error`); and the ridge has shrunk the weights by H⁻¹ ridge w. The known bias is not subtracted but squared
+    and added: an interval of 1.96 such errors then holds the truth with 95 % or more, however large the bias is. None
+    where gradients of typical rows are clipped: the weights then minimise another loss. The Hessian is charged in both
+    cases, since its budget was set aside before.
     """
     longest = 1.5 * float(np.hypot(fitted.survey.spread, fitted.plan.constant))
     curvature = hessian(meter, budget.part(fitted.kept), fitted.rows, fitted.weights, longest)

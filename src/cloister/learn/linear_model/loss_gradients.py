@@ -1,7 +1,7 @@
-"""What a loss asks of each row: its derivative by the margins, a number within [-1, 1] for every output.
+"""Derivatives of losses by the margins, one number within [-1, 1] per row and output.
 
-Functions come from tables on a fixed grid of margins. A table gives the same number for the same margin wherever the
-row stands; a vectorised exp may differ in its last bit, and then one row more would change the parts of others.
+Functions come from tables on a fixed grid of margins. A table gives the same number for the same margin at any position
+of the row; a vectorised exp may differ in its last bit, and then one more row would change the contributions of others.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ _FAR, _FINE = 20, 2**12  # margins beyond 20 count as 20; a unit of margin has 4
 
 
 class Residual(Protocol):
-    """The derivative of a convex loss.
+    """Derivative of a convex loss.
 
     Attributes:
-        outputs: how many margins a row has.
-        steepest: the most that the slope changes when a margin does: bounds the Hessian by steepest · X'X.
-        at_zero: the L2 length of a row's residuals where all margins are zero.
+        outputs: number of margins of a row.
+        steepest: bound on the derivative of a residual by its margin: the Hessian is at most steepest · X'X.
+        at_zero: the L2 norm of a row's residuals where all margins are zero.
     """
 
     @property
@@ -36,36 +36,36 @@ class Residual(Protocol):
     def at_zero(self) -> float: ...  # noqa: D102
 
     def __call__(self, margins: Floats, labels: NDArray[np.int64]) -> Floats:
-        """Residuals of rows (one row each, one column an output) whose class is `labels`."""
+        """Return the residuals of rows with classes `labels`, one column per output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logistic:
-    """Binary: probability less label."""
+    """Residual of binary logistic regression: probability less label."""
 
     outputs: ClassVar[int] = 1
     steepest: ClassVar[float] = 0.25
     at_zero: ClassVar[float] = 0.5
 
     def __call__(self, margins: Floats, labels: NDArray[np.int64]) -> Floats:
-        """p - y."""
+        """Return p - y."""
         return np.asarray(_looked_up(_sigmoids(), margins) - labels[:, None])
 
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """Multinomial: probabilities less the class that is."""
+    """Residuals of multinomial logistic regression: probabilities less the class indicator."""
 
     outputs: int
     steepest: ClassVar[float] = 0.5
 
     @property
     def at_zero(self) -> float:
-        """sqrt(1 - 1/classes)."""
+        """Return sqrt(1 - 1/classes)."""
         return float(np.sqrt(1 - 1 / self.outputs))
 
     def __call__(self, margins: Floats, labels: NDArray[np.int64]) -> Floats:
-        """p - [the row's class]; the weights are integers, so their sum is exact."""
+        """Return p - [the row's class]; the weights are integers, so their sum is exact."""
         weights = _looked_up(_exponentials(), margins - margins.max(axis=1, keepdims=True))
         shares = weights / weights.sum(axis=1, keepdims=True)
         shares[np.arange(len(labels)), labels] -= 1.0
@@ -74,10 +74,10 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """A hinge whose corner is rounded to a parabola over margins within `bend` of 1 (Chapelle 2007), one against rest.
+    """Hinge loss with its corner rounded to a parabola within `bend` of margin 1 (Chapelle 2007), one against rest.
 
     Attributes:
-        outputs: one for two classes, else one for each class.
+        outputs: one for two classes, otherwise one for each class.
     """
 
     outputs: int
@@ -86,11 +86,11 @@ class Hinge:
 
     @property
     def at_zero(self) -> float:
-        """All margins are inside the hinge."""
+        """Return the norm of the residuals at zero, where all margins are inside the hinge."""
         return float(np.sqrt(self.outputs))
 
     def __call__(self, margins: Floats, labels: NDArray[np.int64]) -> Floats:
-        """-side where the margin falls short, 0 where it is wide enough, and a line between."""
+        """Return -side where the margin is too small, 0 where it is large enough, and a linear value between."""
         if self.outputs == 1:
             side = 2.0 * labels[:, None] - 1.0
         else:
@@ -100,17 +100,17 @@ class Hinge:
 
 
 def sigmoid(margins: Floats) -> Floats:
-    """1 / (1 + e^-margin), for predictions."""
+    """Return 1 / (1 + e^-margin), for predictions."""
     return np.asarray(0.5 * (1 + np.tanh(margins / 2)))
 
 
 def root_weights(margins: Floats) -> Floats:
-    """The root of p (1 - p), at most 1/2: what a row weighs in the logistic Hessian."""
+    """Return the square root of p (1 - p), a row's factor in the logistic Hessian; at most 1/2."""
     return _looked_up(_roots(), margins)
 
 
 def _looked_up(table: Floats, margins: Floats) -> Floats:
-    # Total: a margin that is no number, if weights ever are none, is looked up as the middle of the table.
+    # Defined for every input: a NaN margin, from NaN weights, is looked up as the middle of the table.
     place = on_grid(np.rint(margins * _FINE), _FAR * _FINE).astype(np.int64)
     return np.asarray(table[place + _FAR * _FINE])
 
@@ -131,5 +131,5 @@ def _roots() -> Floats:
 
 @lru_cache(maxsize=1)
 def _exponentials() -> Floats:
-    """e^z for z <= 0 in units of 2^-40, as whole numbers; what lies above zero is never asked for."""
+    """Return a table of e^z for z <= 0 as integers in units of 2^-40; z above zero is not needed."""
     return np.asarray(np.rint(np.exp(np.minimum(_grid(), 0.0)) * 2.0**40))

@@ -1,13 +1,13 @@
-"""Second moments with noise: all that linear regression and principal components need to know of the rows.
+"""Noisy second moments, sufficient for linear regression and principal components.
 
 Each row is a vector z of integers: features on a public grid, a constant, and for a regression the target. One exact
-matrix product gives Z'Z; the noise goes on its upper triangle, once for each pair.
+matrix product gives Z'Z; noise is added to its upper triangle, once for each pair.
 
-How far one row moves the triangle of X'X: the squares of its cells sum to (|z|⁴ + Σ z_i⁴)/2: each product of two
-different features stands in it once and in |z|⁴ = |zz'|² twice. In absolute values: (|z|₁² + |z|²)/2. The fourth powers
-are few where features are bounded one by one, so that this is √2 less than the Frobenius norm that is usually taken.
-X'y moves by |z| |y|, y'y by y². The three are released one by one, each for a share of the spend, so that the target's
-part is not drowned by noise made for the many features.
+Sensitivity of the triangle of X'X to one row: the squares of its cells sum to (|z|⁴ + Σ z_i⁴)/2, since each product of
+two different features is in it once and in |z|⁴ = |zz'|² twice. In absolute values: (|z|₁² + |z|²)/2. The fourth powers
+are small where features are bounded one by one, so this is a factor √2 below the Frobenius norm that is usually taken.
+X'y moves by |z| |y|, y'y by y². The three are released separately, each for a share of the spend, so that the target's
+part does not get the noise needed for the many features.
 """
 
 import math
@@ -36,12 +36,12 @@ _BLOCK = 2**13
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How large the integers of one row can be: the sums of their absolute values, squares and fourth powers.
+    """Bounds on the integers of one row: sums of their absolute values, squares and fourth powers.
 
     Attributes:
-        first, second, fourth: of the features with the constant.
+        first, second, fourth: those sums over the features with the constant.
         target: the largest absolute value of the target.
-        weight: what the rows of one unit count together; 1 where the unit is the row.
+        weight: total weight of the rows of one unit; 1 where the unit is the row.
     """
 
     first: int
@@ -52,23 +52,23 @@ class Reach:
 
     @property
     def matrix(self) -> tuple[Fraction, int]:
-        """How far one unit moves the upper triangle of X'X: L2 and L1."""
+        """Return the sensitivity of the upper triangle of X'X to one unit: L2 and L1."""
         square = Fraction(self.second**2 + min(self.fourth, self.second**2), 2)
         return self.weight * root_above(square), self.weight * -(-(self.first**2 + self.second) // 2)
 
     @property
     def vector(self) -> tuple[Fraction, int]:
-        """How far one unit moves X'y."""
+        """Return the sensitivity of X'y to one unit: L2 and L1."""
         return self.weight * self.target * root_above(self.second), self.weight * self.target * self.first
 
     @property
     def number(self) -> tuple[Fraction, int]:
-        """How far one unit moves y'y."""
+        """Return the sensitivity of y'y to one unit: L2 and L1."""
         return Fraction(self.weight * self.target**2), self.weight * self.target**2
 
     @property
     def together(self) -> int:
-        """How far one unit moves all three, in L1."""
+        """Return the L1 sensitivity of all three together to one unit."""
         return self.matrix[1] + self.vector[1] + self.number[1]
 
 
@@ -89,14 +89,14 @@ class Moments:
 
     @property
     def rows(self) -> float:
-        """About how many rows there are; at least one."""
+        """Return the approximate number of rows; at least one."""
         return max(float(self.xx[-1, -1]), 1.0)
 
 
 def cautious_length(seen: ScaleProbe, frame: Frame, budget: BudgetShare, times: float) -> float:
-    """How far from the released middle rows may lie before they are shortened: some times the released spread.
+    """Return the norm that rows are clipped to around the released mean: a multiple of the released spread.
 
-    Among few rows the spread is noise. So as much is added as the survey's noise may have taken from its square.
+    For few rows the spread is noise. So its square is raised by what the survey's noise may have subtracted.
     """
     d = frame.features
     noise = noise_for(root_above(3), math.isqrt(d) + 3, budget.part(SHARE)).standard_error
@@ -105,11 +105,11 @@ def cautious_length(seen: ScaleProbe, frame: Frame, budget: BudgetShare, times: 
 
 
 def exact_product(length: int, cells: Callable[[slice], Floats]) -> Integers:
-    """Z'Z of integers up to 2^15, exact: what is summed stays below 2^53. A block of rows at a time, for the cache.
+    """Return Z'Z of integers up to 2^15, exactly: sums stay below 2^53. Works in blocks of rows, for the cache.
 
     Args:
-        length: how many rows there are.
-        cells: gives the integers of some of them.
+        length: number of rows.
+        cells: returns the integers of a slice of them.
     """
     total: Any = 0
     for start in range(0, max(length, 1), _BLOCK):
@@ -121,10 +121,10 @@ def exact_product(length: int, cells: Callable[[slice], Floats]) -> Integers:
 def release_matrix(
     meter: PrivacyFilter, look: Callable[[], Integers], reach: Reach, loss: Loss
 ) -> tuple[Floats, float]:
-    """A symmetric matrix with symmetric noise, and the noise's standard deviation.
+    """Release a symmetric matrix with symmetric noise; return also the noise's standard deviation.
 
     Args:
-        look: gives the whole matrix.
+        look: returns the whole matrix.
 
     Privacy: the loss, if the matrix is a sum over rows within the reach.
     """
@@ -140,7 +140,7 @@ def release_matrix(
 def release_vector(
     meter: PrivacyFilter, look: Callable[[], Integers], reach: tuple[Fraction, int], loss: Loss
 ) -> tuple[Floats, float]:
-    """Integers with noise, and its standard deviation."""
+    """Release integers with noise; return also its standard deviation."""
     noise = noise_for(*reach, loss)
     return np.asarray(meter.release(look, noise), dtype=np.float64), noise.standard_error
 
@@ -148,7 +148,7 @@ def release_vector(
 def release_together(
     meter: PrivacyFilter, look: Callable[[], Integers], reach: Reach, features: int, loss: Loss
 ) -> tuple[Floats, Floats, float, float]:
-    """X'X, X'y and y'y with Laplace noise of one scale: the functional mechanism's coefficients."""
+    """Release X'X, X'y and y'y with Laplace noise of one scale: the functional mechanism's coefficients."""
     noise = DiscreteLaplace.for_loss(reach.together, loss)
     noisy = np.asarray(meter.release(look, noise), dtype=np.float64)
     cut = features * (features + 1) // 2
@@ -156,7 +156,7 @@ def release_together(
 
 
 def symmetric(upper: Floats) -> Floats:
-    """The matrix of an upper triangle, row by row."""
+    """Return the symmetric matrix of an upper triangle given row by row."""
     size = (math.isqrt(8 * len(upper) + 1) - 1) // 2
     matrix = np.zeros((size, size))
     places = np.triu_indices(size)

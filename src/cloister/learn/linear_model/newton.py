@@ -1,8 +1,9 @@
-"""Second moments with noise: steps that fit the data's shape, and standard errors.
+"""Noisy second moments for preconditioned steps and standard errors.
 
-X'X times the loss's steepest curvature bounds every Hessian, so one noisy copy of it serves all steps. It pays only
-where the spend is large for the number of features: below, its noise hides all but the largest directions. Its diagonal
-alone costs less: for a pure spend, features whose bounds are far wider than their values are stretched by it.
+X'X times the loss's largest curvature bounds every Hessian, so one noisy copy of it serves all steps. It is worth its
+cost only where the spend is large for the number of features: below, its noise hides all but the largest directions.
+Its diagonal alone costs less: for a pure spend it is used to stretch features whose bounds are far wider than their
+values.
 """
 
 import math
@@ -24,17 +25,17 @@ from cloister.privacy.loss import Loss
 
 __all__ = ["Curvature", "affords", "affords_stretch", "hessian", "second_moments", "stretched"]
 
-_LONGEST = 1.5  # rows are shortened to this many root mean squared lengths
-_NARROWEST = 0.03  # of the mean feature's spread: no feature is stretched as if it varied by less
+_LONGEST = 1.5  # rows are clipped to this many root mean squared norms
+_NARROWEST = 0.03  # least spread of a feature that is stretched for, relative to the mean one
 
 
 @dataclass(frozen=True, slots=True)
 class Curvature:
-    """A symmetric matrix with noise.
+    """Noisy symmetric matrix.
 
     Attributes:
         matrix: as released.
-        noise: about the largest eigenvalue that the noise alone has.
+        noise: approximate largest eigenvalue of the noise alone.
     """
 
     SHARE: ClassVar[Fraction] = Fraction(3, 20)
@@ -43,26 +44,26 @@ class Curvature:
     noise: float
 
     def inverse(self, times: float, ridge: float) -> Floats:
-        """Of (times · matrix + ridge), where no direction is taken to be flatter than the noise."""
+        """Return the inverse of (times · matrix + ridge), with eigenvalues raised to at least the noise."""
         values, vectors = np.linalg.eigh(self.matrix)
         flat = times * (np.maximum(values, 0.0) + self.noise) + ridge
         return np.asarray((vectors / flat) @ vectors.T)
 
     def surely_at_least(self, ridge: float) -> tuple[Floats, Floats]:
-        """Eigenvalues that the matrix without noise has at least, with the ridge added; and their vectors."""
+        """Return lower bounds of the eigenvalues without noise, plus the ridge; and the eigenvectors."""
         values, vectors = np.linalg.eigh(self.matrix)
         return np.maximum(values - self.noise, 0.0) + ridge, vectors
 
 
 def affords(budget: BudgetShare, found: ScaleProbe, features: int) -> float:
-    """A tenth of the mean eigenvalue over the noise of second moments, which are clear enough where this exceeds 1."""
+    """Return a tenth of the ratio of mean eigenvalue to noise; second moments are worth releasing above 1."""
     size, amount = features + 1, float(budget.part(Curvature.SHARE).amount)
     entry = math.sqrt(2) * (size + 1) / 2 / amount if budget.pure else 1 / math.sqrt(2 * amount)
     return 0.1 * found.rows / size / (2 * math.sqrt(size) * _LONGEST**2 * entry)
 
 
 def affords_stretch(budget: BudgetShare, found: ScaleProbe, features: int) -> bool:
-    """Whether the features' variances would be clear enough: their noise below a quarter of the mean one."""
+    """Return True if the noise on the features' variances would be below a quarter of the mean variance."""
     noise = math.sqrt(2) * _LONGEST**2 / float(budget.part(SHARE).amount)
     return budget.pure and noise < found.rows / features / 4
 
@@ -70,9 +71,9 @@ def affords_stretch(budget: BudgetShare, found: ScaleProbe, features: int) -> bo
 def stretched(
     meter: PrivacyFilter, budget: BudgetShare, frame: Frame, data: ClippedRows, found: ScaleProbe
 ) -> ScaleProbe:
-    """Release the features' variances, and stretch those that vary little to about the spread of the others.
+    """Release the features' variances, and stretch features of small variance to about the spread of the others.
 
-    Privacy: a twentieth of the budget, a pure epsilon. A row is shortened to a public length L, so the squares of its
+    Privacy: a twentieth of the budget, a pure epsilon. A row is clipped to a public norm L, so the squares of its
         features add up to at most L².
     """
     data.centre(found.middle, found.stretch, 0.0, frame.farthest(found.middle))
@@ -92,16 +93,16 @@ def stretched(
 def second_moments(
     meter: PrivacyFilter, budget: BudgetShare, data: ClippedRows, length: float, room: float = 1.0
 ) -> Curvature:
-    """X'X of the centred rows, each shortened to a public length.
+    """Release X'X of the centred rows, each clipped to a public norm.
 
     Args:
-        meter, budget: pay.
+        meter, budget: the privacy filter and the budget to charge.
         data: the rows.
-        length: the root of their mean squared length.
-        room: how far the noise is below what it may be. Longer rows are let in for it: those that are shortened are
-            steeper than the matrix says.
+        length: the root of their mean squared norm.
+        room: factor by which the noise is below its limit; the clipping norm is raised for it, since the matrix
+            understates the curvature of clipped rows.
 
-    Privacy: 3/20 of the budget. A row x of length L moves the matrix by at most L² in Frobenius norm, and its upper
+    Privacy: 3/20 of the budget. A row x of norm L moves the matrix by at most L² in Frobenius norm, and its upper
         triangle by sum |x_i x_j| = ((sum |x_i|)² + L²)/2 <= (features + 1) L²/2 in L1.
     """
     most = max(1, min(math.ceil(_LONGEST * length * math.sqrt(max(room, 1.0)) / data.step), 2**15))
@@ -113,7 +114,7 @@ def second_moments(
 
 
 def hessian(meter: PrivacyFilter, loss: Loss, data: ClippedRows, weights: Floats, longest: float) -> Curvature:
-    """The logistic Hessian at public weights: rows times the root of p (1 - p), which is at most 1/2.
+    """Release the logistic Hessian at public weights, from rows times the root of p (1 - p), which is at most 1/2.
 
     Privacy: the loss. A row moves it by at most a quarter of what it moves the second moments by.
     """
@@ -121,7 +122,7 @@ def hessian(meter: PrivacyFilter, loss: Loss, data: ClippedRows, weights: Floats
 
     def look() -> ExactRows:
         cells = shorten(data.exact.cells, most)
-        # Cutting towards zero makes no row longer than half of `most`.
+        # Rounding towards zero keeps the norm of every row within half of `most`.
         return ExactRows(np.trunc(cells * root_weights(data.margins(weights))), data.step, most)
 
     return _release(meter, look, loss, -(-(most**2) // 4), data)
@@ -130,7 +131,7 @@ def hessian(meter: PrivacyFilter, loss: Loss, data: ClippedRows, weights: Floats
 def _release(
     meter: PrivacyFilter, look: Callable[[], ExactRows], loss: Loss, squared: int, data: ClippedRows
 ) -> Curvature:
-    """X'X of rows whose squared length is at most `squared`, with noise on its upper triangle."""
+    """Release X'X of rows whose squared norm is at most `squared`, with noise on its upper triangle."""
     size, worth = data.features, data.step**2
     noise = noise_for(squared, -(-squared * (size + 1) // 2), loss)
     upper = meter.release(lambda: _upper(look().products()), noise)

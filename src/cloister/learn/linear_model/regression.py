@@ -1,4 +1,4 @@
-"""Linear regression from second moments with noise, with standard errors and intervals."""
+"""Linear regression from noisy second moments, with standard errors and intervals."""
 
 import math
 import os
@@ -50,36 +50,34 @@ _FARTHEST = 1.15
 
 
 class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """Least squares.
+    """Private least squares regression.
 
     Args:
-        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, whose noise is
-            larger.
+        spend: privacy budget of the fit: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, whose noise
+            is larger.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
-        data_norm: instead, or beside them, the public length that rows are shortened to.
+        data_norm: instead of bounds or beside them, the public norm that rows are clipped to.
         target_bounds: public (low, high) of y, or "find"; predictions stay within them.
         method: "moments" (the default; learn/linear_model/least_squares.py), "adassp" (Wang 2018), or "functional"
-        (Zhang et al.
-            2012: Laplace noise on the objective's coefficients), which rest on integers and exact noise. Or "output",
-            "objective", "input": the textbook's perturbations (learn/textbook/method.py), which need a
-            `random_state`; no
-            ledger takes them.
-        fill: what stands for a missing number; without it the row is left out.
+            (Zhang et al. 2012: Laplace noise on the objective's coefficients), which use integers and exact noise. Or
+            "output", "objective", "input": the textbook's perturbations (learn/textbook/method.py), which need a
+            `random_state` and cannot be charged to a ledger.
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         coef_, intercept_: as in scikit-learn; from a dataset, one coefficient for each name in `feature_names_in_`.
-        standard_errors_: of the coefficients and, last, of the intercept; sampling error and noise together. They rest
-            on errors of one variance. What the noise hides of a coefficient is guessed to be at most half the target's
-            range over the feature's range: where bounds are far wider than the rows and a slope is steeper than that,
-            they are too small, and the coefficient is drawn to zero. Give narrower bounds, or `bounds="find"`. None
-            for the methods that have no theory for them.
-        expected_score_: the R² that the released moments let expect.
-        n_rows_: about how many rows there were, as released.
-        release_, loss_: the receipt and what was paid.
+        standard_errors_: those of the coefficients and, last, of the intercept; sampling error and noise together. They
+            assume errors of one variance. The part of a coefficient hidden by noise is assumed to be at most half the
+            target's range over the feature's range: where bounds are far wider than the rows and a slope is steeper
+            than that, they are too small, and the coefficient is shrunk to zero. Give narrower bounds, or
+            `bounds="find"`. None for the methods that have no theory for them.
+        expected_score_: the R² that the released moments imply.
+        n_rows_: approximate number of rows, as released.
+        release_, loss_: the release with its receipt, and the loss charged.
 
-    Where columns depend on each other (all indicators of a category beside the intercept), coefficients are not
-    determined by any data: the ones of least length are estimated, predictions are good, and the intervals are wide.
+    Where columns are linearly dependent (all indicators of a category beside the intercept), coefficients are not
+    identified: those of least norm are estimated, predictions are good, and the intervals are wide.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, the number of features
         and all parameters are public; the number of rows is not. Rows beyond the bounds are clipped. Discrete Gaussian
@@ -118,15 +116,15 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or inside the engine of a Cloister dataset.
+        """Fit to rows, or inside the engine of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset.
             y: numbers; None for a dataset.
-            target, features, table: of a dataset: the column to predict, the columns to predict from (those with
+            target, features, table: for a dataset: the column to predict, the columns to predict from (those with
                 categories become indicators), and the table if there are several. Bounds come from the schema.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if self.method == "wishart":
             wishart()
@@ -188,7 +186,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         scaled: tuple[Floats, Floats],
         ends: tuple[float, float],
     ) -> Regression:
-        """Release the moments, solve, and go back to the units of the data."""
+        """Release the moments, solve, and convert to the units of the data."""
         moments = release_regression(
             meter, budget, once(look), reach, unit, len(scaled[0]), self.method == "functional"
         )
@@ -207,14 +205,14 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return np.zeros(len(scale) + 1)
 
     def _check(self, features: int) -> None:
-        """Refuse what is wrong with the public bounds before anything is charged."""
+        """Refuse invalid public bounds before anything is charged."""
         if not wants_bounds(self.bounds):
             read_frame(self.bounds, self.data_norm, features)
         if not wants_bounds(self.target_bounds):
             read_ends(self.target_bounds)
 
     def _public(self, features: int, found: Box | None) -> tuple[Frame, tuple[float, float]]:
-        """Bounds as they were given, or as they were found."""
+        """Return the frame and target bounds, as given or as found."""
         bounds, goal = self.bounds, self.target_bounds
         if found is not None and wants_bounds(bounds):
             bounds = (found.low[:-1], found.high[:-1])
@@ -231,7 +229,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self._target_ends = model.ends
 
     def confidence_intervals(self, confidence: float = 0.95) -> Floats:
-        """Lower and upper limits of the coefficients and, last, of the intercept. Costs nothing."""
+        """Return lower and upper limits of the coefficients and, last, of the intercept. Post-processing."""
         if not 0 < confidence < 1:
             raise BadProbability("confidence must lie strictly between 0 and 1. Write 0.95.")
         if self.standard_errors_ is None:
@@ -241,26 +239,26 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return np.column_stack([middle - margin, middle + margin])
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
-        """The expected target of each row, within the bounds of the target."""
+        """Predict the target of each row, within the bounds of the target."""
         rows = read_answers(self, X, self.fill).numbers()
         found = weighted(self._box.settle(rows), self.coef_) + self.intercept_
         return np.asarray(np.clip(found, *self._target_ends))
 
 
-# Ridge regression from second moments with noise.
+# Ridge regression from noisy second moments.
 
 
-_HEAVIEST = 1e15  # in rows: coefficients are zero from there on, and a heavier penalty leaves a matrix singular
+_HEAVIEST = 1e15  # in rows: coefficients are zero beyond it, and a larger penalty makes the matrix singular
 
 
 class Ridge(LinearRegression):
-    """Least squares with a penalty alpha · |coefficients|², as in scikit-learn.
+    """Private least squares with a penalty alpha · |coefficients|², as in scikit-learn.
 
     Args:
         alpha: the penalty, public; the noise adds what it makes necessary.
         spend, bounds, data_norm, target_bounds, method, fill, ledger, account, random_state: see `LinearRegression`.
 
-    Standard errors speak of the ridge solution of the population, which is what is estimated.
+    Standard errors refer to the ridge solution of the population, which is the estimand.
 
     Privacy: as `LinearRegression`.
     """
@@ -293,5 +291,5 @@ class Ridge(LinearRegression):
         self.alpha = alpha
 
     def _penalty(self, scale: Floats) -> Floats:
-        # A coefficient of the data is height · scale times a scaled one; the height goes out of the whole objective.
+        # A coefficient of the data is height · scale times a scaled one; the height cancels in the objective.
         return np.append(np.minimum(float(self.alpha) * scale**2, _HEAVIEST), 0.0)

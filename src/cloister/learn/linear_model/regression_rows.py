@@ -1,4 +1,4 @@
-"""Rows with a target on the integer grid: what linear regression reads, and how its second moments are released."""
+"""Rows and target of a linear regression on the integer grid, and the release of their second moments."""
 
 import math
 from collections.abc import Callable
@@ -30,14 +30,14 @@ __all__ = ["Regression", "RegressionRows", "in_units", "once", "read_ends", "rel
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """A released regression, in the units of the data.
+    """Released regression, in the units of the data.
 
     Attributes:
-        coefficients, intercept: of the features as they came.
-        covariance: of the error of both; None where theory gives none.
-        score: the R² to expect.
-        rows: about how many there were.
-        ends: the target's public bounds, which no prediction leaves.
+        coefficients, intercept: for the unscaled features.
+        covariance: that of the error of both; None where theory gives none.
+        score: the expected R².
+        rows: approximate number of rows.
+        ends: the target's public bounds, which predictions are clipped to.
     """
 
     coefficients: Floats
@@ -49,10 +49,10 @@ class Regression:
 
 
 class RegressionRows:
-    """Rows of an array with the target, on the integer grid, seen from their released middle.
+    """Rows of an array with the target, on the integer grid, centred at their released mean.
 
-    A row that lies farther from it than about `_FARTHEST` times the spread is shortened, together with its constant and
-    its target: it then counts less, as in weighted least squares, and y = Xβ still holds.
+    A row farther from it than about `_FARTHEST` times the spread is scaled down, together with its constant and its
+    target: it then counts less, as in weighted least squares, and y = Xβ still holds.
     """
 
     _step: float
@@ -71,12 +71,12 @@ class RegressionRows:
 
     @property
     def unit(self) -> float:
-        """The worth of one in a product of two cells."""
+        """Return the real value of one in a product of two cells."""
         return float(self._step**2)
 
     @property
     def reach(self) -> Reach:
-        """How large one row's integers can be."""
+        """Return the bounds on one row's integers."""
         one, half, longest = int(1 / self._step), int(0.5 / self._step), self._most_cells
         widest = longest if self._frame.round else min(longest, math.ceil((0.5 + abs(self.middle).max()) / self._step))
         return Reach(
@@ -91,7 +91,7 @@ class RegressionRows:
         return math.ceil(self._longest / self._step)
 
     def look(self) -> Any:
-        """Z'Z. What is computed for one row never depends on which rows stand beside it."""
+        """Return Z'Z. The contribution of a row does not depend on the other rows."""
         rows, goal = self._look()
         return exact_product(len(rows), lambda some: self._cells(rows[some], goal[some]))
 
@@ -115,14 +115,14 @@ def release_regression(
     features: int,
     together: bool,
 ) -> Moments:
-    """Second moments with noise, in the units of the frame.
+    """Release second moments with noise, in the units of the frame.
 
     Args:
-        meter, budget: pay.
-        look: gives Z'Z: features, the constant, the target.
-        reach, unit: of its integers.
-        features: how many there are.
-        together: one Laplace noise for all of it, as the functional mechanism has; else three releases.
+        meter, budget: the privacy filter and the budget to charge.
+        look: returns Z'Z of features, constant and target.
+        reach, unit: the bounds and the unit of its integers.
+        features: number of features.
+        together: True for one Laplace noise on all of it, as in the functional mechanism; False for three releases.
 
     Privacy: the budget.
     """
@@ -136,7 +136,7 @@ def release_regression(
 
         xx, xy, own, noise = release_together(meter, every, reach, d, budget.loss)
         return Moments(xx * unit, xy * unit, own * unit, (noise * unit,) * 3)
-    # Half for the many products of features, half for the few with the target, a little for the target's own.
+    # About half for products of features, half for those with the target, a little for the target's square.
     shares = (Fraction(49, 100), Fraction(49, 100), Fraction(2, 100))
     xx, first = release_matrix(meter, lambda: look()[:d, :d], reach, budget.part(shares[0]))
     xy, second = release_vector(meter, lambda: look()[:d, d], reach.vector, budget.part(shares[1]))
@@ -145,12 +145,12 @@ def release_regression(
 
 
 def in_units(moments: Moments, fit: Fit, scaled: tuple[Floats, Floats], ends: tuple[float, float]) -> Regression:
-    """A fit in the units of the data.
+    """Convert a fit to the units of the data.
 
     Args:
-        moments, fit: of scaled features and target.
+        moments, fit: those of scaled features and target.
         scaled: centre and scale of the features.
-        ends: of the target.
+        ends: bounds of the target.
     """
     height, middle = ends[1] - ends[0], (ends[0] + ends[1]) / 2
     # y = middle + height · (Σ beta_j (x_j - centre_j) scale_j + beta_0)
@@ -169,7 +169,7 @@ def in_units(moments: Moments, fit: Fit, scaled: tuple[Floats, Floats], ends: tu
 
 
 def once(look: Callable[[], Any]) -> Callable[[], Any]:
-    """The same look for several steps: computed inside the first."""
+    """Cache `look` for several steps; it is computed inside the first."""
     kept: list[Any] = []
 
     def again() -> Any:
@@ -181,7 +181,7 @@ def once(look: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def read_ends(bounds: Any) -> tuple[float, float]:
-    """The public bounds of a target."""
+    """Read the public bounds of a target."""
     if bounds is None:
         raise BadBounds("target_bounds are public and must be given: target_bounds=(0, 100).")
     box = read_box(bounds, 1)

@@ -1,8 +1,8 @@
-"""The first look of a descent: how many rows there are, where their middle is, how far from it they lie.
+"""First release of a descent: the number of rows, their mean and their spread.
 
 One release of features + 2 numbers, at a twentieth of the spend. It replaces three things that would otherwise have to
-be known or guessed: the step size (from the number of rows), the centring (one-hot columns and positive numbers lie
-far from the origin, and half of gradient noise is spent on their mean), and the length at which gradients are clipped.
+be known or guessed: the step size (from the number of rows), the centring (one-hot columns and positive numbers are far
+from the origin, and half of the gradient noise would go to their mean), and the norm that gradients are clipped to.
 """
 
 import math
@@ -26,13 +26,13 @@ _ONE = 2**ROW_BITS
 
 @dataclass(frozen=True, slots=True)
 class ScaleProbe:
-    """What was released.
+    """Released scale of the rows.
 
     Attributes:
-        rows: about how many there are; at least one, and no less than the noise could hide.
-        middle: about their mean, in the frame.
-        spread: about the root of their mean squared distance from it.
-        stretch: what each feature is multiplied by afterwards; `spread` is that of the stretched rows.
+        rows: approximate number of rows; at least one, and no less than the noise could hide.
+        middle: approximate mean, in the frame.
+        spread: approximate root mean squared distance from it.
+        stretch: the factor of each feature applied afterwards; `spread` is that of the stretched rows.
         noise: the standard deviation of the noise on `rows`; 0 if their number is public.
     """
 
@@ -46,16 +46,16 @@ class ScaleProbe:
 def probe_scale(
     meter: PrivacyFilter, budget: BudgetShare, frame: Frame, look: Callable[[], Floats], rows: int | None
 ) -> ScaleProbe:
-    """Look once.
+    """Release the number, mean and spread of the rows.
 
     Args:
-        meter, budget: pay.
-        frame: where rows lie.
-        look: gives the scaled rows.
-        rows: their number, if it is public.
+        meter, budget: the privacy filter and the budget to charge.
+        frame: the public scaling of the rows.
+        look: returns the scaled rows.
+        rows: the number of rows, if it is public.
 
-    Privacy: a twentieth of the budget. A row adds a vector of length at most 2^ROW_BITS, that much for itself, and at
-        most that much for its squared length: sqrt(3) 2^ROW_BITS in L2, (sqrt(features) + 2) 2^ROW_BITS in L1.
+    Privacy: a twentieth of the budget. A row adds a vector of norm at most 2^ROW_BITS, 2^ROW_BITS for its count, and at
+        most that for its squared norm: sqrt(3) 2^ROW_BITS in L2, (sqrt(features) + 2) 2^ROW_BITS in L1.
     """
     d, loss = frame.features, budget.part(SHARE)
     law: DiscreteGaussian | DiscreteLaplace
@@ -68,7 +68,7 @@ def probe_scale(
     count = max(float(released[d]) if rows is None else float(rows), 2 * noise, 1.0)
     middle = released[:d] / count * frame.reach
     middle = np.clip(middle, -0.5, 0.5) if not frame.round else _within(middle, frame.reach)
-    # The noise makes the mean longer, by its own variance.
+    # The noise adds its variance to the squared norm of the mean.
     around = float(released[d + 1]) / count * frame.reach**2 - float(middle @ middle) + d * (noise / count) ** 2
     spread = math.sqrt(min(max(around, frame.reach**2 / 100), frame.reach**2))
     return ScaleProbe(count, middle, spread, np.ones(d), noise if rows is None else 0.0)
@@ -84,5 +84,5 @@ def _within(point: Floats, reach: float) -> Floats:
 
 
 def root_above(square: int) -> int:
-    """The smallest integer whose square is not below this one."""
+    """Return the smallest integer whose square is at least this one."""
     return math.isqrt(square - 1) + 1

@@ -1,4 +1,4 @@
-"""A private linear support vector classifier."""
+"""Private linear support vector classifier."""
 
 import os
 from collections.abc import Sequence
@@ -21,24 +21,24 @@ __all__ = ["LinearSVC"]
 
 
 class LinearSVC(LinearClassifier):
-    """Hinge loss with a rounded corner, by noisy gradient descent. More than two classes: one against the rest.
+    """Private linear classifier with a smoothed hinge loss; one against the rest for more than two classes.
 
-    An ordinary support vector machine carries training rows about; this model is its coefficients only.
+    Fitted by noisy gradient descent. The model holds only coefficients, no training rows as support vectors.
 
     Args:
-        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
-        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend; or
-        data_norm: the public length that rows are shortened to (bounds then only clip).
+        spend: privacy budget of the fit: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
+        bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
+        data_norm: alternatively, the public norm that rows are clipped to (bounds then only clip).
         classes: the public list of labels; rows with other labels are left out.
         method: "gradient" (the default), or "output", "objective", "input": the textbook's perturbations
-            (learn/textbook/method.py), which need a `random_state`; no ledger takes them.
-        rows: how many rows there are, if that is public; else it is released for a part of the spend.
-        fill: what stands for a missing number; without it the row is left out.
+            (learn/textbook/method.py), which need a `random_state` and cannot be charged to a ledger.
+        rows: number of rows, if it is public; otherwise it is released for a part of the spend.
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         coef_, intercept_, classes_, n_iter_: as in scikit-learn.
-        release_, loss_: the receipt and what was paid.
+        release_, loss_: the release with its receipt, and the loss charged.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes and the number of
         features are public. The noise is discrete Gaussian (discrete Laplace for a pure spend) on integer gradients;
@@ -79,15 +79,15 @@ class LinearSVC(LinearClassifier):
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or from those of a Cloister dataset.
+        """Fit to rows, or to those of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
             y: labels; None for a dataset.
-            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+            target, features, table: for a dataset: the column to predict (its public values are the classes), the
                 columns to predict from (all others unless given), and the table if there are several.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if self.method != "gradient" and self.method not in TEXTBOOK:
             raise BadInput(f"method is one of {', '.join(('gradient', *TEXTBOOK))}.")

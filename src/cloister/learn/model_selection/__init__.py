@@ -1,1 +1,1 @@
-"""Search, cross-validation and evaluation that are paid for."""
+"""Private search, cross-validation and evaluation."""

@@ -1,4 +1,4 @@
-"""Models as candidates: which of their parts learn from rows, and what each may spend."""
+"""Candidate models: the parts that learn from rows, and their budgets."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Search(PrivateEstimator):
-    """A work of several fits: it charges once, like one estimator, and has one receipt."""
+    """Several fits under one charge and one receipt, like one estimator."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Search(PrivateEstimator):
         return self.asked
 
     def carry_out(self, steps: Any) -> tuple[Any, Release]:
-        """Charge the spend, carry the steps out; what they found, and the release with its receipt.
+        """Charge the spend and run the steps; return their result, and the release with its receipt.
 
         Privacy: the spend; see `PrivateEstimator._train`.
         """
@@ -61,11 +61,11 @@ class Search(PrivateEstimator):
 
 
 def settled(model: Any) -> Any:
-    """A copy of a model or pipeline in which every part is known to pay, or to keep nothing and read each row alone.
+    """Copy a model or pipeline in which every part is private, or stateless and applied to each row alone.
 
-    Parts are known by their exact type, in every parameter that can hold one. What is not known is refused: it could
-    learn from rows without paying, or fail on one row. Parts that scikit-learn would run in other processes, where no
-    share is handed out, run in this one.
+    Parts are recognised by exact type, in every parameter that can hold one. Unknown parts are refused: they could
+    learn from rows without a charge, or fail on one row. Parts that scikit-learn would run in other processes, where
+    the budget share is not available, run in this one.
     """
     from sklearn.base import clone
 
@@ -106,7 +106,7 @@ def _settle(part: Any) -> Any:
 
 
 def _settle_step(kind: type, step: Any) -> Any:
-    """One step of a pipeline, or part of a union; "passthrough" and "drop" may stand in its place."""
+    """Settle one step of a pipeline, or part of a union, which may be "passthrough" or "drop"."""
     from cloister.learn.preprocessing.stateless import Passthrough
 
     if step is None or (isinstance(step, str) and step == "drop"):
@@ -117,14 +117,14 @@ def _settle_step(kind: type, step: Any) -> Any:
 
 
 def _columns(rest: list[Any]) -> list[Any]:
-    """Which columns a transformer gets; they are named, since a function could choose them by their cells."""
+    """Check the columns of a transformer; a function is refused, since it could choose them by their cells."""
     if any(map(callable, rest)):
         raise BadInput("name the columns of a ColumnTransformer: a function could choose them by what is in them.")
     return rest
 
 
 def _containers() -> dict[type, str]:
-    """What holds parts, by exact type, and in which parameter."""
+    """Return the container types and the parameter that holds their parts."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import FeatureUnion, Pipeline
 
@@ -132,18 +132,18 @@ def _containers() -> dict[type, str]:
 
 
 def _of_public_facts() -> tuple[type, ...]:
-    """Transformers of ours that read no row in `fit`."""
+    """Return Cloister's transformers that read no row in `fit`."""
     from cloister.learn.preprocessing.scalers import MinMaxScaler, OneHotEncoder
 
     return MinMaxScaler, OneHotEncoder
 
 
 def paying_parts(model: Any, *, fitted: bool = False) -> list[PrivateEstimator]:
-    """The parts of a settled model or pipeline that pay.
+    """Return the private parts of a settled model or pipeline.
 
     Args:
         model: from `settled`.
-        fitted: whether to look at the parts that were fitted, which a ColumnTransformer keeps beside the others.
+        fitted: True for the fitted parts, which a ColumnTransformer keeps beside the others.
     """
     found = _parts(model, fitted)
     if not found:
@@ -158,23 +158,23 @@ def _parts(model: Any, fitted: bool) -> list[PrivateEstimator]:
     if held is None:
         return []
     if fitted and hasattr(model, f"{held}_"):
-        inner = [step[1] for step in getattr(model, f"{held}_")]  # what remains is the last of them
+        inner = [step[1] for step in getattr(model, f"{held}_")]  # the remainder is last
     else:
         inner = [*(step[1] for step in getattr(model, held)), getattr(model, "remainder", None)]
     return [part for one in inner for part in _parts(one, fitted)]
 
 
 def total_spend(model: Any) -> BudgetShare:
-    """What one fit of a model costs: the spends of its parts, which must be of one measure."""
+    """Return the cost of one fit of a model: the spends of its parts, which must be of one measure."""
     purses = [budget_share(part.spend).loss for part in paying_parts(model)]
     return BudgetShare(sum(purses[1:], start=purses[0]))
 
 
 def payer_of(models: Sequence[Any], ledger: Any, account: Any) -> tuple[Any, Any]:
-    """The ledger and the account that pay: those of the call, or else those that the models name.
+    """Return the ledger and the account to charge: those of the call, or otherwise those that the models name.
 
-    An account that a model names limits what its rows cost. So no other payer takes its place: two accounts, an account
-    of a model beside a ledger of the call, and two ledgers are refused.
+    An account that a model names limits what its rows cost, so it cannot be replaced: two accounts, an account of a
+    model beside a ledger of the call, and two ledgers are refused.
     """
     parts = [part for model in models for part in paying_parts(model)]
     accounts = [one for one in (account, *(part.account for part in parts)) if one is not None]
@@ -192,7 +192,7 @@ def payer_of(models: Sequence[Any], ledger: Any, account: Any) -> tuple[Any, Any
 
 
 def _account_name(account: Any) -> Any:
-    """What tells accounts apart; anything else is told by itself, to be refused where it should pay."""
+    """Return the identity of an account; anything else is returned unchanged, and refused when it is charged."""
     return Payer.of(account) if isinstance(account, Account) else account if isinstance(account, Payer) else id(account)
 
 
@@ -205,7 +205,7 @@ def _ledger_name(ledger: Any) -> Any:
 
 
 def priced(model: Any, share: Loss) -> Any:
-    """A fresh copy whose parts together spend exactly this."""
+    """Return an unfitted copy whose parts together spend exactly this."""
     from sklearn.base import clone
 
     copy = clone(model)
@@ -216,14 +216,14 @@ def priced(model: Any, share: Loss) -> Any:
 
 
 def model_of(model: Any) -> Any:
-    """The last step of a pipeline; or the estimator itself."""
+    """Return the last step of a pipeline, or the estimator itself."""
     from sklearn.pipeline import Pipeline
 
     return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
 def read_candidates(models: Any, grid: Mapping[str, Sequence[Any]] | None) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The candidates, and how each differs from the model it was made of."""
+    """Return the candidates, and the parameters in which each differs from its base model."""
     from sklearn.base import clone
     from sklearn.model_selection import ParameterGrid
 
@@ -236,7 +236,7 @@ def read_candidates(models: Any, grid: Mapping[str, Sequence[Any]] | None) -> tu
 
 
 def read_pair(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:  # noqa: N803
-    """Rows as an array or frame, and their labels as an array of one dimension."""
+    """Return rows as an array or frame, and their labels as a one-dimensional array."""
     rows, labels = X if is_frame(X) else as_array(X), read_column(y)
     if len(labels) != len(rows):
         raise BadInput("y is one column, as long as X.")
@@ -244,12 +244,12 @@ def read_pair(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:  # noqa: N803
 
 
 def rehearse(model: Any, X: Any, y: Any, score: Callable[[Any, Any, Any], Any]) -> None:  # noqa: N803
-    """Fit on no rows at all and score that, so that whatever is wrong is told before anything is charged.
+    """Fit and score on no rows, so that errors are raised before anything is charged.
 
     Args:
         model: settled and priced.
-        X, y: from `read_pair`; no row of them is taken.
-        score: of a fitted model on rows and labels.
+        X, y: from `read_pair`; no row of them is used.
+        score: scores a fitted model on rows and labels.
     """
     from sklearn.base import clone
 
@@ -259,7 +259,7 @@ def rehearse(model: Any, X: Any, y: Any, score: Callable[[Any, Any, Any], Any]) 
 
 
 def take(rows: Any, places: Any) -> Any:
-    """Some rows of an array or frame."""
+    """Return some rows of an array or frame."""
     from sklearn.utils import _safe_indexing
 
     chosen = np.asarray(places, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Cross-validation that pays: every fit is charged, and the scores come with noise.
+"""Private cross-validation: every fit is charged, and the scores are noisy.
 
-scikit-learn's own would fit private models and then tell their scores on raw rows for nothing; see
+scikit-learn's own would fit private models and then report their scores on raw rows without a charge; see
 learn/base/nested_budget.py.
 """
 
@@ -27,7 +27,7 @@ from cloister.privacy.release import Release
 
 __all__ = ["cross_val_score"]
 
-_SCORES = Fraction(1, 10)  # of what one fit costs, unless said otherwise
+_SCORES = Fraction(1, 10)  # default, relative to the cost of one fit
 
 
 @quiet
@@ -43,22 +43,22 @@ def cross_val_score(
     account: Account | None = None,
     random_state: Any = None,
 ) -> Release:
-    """Scores of a model on rows it was not fitted on, fold by fold, with noise.
+    """Return noisy scores of a model on held-out folds.
 
     Args:
         model: an estimator or pipeline of private parts, as for `select`; each fold's fit costs its `spend`.
         X, y: rows as arrays or frames.
-        cv: how many folds.
+        cv: number of folds.
         scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).
-        score_spend: what all scores together cost; a tenth of a fit unless given.
-        ledger, account: who pays; the model's own unless given here. If both name one, it is the same.
+        score_spend: budget of all scores together; a tenth of a fit unless given.
+        ledger, account: charged; the model's own unless given here. If both name one, it must be the same.
         random_state: as for an estimator.
 
     Returns:
-        A release: `value` has a score for each fold, `standard_error` what the noise adds to each, `loss` the total.
+        A release: `value` has a score for each fold, `standard_error` the noise on each, `loss` the total.
 
     Privacy: `cv` times the model's spend plus `score_spend`, for one row added or removed, all charged before a row is
-        read. Each row falls into a fold by a throw of its own; it takes part in `cv - 1` fits and in one fold's score
+        read. Each row is assigned to a fold at random; it is used in `cv - 1` fits and in one fold's score
         (a sum and a count, released together with discrete Gaussian or Laplace noise). Audited in
         tests/statistical/test_learn_canaries.py.
     """

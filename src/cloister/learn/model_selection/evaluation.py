@@ -1,12 +1,12 @@
-"""How good a model is, released privately: counted on people it did not learn from, in all and for each group.
+"""Private evaluation of a model on held-out people, overall and by group.
 
-A classifier's rows are counted by group, true class and answer; those of a regressor by group and how far off the
-answer is. A row stands in one cell. Whatever is said afterwards (accuracy, gaps between groups) follows from these.
+Rows of a classifier are counted by group, true class and prediction; those of a regressor by group and size of the
+error. A row is in one cell. All results (accuracy, gaps between groups) are post-processing of these counts.
 
-Intervals hold the truth among people like those held back. The chance of rows is counted as if all rows of a person
-were alike: how alike they are would have to be paid for. A share's interval has the shares at which what was found
-would not surprise (Wilson 1927), with a continuity correction. A gap is between the best and the worst group, which
-are not known beforehand: it follows from intervals of all groups that hold together.
+Intervals hold the value for the population of the held-out people. Sampling error is computed as if all rows of a
+person were equal, since their correlation would have to be released. The interval of a share holds the shares that are
+consistent with the counts (Wilson 1927), with a continuity correction. The gap is between the best and the worst
+group, which are not known beforehand: it follows from simultaneous intervals of all groups.
 """
 
 import math
@@ -32,15 +32,15 @@ __all__ = ["Trial", "evaluate", "expected_error"]
 
 Floats = NDArray[np.float64]
 _STEPS = 24
-_WRONG = 0.05  # how often an interval may be
+_WRONG = 0.05  # error rate of an interval
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a model is tried on.
+    """Held-out rows and columns for the evaluation of a model.
 
     Attributes:
-        relation: the people held back, with all columns that are used.
+        relation: the held-out people, with all columns that are used.
         features, target, group: names of columns; "" for no group.
         groups: the public values of the group's column, None for a missing one.
         ends: the bounds of a target that is a number; None for classes.
@@ -55,11 +55,11 @@ class Trial:
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The public groups, or one of everybody."""
+        """Return the public groups, or one group of everyone."""
         return self.groups if self.group else ("everybody",)
 
     def rows(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
-        """Columns, and the group of each row. Reads rows: call it inside a step."""
+        """Return the columns, and the group of each row. Reads rows: call it inside a step."""
         names = tuple(dict.fromkeys((*self.features, self.target, *([self.group] if self.group else []))))
         table = self.relation.chosen(names).run(self.relation.engine)
         columns = {name: _values(table.column(name), self.relation.columns[name]) for name in names}
@@ -69,9 +69,9 @@ class Trial:
 
 
 def evaluate(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
-    """Try a fitted model on the people held back.
+    """Evaluate a fitted model on the held-out people.
 
-    Privacy: the loss, for the unit of the relation: it has at most so many rows, and each is in one cell.
+    Privacy: the loss, for the unit of the relation: it has a bounded number of rows, and each is in one cell.
     """
     return _numbers(meter, loss, model, trial) if trial.ends is not None else _classes(meter, loss, model, trial)
 
@@ -80,7 +80,7 @@ def evaluate(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
 
 
 def expected_error(loss: Loss, relation: PrivateTable, rows: float, cells: int) -> float:
-    """The standard error that the noise alone gives an accuracy of about a half, on so many rows counted in cells."""
+    """Return the standard error, due to noise alone, of an accuracy of about one half on this many rows and cells."""
     noise = noise_for(relation.rows_each, relation.rows_each, loss).standard_error
     return float(noise * math.sqrt(cells) / 2 / max(rows, 1.0))
 
@@ -94,7 +94,7 @@ def _classes(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
         counts = np.zeros(groups * answers, dtype=np.int64)
         true = _codes(columns[trial.target], classes)
         kept = (true >= 0) & (group >= 0)
-        # The model is asked even if no row is left: whether it can answer must not tell that there is one.
+        # The model predicts even if there are no rows: an error must not reveal if there is one.
         said = _codes(read_column(model.predict(prepare(model, _some(columns, kept)))), classes)
         cell = (said == true[kept]) if answers == 2 else 2 * true[kept] + said
         np.add.at(counts, group[kept] * answers + cell.astype(np.int64), 1)
@@ -105,7 +105,7 @@ def _classes(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
     found = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, answers)
     right = [1] if answers == 2 else [0, 3]
     one, every = _Doubt(noise.standard_error, most, loss), _Doubt(noise.standard_error * math.sqrt(groups), most, loss)
-    each = replace(one, wrong=_WRONG / groups)  # all groups together
+    each = replace(one, wrong=_WRONG / groups)  # simultaneous for all groups
     whole = found.sum(axis=0)
 
     def by_group(wanted: Sequence[int], doubt: _Doubt) -> dict[str, Interval]:
@@ -130,13 +130,13 @@ def _classes(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """What an interval has to allow for.
+    """Sources of error of an interval.
 
     Attributes:
         noise: the standard deviation of the noise on a cell.
-        rows: of one person, at most.
-        loss: of the release: a pure one has Laplace noise, whose tails are longer.
-        wrong: how often the interval may be.
+        rows: largest number of rows of one person.
+        loss: the loss of the release: a pure one has Laplace noise, whose tails are longer.
+        wrong: the error rate of the interval.
     """
 
     noise: float
@@ -146,25 +146,25 @@ class _Doubt:
 
     @property
     def chance(self) -> float:
-        """How many standard deviations of chance are allowed for."""
+        """Return the number of standard deviations of sampling error in the interval."""
         return NormalDist().inv_cdf(1 - self.wrong / 2)
 
     @property
     def hidden(self) -> float:
-        """How large the noise on a cell may be; of Laplace noise the quantile of one cell: sums have shorter tails."""
+        """Return the bound on a cell's noise; for Laplace noise the quantile of one cell: sums have shorter tails."""
         tails = -math.log(self.wrong) / math.sqrt(2) if self.loss.measure == "epsilon" else 0.0
         return self.noise * max(self.chance, tails)
 
     def count(self, total: float, cells: int) -> Interval:
-        """How many rows there are in so many cells."""
-        margin = self.hidden * math.sqrt(cells) + 0.5  # the noise is whole numbers
+        """Return the number of rows in the given number of cells, with its interval."""
+        margin = self.hidden * math.sqrt(cells) + 0.5  # the noise is integer
         return Interval(max(total, 0.0), max(total - margin, 0.0), max(total + margin, 0.0))
 
 
 def _share(cells: Floats, right: Sequence[int], doubt: _Doubt) -> Interval:
-    """The share of some cells among all, with noise and chance in its interval.
+    """Return the share of some cells among all, with noise and sampling error in its interval.
 
-    At a true share p, wanted - p · total has the variance of chance, m p (1 - p) · total at most for m rows a person,
+    At a true share p, wanted - p · total has the sampling variance, at most m p (1 - p) · total for m rows per person,
     and that of the noise, (1 - p)² on each wanted cell and p² on each other.
     """
     total, wanted = float(cells.sum()), float(cells[list(right)].sum())
@@ -182,7 +182,7 @@ def _share(cells: Floats, right: Sequence[int], doubt: _Doubt) -> Interval:
 
 
 def _end(held: Callable[[float], bool], inside: float, outside: float) -> float:
-    """The farthest point that is held, from one that is towards one that may not be."""
+    """Return the farthest point that is held, from `inside` towards `outside`."""
     if held(outside):
         return outside
     for _ in range(40):
@@ -197,8 +197,8 @@ def _end(held: Callable[[float], bool], inside: float, outside: float) -> float:
 def _numbers(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Evaluation:
     assert trial.ends is not None
     (low, high), groups = trial.ends, len(trial.labels)
-    # How far off an answer is, in steps of the square root of two below the width of the bounds: sums of errors would
-    # drown in the noise that the largest possible error needs.
+    # Size of the error, in steps of a factor sqrt(2) below the width of the bounds: sums of errors would need noise for
+    # the largest possible error.
     edges = (high - low) * 2.0 ** (-np.arange(_STEPS, 0, -1) / 2)
 
     def look() -> Any:
@@ -232,16 +232,16 @@ def _numbers(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
 
 
 def _median(cells: Floats, ends: Floats, doubt: _Doubt) -> Interval:
-    """How far off half of the answers are at most, from noisy counts of cells that end there.
+    """Return the median absolute error, from noisy counts of cells with these ends.
 
     Up to the cell of the median there are at least half of all rows, and before it at most half. So the interval
-    reaches from the first cell that may be it to the last: whole cells, since where rows lie in one is not known.
+    reaches from the first cell that may hold it to the last, in whole cells, since positions within a cell are unknown.
     """
     total, spread = float(cells.sum()), doubt.noise * math.sqrt(len(cells))
     if total < 3 * spread or total < 1:
         return Interval(None, None, None)
     sums = np.cumsum(cells) / total
-    # All cells before count a half, and so do all others: 1/4 of the noise of each, and of the chance of each row.
+    # All cells count with weight one half: 1/4 of the noise variance of each, and of the sampling variance of each row.
     hidden, chance = doubt.hidden * math.sqrt(len(cells)), doubt.chance * math.sqrt(doubt.rows * total)
     margin = math.hypot(hidden, chance) / 2 / total
     enough, few = np.flatnonzero(sums >= 0.5 - margin), np.flatnonzero(sums <= 0.5 + margin)
@@ -253,7 +253,7 @@ def _median(cells: Floats, ends: Floats, doubt: _Doubt) -> Interval:
 
 
 def _reached(below: Floats, ends: Floats, share: float) -> float:
-    """Where a share of all rows is reached, between the ends of a cell."""
+    """Return the point where a share of all rows is reached, interpolated within a cell."""
     place = min(int(np.searchsorted(below, share)), len(ends) - 1)
     if place == 0:
         return float(ends[0] * min(max(share / max(below[0], 1e-12), 0.0), 1.0))
@@ -265,9 +265,9 @@ def _reached(below: Floats, ends: Floats, share: float) -> float:
 
 
 def _gap(groups: dict[str, Interval]) -> Interval:
-    """Between the best and the worst group, from intervals that hold all together.
+    """Return the gap between the best and the worst group, from simultaneous intervals.
 
-    Then the largest true value is at least the highest lower end, and the smallest at most the lowest upper end.
+    The largest true value is then at least the highest lower end, and the smallest at most the lowest upper end.
     """
     known = [(one.value, one.low, one.high) for one in groups.values()]
     told = np.array([one for one in known if None not in one], dtype=np.float64)
@@ -287,7 +287,7 @@ def _some(columns: dict[str, NDArray[Any]], kept: NDArray[np.bool_]) -> dict[str
 
 
 def _codes(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
-    """The place of each value in a public list of the schema; -1 for one that is not in it."""
+    """Return the index of each value in a public list of the schema; -1 for an unlisted value."""
     return Categories(listed, exact=True).codes(values)
 
 
@@ -296,9 +296,9 @@ def _word(label: Any) -> str:
 
 
 def _values(column: Any, facts: Column) -> NDArray[Any]:
-    """A column as an array: numbers with NaN where they are missing, all else as objects.
+    """Return a column as an array: numbers with NaN where they are missing, other types as objects.
 
-    What kind of array it is follows from the schema alone: were whole numbers read as 1.0 as soon as one of them is
+    The type of the array follows from the schema alone: if integers were read as floats as soon as one of them is
     missing, one row would change how all others are read.
     """
     import pyarrow as pa

@@ -1,8 +1,8 @@
-"""Some of a dataset's people: those a model learns from, those it is tried on, or nobody.
+"""Train/test split by hashed unit id, and an empty dataset for dry runs.
 
-Who belongs where follows from a keyed hash of the unit alone: all rows of a person are on one side, nobody else's rows
-matter, nobody can arrange it without the owner's secret, and it is the same every time. So whatever is released about
-one side says nothing about the people of the other.
+The side of a person follows from a keyed hash of the unit alone: all rows of a person are on one side, independent of
+other people's rows, the split cannot be chosen without the owner's secret, and it is the same every time. So a release
+about one side reveals nothing about the people of the other.
 """
 
 from collections.abc import Sequence
@@ -23,25 +23,25 @@ _DIGITS = 4
 
 
 class _Nobody:
-    """An engine that answers every statement with no rows, of whatever columns it names. It has no tables."""
+    """Engine without tables that returns no rows for every statement, with the columns it selects."""
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
 
     def run(self, sql: str) -> pa.Table:
-        """Nothing, in the right shape."""
+        """Return no rows, with the selected columns."""
         names = sqlglot.parse_one(sql, read=self.dialect).named_selects  # type: ignore[attr-defined]
         return pa.table({name: pa.array([], type=pa.int64()) for name in names})
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""
 
 
 class Portion:
-    """A dataset with some of its people; to an estimator a dataset like any other.
+    """Dataset restricted to some of its people; estimators accept it like any other dataset.
 
     Attributes:
-        empty: whether nobody is in it: a fit on it is a rehearsal.
+        empty: True if it holds no people: a fit on it is a dry run.
     """
 
     def __init__(self, data: Any, below: int | None, *, inside: bool) -> None:
@@ -51,11 +51,11 @@ class Portion:
         self._data, self._below, self._inside = data, below, inside
 
     def columns(self, table: str) -> Any:
-        """The columns of a table, as the dataset has them."""
+        """Return the columns of a table, as in the dataset."""
         return self._data.columns(table)
 
     def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
-        """The rows of these people. Nothing is read."""
+        """Return the rows of these people. Nothing is read."""
         found: PrivateTable = self._data.relation(table, columns)
         if self._below is None:
             return replace(found, engine=self.tables.engine)
@@ -71,11 +71,11 @@ class Portion:
 
 
 def sides(data: Any, one_in: int) -> tuple[Portion, Portion]:
-    """Everybody but about one in so many; and those."""
+    """Split into all people but about one in `one_in`, and the rest."""
     below = 16**_DIGITS // one_in
     return Portion(data, below, inside=False), Portion(data, below, inside=True)
 
 
 def nobody(data: Any) -> Portion:
-    """The same dataset without anybody in it."""
+    """Return the dataset without any people."""
     return Portion(data, None, inside=True)

@@ -1,4 +1,4 @@
-"""Numbers with their intervals, as an evaluation tells them."""
+"""Results of an evaluation, with their intervals."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,31 +10,31 @@ SURE = 1.959963984540054  # 95 %
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A number with its 95 % interval; all None where the noise is larger than what it is about."""
+    """Number with its 95 % interval; all None where noise hides the number."""
 
     value: float | None
     low: float | None
     high: float | None
 
     def to_json(self) -> dict[str, float | None]:
-        """For a page."""
+        """Return the JSON form for a page."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was found.
+    """Result of an evaluation.
 
     Attributes:
         measure: "accuracy", or "median absolute error".
-        overall: of everybody held back.
-        baseline: of a model that says the more frequent of two classes to everybody; else unknown.
-        rows: about how many rows it was tried on.
-        groups: by group, where groups were asked for.
-        gap: between the best and the worst of the groups that have a number. Noise and chance make it larger than it
-            is; its interval allows for that, and for which groups they are.
-        chosen: by group, how often the answer is the second class; for two classes.
-        chosen_gap: between the groups that get it most and least often, in the same way.
+        overall: the measure over all held-out people.
+        baseline: that of a model that always predicts the more frequent of two classes; otherwise unknown.
+        rows: approximate number of rows evaluated.
+        groups: the measure by group, if groups were requested.
+        gap: the gap between the best and the worst of the groups that have a number. Noise and sampling error make it
+            too large; its interval allows for that, and for which groups they are.
+        chosen: by group, the rate of predictions of the second class; for two classes.
+        chosen_gap: the gap between the groups with the highest and lowest rate, computed in the same way.
     """
 
     measure: str
@@ -47,7 +47,7 @@ class Evaluation:
     chosen_gap: Interval | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For a page."""
+        """Return the JSON form for a page."""
         return {
             "measure": self.measure,
             **{name: getattr(self, name).to_json() for name in ("overall", "baseline", "rows")},

@@ -1,4 +1,4 @@
-"""How well a model does on rows, in whole numbers: each row adds between 0 and `most` points."""
+"""Integer scores of a model on rows: each row adds between 0 and `most` points."""
 
 import math
 from collections.abc import Callable
@@ -18,19 +18,19 @@ from cloister.privacy.errors import BadBounds, BadInput
 __all__ = ["Scoring", "read_scoring"]
 
 Floats = NDArray[np.float64]
-_FINE = 2**10  # points of a row whose score is no yes or no
-_WORST = 5.0  # nats: a worse surprise counts as this
+_FINE = 2**10  # points of a row whose score is not binary
+_WORST = 5.0  # nats: larger losses are clipped to this
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """A score.
+    """Score of a model.
 
     Attributes:
-        name: as scikit-learn calls it.
+        name: scikit-learn's name of it.
         most: the points of a perfect row.
-        share: of a perfect row's points that each row gets, given the model's answer.
-        told: from the mean share to the score as people know it, and how steep that is.
+        share: the share of a perfect row's points that each row gets, given the model's prediction.
+        told: maps the mean share to the usual score, and its slope.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Scoring:
     slope: float
 
     def points(self, model: Any, rows: Any, labels: Any) -> int:
-        """The sum over rows. Reads rows: call it inside a step.
+        """Return the sum of points over rows. Reads rows: call it inside a step.
 
-        Privacy: a row adds at most `most`, and never takes any away.
+        Privacy: a row adds between 0 and `most` points.
         """
         given = read_column(labels)
-        # The model is asked even if there is no row: whether it can answer must not tell that there is one.
+        # The model predicts even if there are no rows: an error must not reveal if there is one.
         each = np.clip(self.share(model, rows, given), 0.0, 1.0)
         return int(on_grid(each * self.most, self.most).astype(np.int64).sum())
 
     def counted(self, model: Any, labels: Any) -> int:
-        """How many rows the score is of: those of no listed label, or without a target, are left out as in `fit`."""
+        """Return the number of scored rows; those without a listed label or a target are left out, as in `fit`."""
         given = read_column(labels)
         if self.name == "neg_mean_squared_error":
             return int((~np.isnan(numbers_in(given))).sum())
@@ -58,7 +58,7 @@ class Scoring:
 
 
 def read_scoring(name: str | None, *models: Any) -> Scoring:
-    """The score of that name, or the usual one of the first model. All models must be able to give it."""
+    """Return the score of that name, or the default one of the first model. All models must support it."""
     from sklearn.base import is_classifier, is_regressor
 
     if name is None:
@@ -83,7 +83,7 @@ def read_scoring(name: str | None, *models: Any) -> Scoring:
 
 
 def _said(model: Any, rows: Any, labels: NDArray[Any]) -> NDArray[Any]:
-    """The model's answers, one for each label: fewer, more or a table of them would be broadcast."""
+    """Return the model's predictions, exactly one per label: any other shape would be broadcast."""
     found = read_column(model.predict(rows))
     if len(found) != len(labels):
         raise BadInput("a model gives one answer for each row.")
@@ -105,7 +105,7 @@ def _surprise(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
 
 def _nearness(width: float) -> Callable[[Any, Any, NDArray[Any]], Floats]:
     def share(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
-        with np.errstate(all="ignore"):  # a warning would tell of one row
+        with np.errstate(all="ignore"):  # a warning would reveal a row
             away = (numbers_in(_said(model, rows, labels)) - numbers_in(labels)) / width
             return np.asarray(1 - np.minimum(away**2, 1.0))
 

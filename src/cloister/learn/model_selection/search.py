@@ -1,12 +1,12 @@
-"""A search that pays for its choice: every candidate's trial, the comparison, and the final fit under one charge.
+"""Private hyperparameter search: trials, selection and final fit under one charge.
 
-    split rows by coins ──► a trial fit of each candidate on most of them ──► count its points on the others
+    split rows at random ──► a trial fit of each candidate on most of them ──► its points on the others
           ──► choose by score (exponential mechanism) ──► fit the chosen one on all rows with the rest
 
-Private selection from private candidates in its plain form. Trials share their part equally. The choice is one step,
-whose loss does not grow with the number of candidates; so is the final fit. (Random stopping, Liu & Talwar 2019 and
-Papernot & Steinke 2022, costs two to three times a single trial however many there are: with Gaussian noise that is
-better for more than about nine candidates, and its running time tells how many were tried.)
+Private selection from private candidates in its basic form. Trials share their part equally. The loss of the choice and
+of the final fit does not grow with the number of candidates. (Random stopping, Liu & Talwar 2019 and Papernot & Steinke
+2022, costs two to three times a single trial for any number of candidates: with Gaussian noise that is better for more
+than about nine candidates, and its running time reveals how many were tried.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,23 +40,23 @@ from cloister.privacy.release import Release
 __all__ = ["Selection", "select"]
 
 _CHOICE = Fraction(1, 20)
-_TRIALS = Fraction(3, 10)  # if the chosen one is fitted again; else they have all but the choice
-_HELD_BACK = 4  # one row in four, on average, is kept for scores
+_TRIALS = Fraction(3, 10)  # with a refit; otherwise trials get all but the choice
+_HELD_BACK = 4  # one row in four, on average, is held out for scores
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was chosen, and what it cost.
+    """Result of a private search.
 
     Attributes:
         best: the chosen model, fitted.
-        index: its place among the candidates.
-        params: how it differs from the model it was made of; empty without a grid.
-        candidates: how many there were.
-        parts: what trials, choice and final fit cost.
+        index: its index among the candidates.
+        params: its parameters from the grid; empty without a grid.
+        candidates: number of candidates.
+        parts: the losses of trials, choice and final fit.
         release: loss, receipt and privacy of the whole.
 
-    Privacy: the loss. Scores of candidates are not told, and trial fits are thrown away.
+    Privacy: the loss. Scores of candidates are not released, and trial fits are discarded.
     """
 
     best: Any
@@ -68,7 +68,7 @@ class Selection:
 
     @property
     def loss(self) -> Loss:
-        """Of everything: trials, choice and the model."""
+        """Return the total loss of trials, choice and the model."""
         return self.release.loss
 
     def __str__(self) -> str:
@@ -95,26 +95,26 @@ def select(
     account: Account | None = None,
     random_state: Any = None,
 ) -> Selection:
-    """Choose among models or parameters.
+    """Choose privately among models or parameters.
 
     Args:
-        models: an estimator or pipeline of private parts, or a list of them; what they would spend does not matter.
-            Besides private parts, pipelines may hold scalers and encoders of ours from public facts, and
-            FunctionTransformer, Normalizer and Binarizer, which are given one row at a time
+        models: an estimator or pipeline of private parts, or a list of them; their own spends are ignored. Besides
+            private parts, pipelines may hold Cloister's scalers and encoders from public facts, and
+            FunctionTransformer, Normalizer and Binarizer, which are applied to one row at a time
             (learn/preprocessing/stateless.py).
         X, y: rows as arrays or frames.
-        spend: what everything together may cost.
+        spend: total privacy budget.
         grid: parameters to try, as for scikit-learn's GridSearchCV.
         scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).
-        refit: whether the chosen one is fitted anew, on all rows, with two thirds of the spend. If not, the trials
-            have nearly all of it and the chosen trial is kept: better for two or three candidates on few rows.
-        ledger, account: who pays; those that the models name unless given here. If several name one, it is the same.
+        refit: True to fit the chosen model again, on all rows, with two thirds of the spend. If False, the trials get
+            nearly all of it and the chosen trial is kept: better for two or three candidates on few rows.
+        ledger, account: charged; those that the models name unless given here. All that are named must be the same.
         random_state: as for an estimator.
 
-    Privacy: the spend, for one row added or removed. Whether a row is held back is a coin of its own, so two
-        neighbouring tables, with the same coins for the rows they share, differ in one part by one row. Candidates,
-        grid and the score's name are public. Audited in tests/statistical/test_learn_canaries.py, the choice
-        alone in tests/unit/test_learn_select.py.
+    Privacy: the spend, for one row added or removed. Each row is held out by an independent coin, so two neighbouring
+        tables, with the same coins for the rows they share, differ in one part by one row. Candidates, grid and the
+        score's name are public. Audited in tests/statistical/test_learn_canaries.py, the choice alone in
+        tests/unit/test_learn_select.py.
     """
     candidates, changes = read_candidates(models, grid)
     payer = payer_of(candidates, ledger, account)
@@ -139,15 +139,15 @@ def select(
     (index, best), release = Search(spend, *payer, random_state, asked).carry_out(steps)
     release = replace(release, value=best)
     for part in paying_parts(best, fitted=True):
-        if hasattr(part, "release_"):  # not of a transformer that was given no columns
+        if hasattr(part, "release_"):  # absent on a transformer without columns
             part.release_, part.loss_ = replace(release, value=part.release_.value), release.loss
     return Selection(best, index, changes[index], len(candidates), shares, release)
 
 
 def choose(meter: PrivacyFilter, score: Scoring, models: Sequence[Any], look: Any, loss: Loss) -> int:
-    """The index of a model whose points on the rows that `look` gives are about the highest.
+    """Choose the index of a model with about the most points on the rows that `look` returns.
 
-    Privacy: the loss. A row adds up to `most` points to every score and takes none away, so scores are monotone.
+    Privacy: the loss. A row adds up to `most` points to every score and subtracts none, so scores are monotone.
     """
     kind: Any = PermuteAndFlip if loss.measure == "epsilon" else Exponential
 

@@ -1,20 +1,20 @@
-"""The log-odds of naive Bayes made honest, for a small part of the spend.
+"""Private calibration of the log-odds of naive Bayes, for a small part of the spend.
 
-Naive Bayes counts evidence that comes twice twice: it ranks well, but it is far too sure of itself and its threshold is
-off. A noisy histogram of its own scores by class (each row in one cell, so sensitivity 1) is enough to fit the slope
-and the intercept of a logistic curve (Platt 1999). Scores are integers, so that every engine puts a row into the same
+Naive Bayes counts correlated evidence more than once: it ranks well, but it is overconfident and its threshold is
+biased. A noisy histogram of its own scores by class (each row in one cell, so sensitivity 1) is enough to fit the slope
+and the intercept of a logistic curve (Platt 1999). Scores are integers, so that every engine assigns a row to the same
 cell.
 
-Scores must be those of rows that the model did not learn from: a row's own part in the counts makes it look far more
-like its class than new rows do. No row is held back for that. A row is scored by what the released sums would have
-been without it, noise included, which follows from the row and from what was released: a row stays in one cell, and the
-score is one that a model of the other rows, with the same noise, gives a row that is new to it.
+Scores must be those of rows that the model was not fitted to: a row's own contribution to the counts makes it look far
+more like its class than new rows do. No row is held out for that. Instead a row is scored by the released sums less its
+own contribution, noise included, which follows from the row and the release. So a row stays in one cell, and the score
+is the one that a model of the other rows, with the same noise, gives to a new row.
 
-The same histogram says how often the model is right: a row of class 1 if its score lies above the curve's threshold t,
-a row of class 0 if below, scores taken to be even within the cell that t cuts. With counts n(class, cell) and the part
-u(cell) of a cell above t: accuracy = Σ n(1, cell) u(cell) + n(0, cell) (1 - u(cell)), of Σ n. It has the noise of at
-most 64 counts in it, and of the model's own optimism the curve's two parameters. Where noise and the chance
-of rows would move it by more than 0.05 it is None.
+The same histogram gives the accuracy: a row of class 1 is right if its score is above the curve's threshold t, a row of
+class 0 if below, with scores taken as uniform within the cell that t cuts. With counts n(class, cell) and the part
+u(cell) of a cell above t: accuracy = Σ n(1, cell) u(cell) + n(0, cell) (1 - u(cell)), of Σ n. It contains the noise of
+at most 64 counts, and only the optimism of the curve's two parameters. Where noise and sampling error would move it by
+more than 0.05 it is None.
 """
 
 from collections.abc import Callable
@@ -34,16 +34,16 @@ __all__ = ["BINS", "HALF", "SHARE", "CalibrationCurve", "calibrate", "histogram"
 Floats = NDArray[np.float64]
 SHARE = Fraction(1, 10)
 BINS, HALF = 32, 16  # scores from -16 to 16, in steps of one
-_UNSURE = 0.05  # the most that noise and the chance of rows may move an accuracy by
+_UNSURE = 0.05  # largest error of an accuracy due to noise and sampling
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationCurve:
-    """Calibrated log-odds are slope · score + shift.
+    """Calibration curve: calibrated log-odds are slope · score + shift.
 
     Attributes:
-        accuracy: how often they are on the right side of zero, about; None where nobody knows.
-        likelihood: the mean log-likelihood of the rows in the histogram, about, and the noise's part in it.
+        accuracy: approximate rate at which they are on the right side of zero; None where it is unknown.
+        likelihood: approximate mean log-likelihood of the rows in the histogram, and its standard error due to noise.
     """
 
     slope: float = 1.0
@@ -52,19 +52,19 @@ class CalibrationCurve:
     likelihood: tuple[float, float] = (0.0, 0.0)
 
     def __call__(self, scores: Floats) -> Floats:
-        """Calibrated log-odds."""
+        """Return calibrated log-odds."""
         return np.asarray(self.slope * scores + self.shift)
 
 
 def calibrate(meter: PrivacyFilter, look: Callable[[], Any], most: int, whole: int, loss: Loss) -> CalibrationCurve:
-    """Fit the curve.
+    """Fit the calibration curve.
 
     Args:
-        meter: pays.
-        look: gives the number of rows of each class, two of them, in each bin of scores.
-        most: how much one unit counts in all cells together.
-        whole: what one row counts.
-        loss: of this step.
+        meter: the privacy filter to charge.
+        look: returns the number of rows of each of two classes in each bin of scores.
+        most: largest total contribution of one unit to all cells.
+        whole: the count of one row.
+        loss: the loss of this step.
 
     Privacy: the loss.
     """
@@ -75,7 +75,7 @@ def calibrate(meter: PrivacyFilter, look: Callable[[], Any], most: int, whole: i
 
 
 def histogram(scores: NDArray[np.int64], bits: int, classes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many rows of each of two classes have a score in each bin; a score has so many bits behind the point."""
+    """Count the rows of each of two classes in each bin of scores, which have `bits` fractional bits."""
     place = np.clip((scores >> bits) + HALF, 0, BINS - 1)
     listed = classes >= 0
     flat = (classes * BINS + place)[listed]
@@ -83,11 +83,11 @@ def histogram(scores: NDArray[np.int64], bits: int, classes: NDArray[np.int64]) 
 
 
 def _accuracy(counts: Floats, curve: CalibrationCurve, noise: float) -> float | None:
-    """The share of rows on the right side of the curve's threshold; None where noise or chance drown it."""
+    """Return the share of rows on the right side of the curve's threshold; None where noise or sampling hides it."""
     total = float(counts.sum())
     if total <= 0 or np.hypot(noise * np.sqrt(counts.size), np.sqrt(total)) / 2 > _UNSURE * total:
         return None
-    above = np.clip(np.arange(BINS) - HALF + 1 + curve.shift / curve.slope, 0.0, 1.0)  # of each cell
+    above = np.clip(np.arange(BINS) - HALF + 1 + curve.shift / curve.slope, 0.0, 1.0)  # part of each cell above t
     return float(np.clip((counts[1] @ above + counts[0] @ (1 - above)) / total, 0.0, 1.0))
 
 
@@ -95,12 +95,12 @@ def _fit(counts: Floats, noise: float) -> CalibrationCurve:
     from scipy.optimize import minimize
 
     scores = np.arange(BINS) - HALF + 0.5
-    # Where nothing can be heard the curve stays near a half: naive Bayes is rather too sure than not sure enough.
+    # Where noise dominates, the slope stays near one half: naive Bayes tends to be overconfident.
     hold = 1e-3 * np.abs(counts).sum() + noise
 
     def cost(curve: Floats) -> tuple[float, Floats]:
         odds = curve[0] * scores + curve[1]
-        # Linear in the counts: negative ones do no harm, and the noise leaves it unbiased.
+        # Linear in the counts: negative counts are harmless, and the noise leaves it unbiased.
         value = (counts[1] * np.logaddexp(0, -odds) + counts[0] * np.logaddexp(0, odds)).sum()
         slope = counts.sum(axis=0) / (1 + np.exp(-odds)) - counts[1]
         value += hold * ((curve[0] - 0.5) ** 2 + 0.01 * curve[1] ** 2)
@@ -114,7 +114,7 @@ def _fit(counts: Floats, noise: float) -> CalibrationCurve:
 
 
 def _likelihood(counts: Floats, noise: float, odds: Floats) -> tuple[float, float]:
-    """The mean log-likelihood of rows in cells that stand out of the noise, and its standard error from the noise."""
+    """Return the mean log-likelihood of rows in cells above the noise, and its standard error due to noise."""
     kept = counts[:, counts.sum(axis=0) > 3 * noise]
     logs = -np.logaddexp(0, np.stack([odds, -odds]))[:, counts.sum(axis=0) > 3 * noise]
     rows = max(float(kept.sum()), 1.0)

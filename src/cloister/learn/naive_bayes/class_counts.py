@@ -1,4 +1,4 @@
-"""Counts of values by class: what naive Bayes by counting reads of rows, in columns or in an engine."""
+"""Counts of values by class for naive Bayes, from columns or in an engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SCORE_BITS = 20
 
 
 class ClassCounts:
-    """Rows in columns: counts of values by class. Every method reads rows: call it inside a step."""
+    """Counts of values by class from columns. Every method reads rows: call it inside a step."""
 
     most = whole = 1
 
@@ -37,12 +37,12 @@ class ClassCounts:
         self._columns, self._labels, self.classes, self.features = columns, labels, classes, features
 
     def codes(self) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
-        """The class of each row, and for each feature its value; -1 for what is not listed."""
+        """Return the class of each row, and the value of each feature; -1 for unlisted ones."""
         each = [part.codes(one) for part, one in zip(self.features, self._columns, strict=True)]
         return codes(self._labels, list(self.classes)), each
 
     def counts(self) -> Any:
-        """The size of each class, then classes × values for each feature."""
+        """Return the size of each class, then classes × values for each feature."""
         label, each = self.codes()
         k = len(self.classes)
         found = [np.bincount(label[label >= 0], minlength=k)]
@@ -52,11 +52,11 @@ class ClassCounts:
         return np.concatenate(found).astype(np.int64)
 
     def histogram(self, constants: NDArray[np.int64], odds: list[NDArray[np.int64]]) -> Any:
-        """Scores by class.
+        """Return the histogram of scores by class.
 
         Args:
-            constants: of the score of a row of either class.
-            odds: of each feature, what a value adds to it: classes × values.
+            constants: constant term of the score for a row of either class.
+            odds: for each feature, the contribution of a value to the score: classes × values.
         """
         label, each = self.codes()
         own = np.maximum(label, 0)
@@ -68,12 +68,12 @@ class ClassCounts:
 
 @dataclass(frozen=True, slots=True)
 class EngineClassCounts:
-    """The same of a dataset, by statements in its engine.
+    """Counts of values by class of a dataset, by statements in its engine.
 
     Attributes:
         relation: the rows with all columns.
-        pairs: for each feature the rows with it and the target alone: where rows are counted one by one, a view of two
-            columns is read faster.
+        pairs: for each feature the rows with it and the target alone: where features are counted one by one, a view of
+            two columns is read faster.
     """
 
     relation: PrivateTable
@@ -84,19 +84,19 @@ class EngineClassCounts:
 
     @property
     def most(self) -> int:
-        """How much one unit can add to a count."""
+        """Return the largest contribution of one unit to a count."""
         return self.relation.most
 
     @property
     def whole(self) -> int:
-        """What one row counts as."""
+        """Return the count of one row."""
         return self.relation.whole
 
     def _key(self) -> GroupKey:
         return self.relation.key(self.target, self.classes.tolist())
 
     def counts(self) -> Any:
-        """As `ClassCounts.counts`."""
+        """Return the counts, as `ClassCounts.counts` does."""
         if self.relation.max_rows is not None:
             every = [[self._key()], *([self._key(), part.key] for part in self.features)]
             return np.concatenate([count for count, *_ in self.relation.tables(every)])
@@ -106,7 +106,7 @@ class EngineClassCounts:
         return np.concatenate(found)
 
     def histogram(self, constants: NDArray[np.int64], odds: list[NDArray[np.int64]]) -> Any:
-        """As `ClassCounts.histogram`."""
+        """Return the histogram, as `ClassCounts.histogram` does."""
         keys = [part.key for part in self.features]
         rows = self.relation.with_columns({internal(f"code{i}"): key.sql for i, key in enumerate(keys)})
 
@@ -121,7 +121,7 @@ class EngineClassCounts:
 
 
 def _weight_of(code: exp.Expression, values: list[Any], weights: list[int]) -> exp.Expression:
-    """The weight of a value; nothing for NULL. Bins, which are ordered, are found by halving."""
+    """Return the weight of a value; none for NULL. Ordered bins are found by bisection."""
     ordered = all(isinstance(one, int) and not isinstance(one, bool) for one in values) and values == sorted(values)
     if len(values) > 4 and ordered:
         middle = len(values) // 2

@@ -1,4 +1,4 @@
-"""Sums by class on the integer grid: what Gaussian naive Bayes reads of rows, in an array or in an engine."""
+"""Sums by class on the integer grid for Gaussian naive Bayes, from an array or in an engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -31,12 +31,12 @@ _STEEPEST = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Log-odds of class 1 for a row of either class, in whole numbers with 40 bits behind the point.
+    """Weights of the log-odds of class 1 for a row of either class, as integers with 40 fractional bits.
 
     Attributes:
-        constant, linear, square: a row v of class k has constant[k] + linear[k]·v + square[k]·v².
-        fourth: and, unless None, for each feature a polynomial of degree four of the coarse cell: class × feature × 5,
-            the constant first.
+        constant, linear, square: a row v of class k has the score constant[k] + linear[k]·v + square[k]·v².
+        fourth: unless None, for each feature an additional polynomial of degree four of the coarse cell: class ×
+            feature × 5, the constant first.
     """
 
     constant: NDArray[np.int64]
@@ -46,11 +46,11 @@ class Weights:
 
 
 def whole_weights(constant: Floats, linear: Floats, square: Floats, fourth: Floats | None = None) -> Weights:
-    """Weights of numbers x within ±1/2: one row of each for either class."""
-    # Scores beyond ±16 are all one bin, so steep terms may be cut: with them nothing overflows 63 bits.
+    """Return integer weights from those of numbers x within ±1/2, one row for either class."""
+    # Scores beyond ±16 share one bin, so steep terms may be clipped, which avoids overflow of 63 bits.
     terms = None
     if fourth is not None:
-        away = np.abs(fourth).sum(axis=2, keepdims=True)  # no more than this, since |x| is at most 1/2
+        away = np.abs(fourth).sum(axis=2, keepdims=True)  # upper bound, since |x| is at most 1/2
         moved = _in_coarse_cells(fourth * np.minimum(1.0, _STEEPEST / np.maximum(away, 1e-300)))
         terms = np.rint(moved * 2.0**_SCORE_BITS).astype(np.int64)
     return Weights(
@@ -62,7 +62,7 @@ def whole_weights(constant: Floats, linear: Floats, square: Floats, fourth: Floa
 
 
 def _in_coarse_cells(terms: Floats) -> Floats:
-    """A polynomial of x, as one of the coarse cell c whose middle is x = (c + 1/2) · 2^7 / 2^15."""
+    """Convert a polynomial of x to one of the coarse cell c with midpoint x = (c + 1/2) · 2^7 / 2^15."""
     step = _COARSE / ONE
     moved = np.zeros_like(terms)
     for power in range(terms.shape[-1]):
@@ -72,7 +72,7 @@ def _in_coarse_cells(terms: Floats) -> Floats:
 
 
 class ClassSums:
-    """Rows of an array: sums by class on the integer grid. Every method reads rows: call it inside a step."""
+    """Sums by class of an array's rows on the integer grid. Every method reads rows: call it inside a step."""
 
     most = whole = 1
 
@@ -81,7 +81,7 @@ class ClassSums:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many classes and features there are."""
+        """Return the numbers of classes and features."""
         return len(self._classes), len(self._box.low)
 
     def _blocks(self, each: Callable[[Floats, NDArray[np.int64]], Any]) -> Any:
@@ -97,17 +97,17 @@ class ClassSums:
         return (member.T @ cells).astype(np.int64)
 
     def sums(self) -> Any:
-        """One row for each class: its size, then the sums of its features."""
+        """Return one row for each class: its size, then the sums of its features."""
         return self._blocks(
             lambda cells, code: self._by_class(np.column_stack([np.full(len(cells), ONE), cells]), code)
         )
 
     def squares(self) -> Any:
-        """One row for each class: the sums of squares."""
+        """Return one row for each class: the sums of squares."""
         return self._blocks(lambda cells, code: self._by_class(cells**2, code))
 
     def histogram(self, weights: Weights) -> Any:
-        """Scores by class."""
+        """Return the histogram of scores by class."""
 
         def each(cells: Floats, code: NDArray[np.int64]) -> Any:
             whole = cells.astype(np.int64)
@@ -122,7 +122,7 @@ class ClassSums:
 
 @dataclass(frozen=True, slots=True)
 class EngineClassSums:
-    """The same of a dataset, by statements in its engine."""
+    """Sums by class of a dataset, by statements in its engine."""
 
     relation: PrivateTable
     target: str
@@ -133,38 +133,38 @@ class EngineClassSums:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many classes and features there are."""
+        """Return the numbers of classes and features."""
         return len(self.classes), len(self.features)
 
     @property
     def most(self) -> int:
-        """How much one unit can add to a count."""
+        """Return the largest contribution of one unit to a count."""
         return self.relation.most
 
     @property
     def whole(self) -> int:
-        """What one row counts as."""
+        """Return the count of one row."""
         return self.relation.whole
 
     def _key(self) -> GroupKey:
         return self.relation.key(self.target, self.classes.tolist())
 
     def _cells(self) -> tuple[PrivateTable, list[Value]]:
-        """The rows with each feature on the integer grid."""
+        """Return the rows with each feature on the integer grid."""
         made = [scaled_cell(self.relation, name, _BITS, self.fill) for name in self.features]
         rows = self.relation.with_columns({internal(f"cell{i}"): one.sql for i, one in enumerate(made)})
         return rows, [replace(one, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, one in enumerate(made)]
 
     def sums(self) -> Any:
-        """As `ClassSums.sums`."""
+        """Return the sums, as `ClassSums.sums` does."""
         return self._both()[0]
 
     def squares(self) -> Any:
-        """As `ClassSums.squares`."""
+        """Return the sums of squares, as `ClassSums.squares` does."""
         return self._both()[1]
 
     def _both(self) -> tuple[Any, Any]:
-        """Sums and squares, from one statement, whichever of them a step asks for first."""
+        """Return sums and squares from one statement, run for the first step that needs either."""
         if not self._kept:
             rows, cells = self._cells()
             squares = [Value(exp.Mul(this=one.sql, expression=one.sql.copy()), 0, one.reach**2) for one in cells]
@@ -175,7 +175,7 @@ class EngineClassSums:
         return self._kept[0], self._kept[1]
 
     def histogram(self, weights: Weights) -> Any:
-        """As `ClassSums.histogram`."""
+        """Return the histogram, as `ClassSums.histogram` does."""
         rows, cells = self._cells()
         fine = [one.sql for one in cells]
         coarse = [exp.column(internal(f"coarse{i}"), quoted=True) for i in range(len(cells))]
@@ -207,10 +207,10 @@ def _coarse(cell: exp.Expression) -> exp.Expression:
 def count_scores(
     rows: PrivateTable, classes: GroupKey, scores: tuple[exp.Expression, exp.Expression], bits: int
 ) -> Any:
-    """How many rows of each class have an integer score, with so many bits behind the point, in each bin.
+    """Count the rows of each class in each bin of integer scores with the given number of fractional bits.
 
     Args:
-        scores: of a row of the first class, and of one of the second.
+        scores: the score of a row of the first class, and of one of the second.
     """
     second = exp.EQ(this=classes.sql.copy(), expression=literal(list(classes.values)[1]))
     score = exp.Case(ifs=[exp.If(this=second, true=scores[1])], default=scores[0])
@@ -229,5 +229,5 @@ def count_scores(
 
 
 def long(sql: exp.Expression) -> exp.Expression:
-    """An expression as a 64-bit integer."""
+    """Cast an expression to a 64-bit integer."""
     return exp.Cast(this=sql, to=exp.DataType.build("BIGINT"))

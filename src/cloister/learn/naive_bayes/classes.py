@@ -1,4 +1,4 @@
-"""What naive Bayes models share: classes, and answers from log-probabilities."""
+"""Base class of naive Bayes classifiers."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ Floats = NDArray[np.float64]
 
 
 class BayesClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """A classifier whose answers come from joint log-probabilities and, for two classes, a calibrating curve."""
+    """Classifier that predicts from joint log-probabilities and, for two classes, a calibration curve."""
 
     classes_: NDArray[Any]
     curve_: CalibrationCurve
 
     def _joint(self, rows: Any) -> Floats:
-        """ln P(class, row) for each row and class, up to a constant of the row."""
+        """Return ln P(class, row) for each row and class, up to a constant per row."""
         raise NotImplementedError
 
     def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
-        """The logarithm of the probability of each class."""
+        """Return the logarithm of the probability of each class."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "classes_")
@@ -36,10 +36,10 @@ class BayesClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return np.asarray(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """The probability of each class."""
+        """Return the probability of each class."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The likeliest class of each row."""
+        """Predict the most likely class of each row."""
         best = self.predict_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])

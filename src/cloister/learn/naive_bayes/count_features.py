@@ -1,4 +1,4 @@
-"""Columns whose values can be counted: categories, or numbers in equal bins between public bounds."""
+"""Countable columns: categories, or numbers in equal bins between public bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ _MOST = 1_000_000  # values 0 … k-1 of a column
 
 @dataclass(frozen=True, slots=True)
 class CountFeature:
-    """A column as counts see it.
+    """Column whose values are counted.
 
     Attributes:
-        name: of the column, or its place.
+        name: name or number of the column.
         values: every category; None for a number in bins.
-        low, high, bins: of a number.
-        column: what the schema says, if it comes from one.
+        low, high, bins: those of a number.
+        column: the schema's column, if it comes from one.
     """
 
     name: Any
@@ -42,11 +42,11 @@ class CountFeature:
 
     @property
     def size(self) -> int:
-        """How many cells it has."""
+        """Return the number of cells."""
         return self.bins if self.values is None else len(self.values)
 
     def codes(self, given: NDArray[Any]) -> NDArray[np.int64]:
-        """The cell of each value; -1 for one that is missing or unknown."""
+        """Return the cell of each value; -1 for a missing or unknown one."""
         if self.values is not None:
             return Categories(self.values, f"column {self.name}", exact=self.column is not None).codes(given)
         numbers = numbers_in(given)
@@ -57,7 +57,7 @@ class CountFeature:
 
     @property
     def key(self) -> GroupKey:
-        """The same as groups in an engine; NULL is no group."""
+        """Return the cells as group keys of an engine; NULL is in no group."""
         if self.column is None:
             raise BadSchema("this feature does not come from a schema.")
         key = axis(self.column, self.bins or 1).key
@@ -65,7 +65,7 @@ class CountFeature:
 
 
 def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int) -> tuple[CountFeature, ...]:
-    """Read what is public of each column."""
+    """Read the features from the public facts of each column."""
     if isinstance(categories, int) and not isinstance(categories, bool):
         if not 1 <= categories <= _MOST:
             raise BadSchema(f"a number of categories lies between 1 and {_MOST:,}.")
@@ -97,7 +97,7 @@ def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int)
 
 
 def features_of_schema(columns: Sequence[Column], bins: int) -> tuple[CountFeature, ...]:
-    """The same from a schema."""
+    """Read the features from a schema."""
     found = []
     for column in columns:
         cells = axis(column, bins)
@@ -113,7 +113,7 @@ def features_of_schema(columns: Sequence[Column], bins: int) -> tuple[CountFeatu
 def find_features(
     meter: PrivacyFilter, loss: Loss, columns: Sequence[NDArray[Any]], features: tuple[CountFeature, ...]
 ) -> tuple[CountFeature, ...]:
-    """The same features, numbers with bounds that are found.
+    """Return the features, with bounds of numbers found privately.
 
     Privacy: the loss, for one row added or removed.
     """

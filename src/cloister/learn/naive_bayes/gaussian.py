@@ -42,15 +42,15 @@ __all__ = ["GaussianNB"]
 
 Floats = NDArray[np.float64]
 _FINDING = Fraction(1, 10)
-# Sums decide more than squares, and squares of all classes together have less noise.
+# Sums matter more than squares, and pooled squares have less noise.
 _SUMS = Fraction(3, 5)
-_CLEAR = 60  # so many times the noise of a whole histogram
-_SQUARE = 0.005  # the most noise on a class's variance, in squared widths of the bounds
+_CLEAR = 60  # times the noise of a whole histogram
+_SQUARE = 0.005  # largest noise on a class's variance, in squared widths of the bounds
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """Released parameters, in features scaled to [-1/2, 1/2]."""
+    """Released parameters for features scaled to [-1/2, 1/2]."""
 
     counts: Floats
     means: Floats
@@ -59,7 +59,7 @@ class _Model:
     box: Box
 
     def quadratic(self) -> tuple[Floats, Floats, Floats]:
-        """ln P(class, x) = constant + linear·x + square·x², one row for each class."""
+        """Return the terms of ln P(class, x) = constant + linear·x + square·x², one row for each class."""
         square = -0.5 / self.variances
         linear = self.means / self.variances
         prior = np.log(self.counts / self.counts.sum())
@@ -68,21 +68,21 @@ class _Model:
 
 
 def _without_itself(model: _Model, noise: float) -> Weights:
-    """The log-odds of a row of either class by the model that the same sums with the same noise give without that row.
+    """Return weights of the log-odds of a row by the model that the same noisy sums give without that row.
 
-    So its score says nothing about its class that a new row's would not. With K = count + noise, as `_estimate` divides
-    by, a mean m becomes (K m - x) / (K - 1), and x - m is stretched by K / (K - 1). A variance of the class's own, in
-    deviations z = (x - m) / s, changes ln P by -(z² - 1)² / (2 count) to the first order; a shared one says nothing
-    about the class.
+    So the score carries no more information about the row's class than a new row's. With K = count + noise, the
+    divisor in `_estimate`, a mean m becomes (K m - x) / (K - 1), and x - m is stretched by K / (K - 1). A variance of
+    the class's own, in deviations z = (x - m) / s, changes ln P by -(z² - 1)² / (2 count) to first order; a shared one
+    carries no information about the class.
 
     Args:
-        model: of two classes, as it was released.
-        noise: on a sum.
+        model: of two classes, as released.
+        noise: the noise on a sum.
     """
     full = model.counts + noise
     factor = ((full / np.maximum(full - 1, 1.0)) ** 2)[:, None]
     (constant, linear, square), prior = model.quadratic(), np.log(np.maximum(model.counts - 1, 1.0) / model.counts)
-    # Everything that the row's own class says, with the stretch; the classes are 0 and 1.
+    # All terms of the row's own class, with the stretch; the classes are 0 and 1.
     less = 0.5 * (factor - 1) * model.means**2 / model.variances
     own = constant + prior - less.sum(axis=1), factor * linear, factor * square
     first, second, third = (
@@ -102,35 +102,35 @@ def _without_itself(model: _Model, noise: float) -> Weights:
 
 
 def _likelier(one: CalibrationCurve, other: CalibrationCurve) -> bool:
-    """Whether rows are likelier under the first, beyond what the noise explains."""
+    """Return True if rows are more likely under the first curve, beyond noise."""
     (high, first), (low, second) = one.likelihood, other.likelihood
     return high - low > float(np.hypot(first, second))
 
 
 class GaussianNB(BayesClassifier):
-    """Naive Bayes with a normal law for each feature and class.
+    """Private naive Bayes with a normal distribution for each feature and class.
 
     Args:
-        spend: what the fit may cost.
+        spend: privacy budget of the fit.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
         classes: the public list of labels; rows with other labels are left out.
-        variance: "shared" by all classes (less noise, and rare 0/1 features are not taken for proof), "own" of each
+        variance: "shared" by all classes (less noise, and rare 0/1 features are not overweighted), "own" for each
             class, as in scikit-learn, or "auto" (the default): for two classes and where the noise allows, both are
-            tried, each with a half of what calibrates the probabilities, and the likelier one is kept; else "shared".
+            tried, each with half of the calibration budget, and the more likely one is kept; otherwise "shared".
         var_smoothing: the least variance, as a share of the squared width of the bounds.
         method: "sums" (the default), or "output", "input": the textbook's (learn/textbook/naive_bayes.py), which need a
-            `random_state`; no ledger takes them.
-        calibrate: for two classes, a tenth of the spend makes the probabilities honest
-        (learn/naive_bayes/calibration.py).
-        fill: what stands for a missing number; without it the row is left out.
+            `random_state` and cannot be charged to a ledger.
+        calibrate: for two classes, use a tenth of the spend to calibrate the probabilities
+            (learn/naive_bayes/calibration.py).
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         theta_, var_, class_prior_, class_count_: as in scikit-learn, with noise.
-        curve_: what calibrates the log-odds.
+        curve_: the calibration curve of the log-odds.
         expected_accuracy_: on rows like these, as `calibration.py` estimates it; None if nothing was calibrated, or
-            noise and few rows leave nothing to say.
-        release_, loss_: the receipt and what was paid.
+            noise and few rows hide it.
+        release_, loss_: the release with its receipt, and the loss charged.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, classes and the number of
         features are public; class sizes and the number of rows are not. Discrete Gaussian noise (discrete Laplace for a
@@ -173,15 +173,15 @@ class GaussianNB(BayesClassifier):
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or inside the engine of a Cloister dataset.
+        """Fit to rows, or inside the engine of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset.
             y: labels; None for a dataset.
-            target, features, table: of a dataset: the column to predict (its public values are the classes), columns
+            target, features, table: for a dataset: the column to predict (its public values are the classes), columns
                 that are numbers, and the table if there are several.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if self.variance not in ("auto", "shared", "own"):
             raise BadInput("variance is 'auto', 'shared' or 'own'.")
@@ -259,7 +259,7 @@ class GaussianNB(BayesClassifier):
         return tried[0] if len(tried) == 1 or not _likelier(tried[1].curve, tried[0].curve) else tried[1]
 
     def _kinds(self, counts: Floats, noise: float, histogram: Any, whole: int, curved: bool) -> tuple[str, ...]:
-        """Which variances to try, from the released class sizes and the noise on squares and on a histogram."""
+        """Return the variances to try, from the released class sizes and the noise on squares and on a histogram."""
         if self.variance != "auto":
             return (self.variance,)
         clear = float(counts.sum()) > _CLEAR * (2 * BINS) ** 0.5 * histogram.standard_error / whole
@@ -272,7 +272,7 @@ class GaussianNB(BayesClassifier):
         return _Model(*found, CalibrationCurve(), box), on_paper(lesson) if self.method == "input" else lesson.loss
 
     def _estimate(self, first: Floats, second: Floats, noise: tuple[float, float], box: Box, kind: str) -> _Model:
-        """Means and variances from noisy sums; a class that the noise hides is drawn towards all rows."""
+        """Estimate means and variances from noisy sums; a class hidden by noise is shrunk towards all rows."""
         counts = np.maximum(first[:, 0], 1.0)
         total = counts.sum()
         overall = np.clip(first[:, 1:].sum(axis=0) / total, -0.5, 0.5)
@@ -286,7 +286,7 @@ class GaussianNB(BayesClassifier):
         else:
             variances = second / counts[:, None] - means**2
             unsure = (noise[1] / counts)[:, None]
-        # A variance that the noise took away would be read as proof; a quarter of a deviation is enough to prevent it.
+        # A variance reduced by noise would make the feature decisive; a quarter of a deviation prevents that.
         least = np.minimum(float(self.var_smoothing) + 0.25 * (unsure + doubt * np.abs(means)), 0.25)
         return _Model(counts, means, np.clip(variances, least, 0.25), CalibrationCurve(), box)
 

@@ -1,4 +1,4 @@
-"""Naive Bayes by counting: categories as they are, numbers in public bins."""
+"""Naive Bayes by counting: categories, and numbers in public bins."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ _FINDING = Fraction(1, 10)
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """Released: class sizes, and ln P(value | class) for each feature."""
+    """Released class sizes, and ln P(value | class) for each feature."""
 
     counts: Floats
     logs: tuple[Floats, ...]
@@ -49,33 +49,32 @@ class _Model:
 
 
 class MixedNB(BayesClassifier):
-    """Naive Bayes for tables of numbers and categories, by noisy counts of each value in each class.
+    """Private naive Bayes for numbers and categories, by noisy counts of each value in each class.
 
     Args:
-        spend: what the fit may cost.
+        spend: privacy budget of the fit.
         bounds: public (low, high) of all numbers, or a dict from column to (low, high), or "find", which takes a tenth
             of the spend.
-        categories: a dict from column (name or place) to its public values; columns without are numbers. Or a list with
+        categories: a dict from column (name or number) to its public values; other columns are numbers. Or a list with
             one list of values for each column.
         classes: the public list of labels; rows with other labels are left out.
-        bins: into how many equal bins numbers are cut.
+        bins: number of equal bins of a number.
         alpha: added to each count, beside half the noise's deviation.
-        method: "counts" (the default), or "output", "input": the textbook's (learn/textbook/naive_bayes.py), which
-        need a
-            `random_state`; no ledger takes them.
-        calibrate: for two classes, a tenth of the spend makes the probabilities honest
-        (learn/naive_bayes/calibration.py).
+        method: "counts" (the default), or "output", "input": the textbook's (learn/textbook/naive_bayes.py), which need
+            a `random_state` and cannot be charged to a ledger.
+        calibrate: for two classes, use a tenth of the spend to calibrate the probabilities
+            (learn/naive_bayes/calibration.py).
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         feature_log_prob_: ln P(value | class), one array of classes × values for each feature.
         class_prior_, class_count_: with noise.
-        curve_: what calibrates the log-odds.
+        curve_: the calibration curve of the log-odds.
         expected_accuracy_: on rows like these, as `calibration.py` estimates it; None if nothing was calibrated, or
-            noise and few rows leave nothing to say.
-        release_, loss_: the receipt and what was paid.
+            noise and few rows hide it.
+        release_, loss_: the release with its receipt, and the loss charged.
 
-    A value that is missing, or not among the categories, says nothing: its feature is left out for that row.
+    A missing or unlisted value is ignored: its feature is left out for that row.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset): a row counts once in one cell of
         each feature, and once for its class. Bounds, categories and classes are public. Discrete Gaussian noise
@@ -118,15 +117,15 @@ class MixedNB(BayesClassifier):
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or inside the engine of a Cloister dataset.
+        """Fit to rows, or inside the engine of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset.
             y: labels; None for a dataset.
-            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+            target, features, table: for a dataset: the column to predict (its public values are the classes), the
                 columns to predict from, and the table if there are several. Bounds and categories come from the schema.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 2 <= self.bins <= 4096:
             raise BadInput("bins is a whole number from 2 to 4096.")
@@ -187,13 +186,13 @@ class MixedNB(BayesClassifier):
         counts = np.maximum(released[:classes], 1.0)
         ends = classes + classes * np.cumsum([one.size for one in parts])
         tables = [one.reshape(classes, -1) for one in np.split(released[classes:], (ends - classes)[:-1])]
-        # Half a deviation is what a cell without rows shows on average when negative counts are cut to zero.
+        # Half a deviation is about the mean of an empty cell when negative counts are clipped to zero.
         raised = [np.maximum(one, 0.0) + max(float(self.alpha) + deviation / 2, 1e-9) for one in tables]
         logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
         if not curved:
             return _Model(counts, logs, CalibrationCurve())
-        # Each row is scored without itself: by what the same counts with the same noise would give if it were not
-        # there. So its score says nothing about its class that a new row's would not.
+        # Each row is scored without itself: by the same noisy counts less its own contribution. So the score carries no
+        # more information about the row's class than a new row's.
         fewer = np.maximum(released[:classes] - 1, 1.0)
         others = [_logs_without_one(one, full) for one, full in zip(tables, raised, strict=True)]
         constants = _whole(np.log([counts[1] / fewer[0], fewer[1] / counts[0]]))
@@ -210,7 +209,7 @@ class MixedNB(BayesClassifier):
         return _Model(counts, logs, CalibrationCurve()), on_paper(lesson) if self.method == "input" else lesson.loss
 
     def __sklearn_tags__(self) -> Any:
-        """Cells may be words, numbers, or missing."""
+        """Declare that cells may be text, numbers, or missing."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         return tags
@@ -231,7 +230,7 @@ class MixedNB(BayesClassifier):
 
 
 def _logs_without_one(released: Floats, raised: Floats) -> Floats:
-    """ln P(value | class), had there been one row less of that value and class."""
+    """Return ln P(value | class) with one row less of that value and class."""
     less = raised - np.maximum(released, 0.0) + np.maximum(released - 1, 0.0)
     return np.asarray(np.log(less / (raised.sum(axis=1, keepdims=True) - raised + less)))
 
@@ -240,14 +239,14 @@ def _whole(scores: Any) -> NDArray[np.int64]:
     return np.asarray(np.rint(np.asarray(scores) * 2.0**SCORE_BITS)).astype(np.int64)
 
 
-# Naive Bayes by counting, where every column is one of categories.
+# Naive Bayes by counting, where every column is categorical.
 
 
 class CategoricalNB(MixedNB):
-    """Naive Bayes for columns of categories.
+    """Private naive Bayes for categorical columns.
 
     Args:
-        spend: what the fit may cost.
+        spend: privacy budget of the fit.
         categories: one list of public values for each column, or a number k for values 0 … k-1 in every column.
         classes, alpha, method, calibrate, ledger, account, random_state: see `MixedNB`.
 

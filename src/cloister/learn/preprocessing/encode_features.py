@@ -1,4 +1,4 @@
-"""From columns as a schema names them to the features that a model learned from a dataset."""
+"""Columns of a schema as the features of a model fitted on a dataset."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ __all__ = ["prepare"]
 
 
 def prepare(model: Any, rows: Any) -> NDArray[Any]:
-    """Rows as a model from a dataset wants them: its features, in its order.
+    """Convert rows to the features, in order, of a model fitted on a dataset.
 
     A feature is a column (`age`), or one value of a column (`ward=surgery`), which is 1 where a row has it.
 
     Args:
         model: fitted on a dataset, here or on a hub.
-        rows: a frame, or a dict from column to values; further columns do no harm.
+        rows: a frame, or a dict from column to values; other columns are ignored.
     """
     named = getattr(rows, "column_names", None)  # of pyarrow
     known = list(rows) if isinstance(rows, Mapping) else list(named or getattr(rows, "columns", []))
@@ -37,7 +37,7 @@ def prepare(model: Any, rows: Any) -> NDArray[Any]:
 
 
 def _column(given: Any) -> NDArray[Any]:
-    """A column; a list of nothing but numbers is shown as numbers."""
+    """Return a column as an array; a list of only numbers becomes a numeric array."""
     found = read_column(given)
     if isinstance(given, list | tuple) and set(map(type, found.tolist())) <= {int, float, bool}:
         return numbers_in(found)

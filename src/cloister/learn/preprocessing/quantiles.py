@@ -1,4 +1,4 @@
-"""Features moved to their ranks, by noisy trees of counts."""
+"""Private quantile transform by noisy trees of counts."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -38,21 +38,21 @@ _FINDING = Fraction(1, 10)
 
 
 class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
-    """Each feature moved to its rank among all rows, between 0 and 1, or to a normal law.
+    """Map each feature to its rank among all rows, between 0 and 1, or to a normal distribution.
 
     Args:
-        spend: what the fit may cost; ranks cannot be had for nothing.
+        spend: privacy budget of the fit; ranks cannot be released without one.
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
         output_distribution: "uniform" or "normal".
-        fill: what stands for a missing number; without it the row is left out.
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         grid_, ranks_: 1,025 points between the bounds of each feature, and the share of rows below them.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset): a row counts once on each of 5
-        levels of a tree of counts over 1,024 equal bins, for each feature. The levels are then made to agree (Hay et
-        al. 2010), which costs nothing. Audited in tests/statistical/test_learn_moments_audit.py.
+        levels of a tree of counts over 1,024 equal bins, for each feature. The levels are then made consistent (Hay et
+        al. 2010), which is post-processing. Audited in tests/statistical/test_learn_moments_audit.py.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Release the trees.
+        """Release the trees of counts.
 
         Args:
             X: an array or frame, or a Cloister dataset, whose rows are read into this process
-            (learn/base/row_source.py).
+                (learn/base/row_source.py).
             y: not used.
-            features, table: of a dataset: columns that are numbers, and the table if there are several.
+            features, table: for a dataset: columns that are numbers, and the table if there are several.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if self.output_distribution not in ("uniform", "normal"):
             raise BadInput("output_distribution is 'uniform' or 'normal'.")
@@ -124,7 +124,7 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return steps
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """Ranks of rows, as private as the rows that go in."""
+        """Return the ranks of rows. The result is as sensitive as the rows."""
         rows = read_answers(self, X, self.fill).numbers()
         ranks = np.column_stack([np.interp(rows[:, j], self.grid_[j], self.ranks_[j]) for j in range(rows.shape[1])])
         if self.output_distribution == "uniform":
@@ -134,7 +134,7 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return np.asarray(ndtri(np.clip(ranks, 1e-7, 1 - 1e-7)))
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
-        """From ranks back to values."""
+        """Map ranks back to values."""
         ranks = read_answers(self, X, self.fill).numbers()
         if self.output_distribution == "normal":
             from scipy.special import ndtr
@@ -144,7 +144,7 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
 
 def _tree(unit: Floats) -> NDArray[np.int64]:
-    """For each feature the counts of all nodes, level by level, the leaves last."""
+    """Return the counts of all nodes for each feature, level by level, the leaves last."""
     places = np.maximum(on_grid(unit * _LEAVES, _LEAVES - 1), 0).astype(np.int64)
     trees = []
     for column in places.T:
@@ -155,17 +155,17 @@ def _tree(unit: Floats) -> NDArray[np.int64]:
 
 
 def _ranks(nodes: Floats) -> Floats:
-    """The share of rows below each of the leaves' ends: the least-squares tree, then made monotone."""
+    """Return the share of rows below each end of the leaves: the least-squares tree, then made monotone."""
     ends = np.cumsum([_BRANCH**level for level in range(1, _LEVELS + 1)])
     levels = np.split(nodes, ends[:-1])
-    # Upwards: a node is best known from itself and from the sum of its children, weighted by how noisy they are.
+    # Upwards: combine a node with the sum of its children, weighted by their noise.
     known, variance = [levels[-1]], 1.0
     for own in reversed(levels[:-1]):
         below = known[0].reshape(-1, _BRANCH).sum(axis=1)
         share = 1 / (1 + 1 / (_BRANCH * variance))
         known.insert(0, share * own + (1 - share) * below)
         variance = share
-    # Downwards: what a parent is surer of is handed on to its children in equal parts.
+    # Downwards: distribute the parent's correction to its children in equal parts.
     for level in range(1, _LEVELS):
         children = known[level].reshape(-1, _BRANCH)
         children = children + (known[level - 1] - children.sum(axis=1))[:, None] / _BRANCH
@@ -176,5 +176,5 @@ def _ranks(nodes: Floats) -> Floats:
     total = max(float(below[-1]), 1.0)
     ranks = np.clip((rising + falling) / 2 / total, 0.0, 1.0)
     ranks[0], ranks[-1] = 0.0, 1.0
-    # A little of the straight line, so that every rank has one value.
+    # Mix in a small linear part, so that every rank has one value.
     return np.asarray((1 - 1e-6) * ranks + 1e-6 * np.linspace(0, 1, len(ranks)))

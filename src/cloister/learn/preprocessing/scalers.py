@@ -1,7 +1,7 @@
-"""Scalers and encoders from public facts. They read no row, so they cost nothing and need no ledger.
+"""Scalers and encoders from public facts. They read no row, so they need no budget and no ledger.
 
-scikit-learn's own scalers fit on the data: the smallest and largest value of a column are then somebody's. Here bounds
-and categories are given. `StandardScaler` may also pay for the true mean and deviation.
+scikit-learn's own scalers fit on the data: the smallest and largest value of a column are then a person's. Here bounds
+and categories are given. `StandardScaler` can also release the true mean and deviation for a spend.
 """
 
 import os
@@ -45,13 +45,13 @@ _FINDING = Fraction(1, 10)
 
 
 class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Features moved and scaled so that their public bounds become 0 and 1; what lies beyond is clipped.
+    """Scale features so that their public bounds become 0 and 1; values outside are clipped.
 
     Args:
         bounds: public (low, high) of all features, or (lows, highs).
-        feature_range: what the bounds become.
+        feature_range: the range that the bounds are mapped to.
 
-    Privacy: costs nothing: no row is read in `fit`.
+    Privacy: no cost: no row is read in `fit`.
     """
 
     def __init__(self, bounds: Any = None, feature_range: tuple[float, float] = (0.0, 1.0)) -> None:
@@ -66,12 +66,12 @@ class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Take the bounds; of X only the number of columns is used.
+        """Store the bounds; only the number of columns of X is used.
 
         Args:
             X: an array or frame, or a Cloister dataset, whose schema has the bounds.
             y: not used.
-            features, table: of a dataset: columns that are numbers, and the table if there are several.
+            features, table: for a dataset: columns that are numbers, and the table if there are several.
         """
         check_asked({"features": features, "table": table})
         try:
@@ -94,26 +94,26 @@ class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         return self
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """Scaled rows, as private as those that go in."""
+        """Scale rows. The result is as sensitive as the rows."""
         rows = read_answers(self, X).numbers()
         return np.asarray(np.clip(rows, self.data_min_, self.data_max_) * self.scale_ + self.min_)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
-        """Rows in the units of the data."""
+        """Map scaled rows back to the units of the data."""
         return np.asarray((read_answers(self, X).numbers() - self.min_) / self.scale_)
 
 
 class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
-    """Features moved and scaled to about mean 0 and deviation 1.
+    """Scale features to about mean 0 and deviation 1.
 
     Args:
-        spend: None takes the mean and deviation of a uniform law between the bounds and costs nothing; with a spend
+        spend: None uses the mean and deviation of a uniform distribution between the bounds, at no cost; with a spend
             those of the rows are released.
         bounds: public (low, high) of all features, or (lows, highs); with a spend also "find".
-        fill: what stands for a missing number; without it the row is left out.
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
-    Privacy: nothing without a spend: then no row is read in `fit`. Else the spend, for one row added or removed:
+    Privacy: no cost without a spend: no row is read in `fit`. Otherwise the spend, for one row added or removed:
         discrete Gaussian (or Laplace) noise on the number of rows, the sums and the sums of squares.
         Audited in tests/statistical/test_learn_moments_audit.py.
     """
@@ -143,15 +143,15 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Take the bounds, or pay for mean and deviation.
+        """Store the bounds, or release mean and deviation.
 
         Args:
             X: an array or frame, or a Cloister dataset. Its schema has the bounds; with a spend its rows are read into
                 this process (learn/base/row_source.py).
             y: not used.
-            features, table: of a dataset: columns that are numbers, and the table if there are several.
+            features, table: for a dataset: columns that are numbers, and the table if there are several.
 
-        Privacy: charges the spend, if there is one, before it reads a row.
+        Privacy: the spend, if there is one, charged before a row is read.
         """
         find = wants_bounds(self.bounds) and self.spend is not None
         if is_dataset(X):
@@ -189,18 +189,18 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         return steps
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """Scaled rows, as private as those that go in."""
+        """Scale rows. The result is as sensitive as the rows."""
         return np.asarray((read_answers(self, X, self.fill).numbers() - self.mean_) / self.scale_)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
-        """Rows in the units of the data."""
+        """Map scaled rows back to the units of the data."""
         return np.asarray(read_answers(self, X, self.fill).numbers() * self.scale_ + self.mean_)
 
 
 def _mean_and_variance(
     meter: PrivacyFilter, budget: BudgetShare, look: Callable[[], Floats], box: Box
 ) -> tuple[Floats, Floats]:
-    """Two steps: the number of rows with the sums, then the sums of squares."""
+    """Release mean and variance in two steps: the number of rows with the sums, then the sums of squares."""
     d, half = len(box.low), Fraction(1, 2)
 
     def cells() -> NDArray[np.int64]:
@@ -223,13 +223,13 @@ def _mean_and_variance(
 
 
 class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """One column for each public category, 1 where a row has it; a value that is not listed gives zeros.
+    """Encode each public category as a column, 1 where a row has it; an unlisted value gives zeros.
 
     Args:
         categories: one list of public values for each column, a dict from column to values, or a number k for values
             0 … k-1 in every column.
 
-    Privacy: costs nothing: no row is read in `fit`.
+    Privacy: no cost: no row is read in `fit`.
     """
 
     def __init__(self, categories: Any = None) -> None:
@@ -243,12 +243,12 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Take the categories; of X only the names of the columns are used.
+        """Store the categories; only the column names of X are used.
 
         Args:
             X: an array or frame, or a Cloister dataset, whose schema has the categories.
             y: not used.
-            features, table: of a dataset: columns with categories, and the table if there are several.
+            features, table: for a dataset: columns with categories, and the table if there are several.
         """
         check_asked({"features": features, "table": table})
         if is_dataset(X):
@@ -269,7 +269,7 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Cells may be words, numbers, or missing."""
+        """Declare that cells may be text, numbers, or missing."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         return tags
@@ -280,14 +280,14 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
         return self
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """Indicators, as private as the rows that go in."""
+        """Return the indicators. The result is as sensitive as the rows."""
         pairs = zip(self._parts, read_answers(self, X, numbers=False).columns, strict=True)
         return np.column_stack([(one.codes(given)[:, None] == np.arange(one.size)) for one, given in pairs]).astype(
             np.float64
         )
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The category of each row and column; None where there is none."""
+        """Return the category of each row and column; None where there is none."""
         given, found, start = read_table(X).numbers(), [], 0
         for listed in self.categories_:
             part = given[:, start : start + len(listed)]
@@ -296,7 +296,7 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
         return np.column_stack(found)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
-        """`ward_surgery` for the category surgery of the column ward, `x0_surgery` for that of the first column."""
+        """Return names such as `ward_surgery` (column ward, category surgery), or `x0_surgery` without column names."""
         names = [one.name if isinstance(one.name, str) else f"x{one.name}" for one in self._parts]
         names = names if input_features is None else list(input_features)
         pairs = zip(names, self.categories_, strict=True)

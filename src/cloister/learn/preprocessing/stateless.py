@@ -1,8 +1,8 @@
-"""Transformers of scikit-learn that keep nothing, made safe for private rows: each row is transformed alone.
+"""Stateless transformers of scikit-learn, applied to each private row alone.
 
-That a transformer learns nothing does not say that it treats rows one by one (`X - X.mean(0)`), nor that it bears
-every value (scikit-learn's own refuse a missing number, and so tell that there is one). So `select` and
-`cross_val_score` hand it one row at a time, as numbers; a row that it fails on becomes missing.
+A transformer that learns nothing may still combine rows (`X - X.mean(0)`) or refuse a value (scikit-learn's own refuse
+a missing number, which reveals that there is one). So `select` and `cross_val_score` pass it one row at a time, as
+numbers; a row on which it fails becomes missing.
 """
 
 import warnings
@@ -25,15 +25,15 @@ _MADE_UP = (0.0, 1.0, 0.5)
 
 
 class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A transformer without memory, applied to each row alone.
+    """Stateless transformer applied to each row alone.
 
     Args:
-        transformer: one of `STATELESS`. It is fitted on a made-up row, and sees one row of floats at a time, with NaN
-            for what is no number.
+        transformer: one of `STATELESS`. It is fitted on a synthetic row, and gets one row of floats at a time, with NaN
+            for anything that is not a number.
 
-    Privacy: costs nothing. What a row becomes depends on that row alone, if the transformer's own function keeps
-        nothing between calls, which is the caller's word. A row that it fails on, or makes another number of columns
-        of, is missing.
+    Privacy: no cost. The result for a row depends on that row alone, provided that the transformer's own function keeps
+        no state between calls, which the caller asserts. A row on which it fails, or for which it returns another
+        number of columns, becomes missing.
     """
 
     def __init__(self, transformer: Any = None) -> None:
@@ -41,7 +41,7 @@ class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @quiet
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Learn the number of columns, from a made-up row."""
+        """Learn the number of columns from a synthetic row."""
         table = read_table(X)
         keep_features(self, table.width, table.names)
         with warnings.catch_warnings():
@@ -59,11 +59,11 @@ class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """Each row on its own; NaN in all columns where that fails."""
+        """Transform each row alone; NaN in all columns where that fails."""
         rows = read_answers(self, X).numbers()
         made = np.full((len(rows), self.width_), np.nan)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning would tell of one row
+            warnings.simplefilter("ignore")  # a warning would reveal a row
             for place in range(len(rows)):
                 found = _answer(self.transformer_, rows[place : place + 1])
                 if found is not None and found.shape[1] == self.width_:
@@ -71,7 +71,7 @@ class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return made
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names that came in, if there are as many columns as before."""
+        """Return the input names, if the number of columns is unchanged."""
         names = getattr(self, "feature_names_in_", None) if input_features is None else input_features
         if names is None or len(names) != self.width_:
             name = type(self.transformer).__name__.lower()
@@ -80,7 +80,7 @@ class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _fitted(transformer: Any, row: Floats) -> Any:
-    """A copy of a transformer that has seen a made-up row; None if it fails."""
+    """Return a copy of a transformer fitted on a synthetic row; None if it fails."""
     try:
         return clone(transformer).fit(row.copy())
     except Exception:
@@ -88,7 +88,7 @@ def _fitted(transformer: Any, row: Floats) -> Any:
 
 
 def _answer(transformer: Any, row: Floats) -> Floats | None:
-    """What a transformer makes of one row; None if it fails, in whatever way."""
+    """Return the transform of one row; None if it fails in any way."""
     try:
         found = np.asarray(transformer.transform(row.copy()), dtype=np.float64)
     except Exception:
@@ -97,28 +97,28 @@ def _answer(transformer: Any, row: Floats) -> Floats | None:
 
 
 class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Columns as they are, read by their declared types: floats if all are numbers, else objects.
+    """Return columns unchanged, read by declared type: floats if all are numbers, otherwise objects.
 
-    It stands for "passthrough" in a ColumnTransformer or FeatureUnion, which would leave it to numpy what a frame's
-    column becomes, and numpy decides by whether a cell is missing.
+    It replaces "passthrough" in a ColumnTransformer or FeatureUnion, where numpy would choose the type of a frame's
+    column by whether a cell is missing.
 
-    Privacy: costs nothing: no row is read in `fit`.
+    Privacy: no cost: no row is read in `fit`.
     """
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Learn names and number of the columns."""
+        """Store the names and number of the columns."""
         table = read_table(X, numbers=False)
         keep_features(self, table.width, table.names)
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Cells may be words, numbers, or missing."""
+        """Declare that cells may be text, numbers, or missing."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         return tags
 
     def transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The same cells."""
+        """Return the cells unchanged."""
         table = read_answers(self, X, numbers=False)
         if all(column.dtype.kind in "iufb" for column in table.columns):
             return table.numbers()

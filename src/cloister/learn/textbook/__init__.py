@@ -1,1 +1,1 @@
-"""The textbook's methods, corrected, for lessons. None is for deployment."""
+"""Corrected textbook methods, for teaching only; not for deployment."""

@@ -1,8 +1,8 @@
-"""Input perturbation: noise on every cell of every row and on its label, for lessons.
+"""Input perturbation for teaching: noise on every cell of every row and on its label.
 
-As many noisy rows come out as went in, so the neighbours replace a row, and n is public. Noise on features alone, as
-often printed, leaves the labels bare: here every column of a row is told with noise for its full range. What the noise
-does on average to counts and moments is public and taken out again; what it does to a single row stays.
+The number of noisy rows equals the number of rows, so the neighbour relation replaces a row, and n is public. Noise on
+features alone, as often printed, leaves the labels unprotected: here every column of a row gets noise for its full
+range. The mean effect of the noise on counts and moments is public and is subtracted; its effect on a single row stays.
 """
 
 from dataclasses import replace
@@ -20,14 +20,14 @@ Codes = NDArray[np.int64]
 
 
 def on_paper(lesson: TextbookFit) -> Loss:
-    """What noisy rows cost on paper."""
+    """Return the nominal loss of noisy rows."""
     return replace(lesson.loss, relation=Relation.REPLACE_ONE)
 
 
 def noisy_cells(scaled: Floats, epsilon: float, lesson: TextbookFit) -> tuple[Floats, float]:
-    """Scaled rows with Laplace noise, and its scale.
+    """Return scaled rows with Laplace noise, and its scale.
 
-    Two rows of a frame lie at most `features` apart in L1, whether a box bounds them (1 for each) or a ball (twice the
+    Two rows of a frame are at most `features` apart in L1, whether a box bounds them (1 for each) or a ball (twice the
     radius sqrt(features)/2, times sqrt(features)).
     """
     scale = scaled.shape[1] / epsilon
@@ -35,7 +35,7 @@ def noisy_cells(scaled: Floats, epsilon: float, lesson: TextbookFit) -> tuple[Fl
 
 
 def noisy_codes(codes: Codes, size: int, epsilon: float, lesson: TextbookFit) -> tuple[Codes, float]:
-    """Randomised response: codes 0 to size - 1, and `size` for whatever is not listed; and the chance of the truth."""
+    """Randomised response on codes 0 to size - 1 (`size` for unlisted ones), and the probability of the truth."""
     true = np.where((codes < 0) | (codes >= size), size, codes)
     honest = 1 / (1 + size * np.exp(-epsilon))
     chance, other = lesson.source.floats((2, len(true)))
@@ -44,6 +44,6 @@ def noisy_codes(codes: Codes, size: int, epsilon: float, lesson: TextbookFit) ->
 
 
 def undone(counts: Floats, honest: float) -> Floats:
-    """Sums by told code (along the first axis) as they were by true code, on average."""
+    """Return unbiased sums by true code from sums by reported code (along the first axis)."""
     lie = (1 - honest) / (len(counts) - 1)
     return np.asarray((counts - lie * counts.sum(axis=0, keepdims=True)) / (honest - lie))

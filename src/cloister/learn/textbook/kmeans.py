@@ -1,9 +1,9 @@
-"""The textbook's k-means, corrected, for lessons: DPLloyd (Blum, Dwork, McSherry & Nissim 2005; Su et al. 2016).
+"""Corrected textbook k-means, for teaching: DPLloyd (Blum, Dwork, McSherry & Nissim 2005; Su et al. 2016).
 
-A fixed number of rounds; each tells, for every cluster, a noisy number of rows and their noisy sum. Corrections. Number
-and sum are told of the same row: their sensitivities add, r_1 + … + r_d + 1 in L1 for features within [-r_j, r_j], and
-every round has its part of epsilon. Centres begin at public places: k-means++ would read rows, and the best of many
-starts would be chosen by them. Clusters of training rows are not told.
+In a fixed number of rounds, each releases a noisy number of rows and their noisy sum for every cluster. Corrections:
+number and sum are released about the same row, so their sensitivities add, r_1 + … + r_d + 1 in L1 for features within
+[-r_j, r_j], and every round has its part of epsilon. Initial centres are public: k-means++ would read rows, and the
+best of many starts would be chosen by them. Clusters of training rows are not released.
 """
 
 import math
@@ -23,19 +23,19 @@ ROUNDS = 5
 def lloyd(
     table: Floats, ground: Ground, clusters: int, rounds: int | None, lesson: TextbookFit
 ) -> tuple[Floats, Floats, int]:
-    """Centres, sizes and the number of rounds.
+    """Return centres, sizes and the number of rounds.
 
     Args:
         table: the rows.
-        ground: where they lie, publicly.
-        clusters: how many.
-        rounds: how many; 5 unless given.
-        lesson: pays on paper.
+        ground: their public grid.
+        clusters: number of clusters.
+        rounds: number of rounds; 5 unless given.
+        lesson: the nominal budget and the noise source.
     """
     turns, rows = rounds or ROUNDS, ground.cells(table) * ground.step
     features, longest = rows.shape[1], ground.step * 2**ground.bits
     half = np.full(features, longest) if ground.box is None else (ground.box.high - ground.box.low) / 2
-    # A ball of radius r reaches sqrt(features) r in L1, less than the box around it.
+    # A ball of radius r has L1 radius sqrt(features) r, less than the box around it.
     reach = min(float(half.sum()), math.sqrt(features) * longest) + 1
     scale = reach * turns / lesson.epsilon
     centres = (2 * lesson.source.floats((clusters, features)) - 1) * half

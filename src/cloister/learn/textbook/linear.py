@@ -1,4 +1,4 @@
-"""The textbook's perturbations of linear models, for lessons: output, objective, input."""
+"""Textbook perturbations of linear models, for teaching: output, objective, input."""
 
 import math
 
@@ -33,11 +33,11 @@ _WAYS = {"output": output, "objective": objective}
 def classify(
     method: str, data: PrivateRows, risk: type[Logistic | Hinge], lesson: TextbookFit
 ) -> tuple[LinearModel, Loss]:
-    """A classifier for two classes, and its loss on paper."""
+    """Return a classifier for two classes, and its nominal loss."""
     if len(data.classes) > 2:
         raise BadInput("the textbook's perturbations are for two classes. Use another method.")
     if method == "input":
-        # Rows of no listed class too: how many there are of them must not show.
+        # Includes rows of no listed class: their number must not be revealed.
         known, code = complete(data.raw(), codes(data.labels, list(data.classes)))
         noisy, _ = noisy_cells(data.frame.rows(known), lesson.epsilon / 2, lesson)
         told, _ = noisy_codes(code, 2, lesson.epsilon / 2, lesson)
@@ -57,14 +57,14 @@ def classify(
 def regress(
     method: str, scaled: Floats, goal: Floats, frame: Frame, penalty: Floats, lesson: TextbookFit
 ) -> tuple[tuple[Floats, float], Loss]:
-    """Coefficients and intercept of a goal within [-1/2, 1/2], and the loss on paper.
+    """Return coefficients and intercept for a target within [-1/2, 1/2], and the nominal loss.
 
     Args:
-        method: of `TEXTBOOK`.
+        method: one of `TEXTBOOK`.
         scaled, goal: rows in the frame, and the scaled target.
-        frame: where rows lie.
+        frame: the public scaling of the rows.
         penalty: a ridge on each scaled coefficient, the constant last.
-        lesson: pays on paper.
+        lesson: the nominal budget and the noise source.
     """
     if method == "input":
         return _from_noisy_rows(scaled, goal, frame, penalty, lesson), on_paper(lesson)
@@ -76,9 +76,9 @@ def regress(
 def _from_noisy_rows(
     scaled: Floats, goal: Floats, frame: Frame, penalty: Floats, lesson: TextbookFit
 ) -> tuple[Floats, float]:
-    """Least squares on noisy rows, without what the noise adds to their squares (errors in variables).
+    """Fit least squares to noisy rows, corrected for the noise in their squares (errors in variables).
 
-    A row with its target spans features + 1 in L1.
+    A row with its target has an L1 range of features + 1.
     """
     n, d = scaled.shape
     noisy, scale = noisy_cells(np.column_stack([scaled, goal]), lesson.epsilon, lesson)
@@ -93,6 +93,6 @@ def _from_noisy_rows(
 
 
 def scaled_goal(goal: Floats, ends: tuple[float, float]) -> Floats:
-    """A target between its public ends as a number within [-1/2, 1/2]."""
+    """Scale a target from its public bounds to [-1/2, 1/2]."""
     low, high = ends
     return np.asarray((np.clip(goal, low, high) - (low + high) / 2) / (high - low))

@@ -1,13 +1,13 @@
-"""Lessons: the textbook's methods by name, and what they share.
+"""Textbook methods for teaching, by name, and their common code.
 
     input       noise on every cell of every row and on its label; then an ordinary fit (input_perturbation.py)
     algorithm   noise in every round: k-means (kmeans.py)
-    output      noise on what was fitted: linear models, naive Bayes (perturbation.py, naive_bayes.py)
-    objective   noise in what is minimised: linear models (perturbation.py)
+    output      noise on the fitted parameters: linear models, naive Bayes (perturbation.py, naive_bayes.py)
+    objective   noise in the objective: linear models (perturbation.py)
 
-They are corrected (the sensitivities hold, classes and counts are paid for), but they rest on continuous noise, or on
-an exact minimiser, which no computer has. So no ledger takes them. Other methods that textbooks have are exact here
-and can be used for people: functional (linear models), power (components), random (forests).
+They are corrected (the sensitivities hold, classes and counts are charged), but they assume continuous noise, or an
+exact minimiser, which floating-point arithmetic does not provide. So they cannot be charged to a ledger. Other textbook
+methods are exact here and can be used on real data: functional (linear models), power (components), random (forests).
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ __all__ = ["TextbookFit", "learned_once", "read_lesson"]
 
 @dataclass(frozen=True, slots=True)
 class TextbookFit:
-    """What a lesson spends on paper, and where its noise comes from.
+    """Nominal budget and noise source of a textbook method.
 
     Attributes:
-        loss: as it was stated: a pure epsilon or a rho.
-        source: seeded.
+        loss: as stated: a pure epsilon or a rho.
+        source: a seeded source.
     """
 
     loss: Loss
@@ -43,22 +43,22 @@ class TextbookFit:
 
     @property
     def epsilon(self) -> float:
-        """The pure epsilon that implies the loss."""
+        """Return the pure epsilon that implies the loss."""
         return float(epsilon_of(self.loss))
 
     def laplace(self, shape: int | tuple[int, ...], scale: float) -> Floats:
-        """Laplace noise in floats."""
+        """Draw Laplace noise in floats."""
         uniform = self.source.floats(shape) - 0.5
         return np.asarray(-scale * np.sign(uniform) * np.log1p(-2 * np.abs(uniform)))
 
     def normal(self, shape: tuple[int, ...], deviation: float) -> Floats:
-        """Normal noise in floats (Box & Muller)."""
+        """Draw normal noise in floats (Box & Muller)."""
         radial, angle = self.source.floats((2, *shape))
         return np.asarray(deviation * np.sqrt(-2 * np.log(radial)) * np.cos(2 * np.pi * angle))
 
 
 def read_lesson(estimator: Any) -> TextbookFit:
-    """What a textbook method may use: a seeded source, and neither ledger nor account."""
+    """Return the budget and seeded source of a textbook method; refuse a ledger or an account."""
     method, name = estimator.method, type(estimator).__name__
     if paying_now() is not None:
         raise TextbookOnly(
@@ -77,13 +77,13 @@ def read_lesson(estimator: Any) -> TextbookFit:
 
 
 def learned_once(estimator: Any, learn: Callable[[TextbookFit], tuple[Any, Loss]]) -> Any:
-    """Carry a lesson out.
+    """Run a textbook method.
 
     Args:
         estimator: gets `release_` and `loss_`.
-        learn: gives the model, and the loss it has on paper.
+        learn: returns the model and its nominal loss.
 
-    Privacy: none. On paper the spend; but the noise is made of floats and repeats with its seed, so the release is
+    Privacy: none. Nominally the spend; but the noise consists of floats and repeats with its seed, so the release is
         marked `not private`, and a ledger or an account is refused.
     """
     model, loss = learn(read_lesson(estimator))

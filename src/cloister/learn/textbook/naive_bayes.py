@@ -1,12 +1,13 @@
-"""The textbook's naive Bayes, corrected, for lessons (Vaidya, Shafiq, Basu & Hong 2013).
+"""Corrected textbook naive Bayes, for teaching (Vaidya, Shafiq, Basu & Hong 2013).
 
-    output   Laplace noise on what the model is made of: counts, sums and sums of squares by class
+    output   Laplace noise on the model's statistics: counts, sums and sums of squares by class
     input    Laplace noise on every cell and a randomised label, then the same sums
 
-Corrections. The printed noise on means and deviations is scaled by the true size of the class, which is private: so
-sums get it, around the middle of the public bounds, and sizes too. A row touches every feature, and the class's size:
-epsilon is shared by 2 features + 1 numbers (features + 1 where values are counted), not given to each of them. A
-variance is a square, and its noise scales with the square of the width. Negative counts and variances are cut.
+Corrections: the printed noise on means and deviations is scaled by the true size of the class, which is private, so the
+noise is added to sums around the middle of the public bounds, and to sizes. A row contributes to every feature and to
+the class's size, so epsilon is divided among 2 features + 1 numbers (features + 1 where values are counted), not given
+to each of them. A variance is a square, and its noise scales with the square of the width. Negative counts and
+variances are clipped.
 """
 
 from collections.abc import Sequence
@@ -26,15 +27,15 @@ TEXTBOOK = ("output", "input")
 def normal_laws(
     method: str, scaled: Floats, codes: Codes, classes: int, least: float, lesson: TextbookFit
 ) -> tuple[Floats, Floats, Floats]:
-    """Sizes, means and variances of each class, for features within [-1/2, 1/2].
+    """Return sizes, means and variances of each class, for features within [-1/2, 1/2].
 
     Args:
         method: "output" or "input".
         scaled: the rows.
-        codes: their classes; -1 for none that is listed.
-        classes: how many there are.
-        least: no variance is smaller.
-        lesson: pays on paper.
+        codes: their classes; -1 for an unlisted one.
+        classes: number of classes.
+        least: the least variance.
+        lesson: the nominal budget and the noise source.
     """
     d, honest, scale = scaled.shape[1], 1.0, 0.0
     if method == "input":
@@ -63,15 +64,15 @@ def count_values(
     classes: int,
     lesson: TextbookFit,
 ) -> tuple[Floats, list[Floats]]:
-    """The size of each class, and for each feature the noisy counts of its values by class.
+    """Return the size of each class, and for each feature the noisy counts of its values by class.
 
     Args:
         method: "output" or "input".
-        codes: the class of each row; -1 for none that is listed.
-        cells: for each feature the value of each row; -1 for none that is listed.
-        sizes: how many values each feature has.
-        classes: how many there are.
-        lesson: pays on paper.
+        codes: the class of each row; -1 for an unlisted one.
+        cells: for each feature the value of each row; -1 for an unlisted one.
+        sizes: number of values of each feature.
+        classes: number of classes.
+        lesson: the nominal budget and the noise source.
     """
     each = lesson.epsilon / (len(cells) + 1)
     honest, truths = 1.0, [1.0] * len(cells)

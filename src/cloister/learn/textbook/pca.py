@@ -1,14 +1,14 @@
-"""The textbook's principal components, corrected, for lessons.
+"""Corrected textbook principal components, for teaching.
 
     sulq       noise on the second moments, in floats (Blum, Dwork, McSherry & Nissim 2005)
     input      noise on every cell of every row
     subspace   directions drawn by the exponential mechanism (learn/textbook/subspace.py), the textbook's output
-    perturbation
+               perturbation
 
-Corrections. Noise is symmetric, so that the matrix stays one of second moments; its scale has the sensitivity in it,
-which is often left out. A centred scatter matrix moves by up to four times as much as an uncentred one, and its mean is
-not public: so the second moments of rows with a constant beside them are told, once, and the mean comes out of them.
-Wishart noise is refused: it is not private (privacy/mechanisms/wishart.py).
+Corrections: noise is symmetric, so that the matrix remains one of second moments; its scale includes the sensitivity,
+which is often omitted. A centred scatter matrix moves by up to four times as much as an uncentred one, and its mean is
+not public: so the second moments of rows with a constant are released, once, and the mean follows from them. Wishart
+noise is refused: it is not private (privacy/mechanisms/wishart.py).
 """
 
 import math
@@ -31,7 +31,7 @@ TEXTBOOK = ("sulq", "input", "subspace")
 def directions(
     method: str, scaled: Floats, frame: Frame, count: int, lesson: TextbookFit
 ) -> tuple[Floats, Floats, Floats | None, Loss]:
-    """Directions in the frame, the mean there, the scatter along the directions, and the loss on paper."""
+    """Return directions and mean in the frame, the scatter along the directions, and the nominal loss."""
     if method == "subspace":
         if not lesson.loss.is_pure:
             raise BadInput("the exponential mechanism is pure. Give spend=cl.epsilon(1).")
@@ -55,7 +55,7 @@ def directions(
 
 
 def _second_moments(scaled: Floats, frame: Frame, lesson: TextbookFit) -> Floats:
-    """Z'Z with noise, for rows z = (x, reach).
+    """Release Z'Z with noise, for rows z = (x, reach).
 
     The upper triangle moves by at most |z|² = 2 reach² in L2; by (|z|_1² + |z|²)/2 in L1.
     """

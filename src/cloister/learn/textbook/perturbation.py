@@ -1,14 +1,14 @@
-"""Output and objective perturbation of linear models, corrected, for lessons.
+"""Corrected output and objective perturbation of linear models, for teaching.
 
     output      the minimiser plus spherical noise (Chaudhuri, Monteleoni & Sarwate 2011, algorithm 1)
-    objective   a random linear term in what is minimised (algorithm 2; Kifer, Smith & Thakurta 2012)
+    objective   a random linear term in the objective (algorithm 2; Kifer, Smith & Thakurta 2012)
 
-What is minimised is the sum over rows of a convex loss, plus (ridge/2)|w|². Corrections: sums, not means, so that
-neighbours may differ in their number of rows and n stays secret: one row more moves the minimiser by at most
+The objective is the sum over rows of a convex loss, plus (ridge/2)|w|². Corrections: sums, not means, so that
+neighbours may differ in their number of rows and n stays private: one more row moves the minimiser by at most
 slope/ridge, half of the printed replace-one 2/(n lambda), which belongs to output perturbation and is often quoted for
-the other. Objective perturbation pays for the Jacobian too: ln(1 + bend/ridge) of epsilon; if that is more than half
-of it, the ridge is raised. Rows are clipped to length 1 with the intercept inside. Squared error has no bounded slope,
-so a regression's errors count linearly beyond half the target's range (Huber); a hinge has a corner, so it is rounded.
+the other. Objective perturbation also pays for the Jacobian: ln(1 + bend/ridge) of epsilon; if that is more than half
+of it, the ridge is raised. Rows are clipped to norm 1, including the intercept. Squared error has no bounded slope, so
+a regression's errors count linearly beyond half the target's range (Huber); a hinge has a corner, so it is rounded.
 """
 
 import math
@@ -39,12 +39,12 @@ __all__ = [
 
 
 class Risk(Protocol):
-    """A convex loss of the scores w'x of all rows.
+    """Convex loss of the scores w'x of all rows.
 
     Attributes:
-        slope: its derivative is at most this, either way.
-        bend: its second derivative is at most this.
-        blur: how long the noise of output perturbation may be; the ridge follows from it.
+        slope: bound on the absolute value of its derivative.
+        bend: bound on its second derivative.
+        blur: largest norm of the noise of output perturbation; the ridge follows from it.
     """
 
     slope: ClassVar[float]
@@ -58,7 +58,7 @@ class Risk(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Logistic:
-    """ln(1 + e^(-label score)), labels -1 and 1."""
+    """Logistic loss ln(1 + e^(-label score)), labels -1 and 1."""
 
     slope: ClassVar[float] = 1.0
     bend: ClassVar[float] = 0.25
@@ -67,21 +67,21 @@ class Logistic:
     labels: Floats
 
     def value(self, scores: Floats) -> Floats:
-        """Of each row."""
+        """Return the loss of each row."""
         return np.asarray(np.logaddexp(0, -self.labels * scores))
 
     def first(self, scores: Floats) -> Floats:
-        """The derivative by the score."""
+        """Return the derivative by the score."""
         return np.asarray(-self.labels * sigmoid(-self.labels * scores))
 
     def second(self, scores: Floats) -> Floats:
-        """Once more."""
+        """Return the second derivative by the score."""
         return np.asarray(sigmoid(scores) * sigmoid(-scores))
 
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """max(0, 1 - label score), its corner a parabola over margins from 0 to 2."""
+    """Hinge loss max(0, 1 - label score), its corner a parabola over margins from 0 to 2."""
 
     slope: ClassVar[float] = 1.0
     bend: ClassVar[float] = 0.5
@@ -90,22 +90,22 @@ class Hinge:
     labels: Floats
 
     def value(self, scores: Floats) -> Floats:
-        """Of each row."""
+        """Return the loss of each row."""
         short = 2 - self.labels * scores
         return np.asarray(np.where(short > 2, short - 1, np.maximum(short, 0.0) ** 2 / 4))
 
     def first(self, scores: Floats) -> Floats:
-        """The derivative by the score."""
+        """Return the derivative by the score."""
         return np.asarray(-self.labels * np.clip((2 - self.labels * scores) / 2, 0.0, 1.0))
 
     def second(self, scores: Floats) -> Floats:
-        """Once more."""
+        """Return the second derivative by the score."""
         return np.asarray(np.where(np.abs(1 - self.labels * scores) < 1, 0.5, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Squares:
-    """Half the squared error; linear beyond 1/2, where targets lie within [-1/2, 1/2]."""
+    """Half the squared error, linear beyond 1/2, for targets within [-1/2, 1/2]."""
 
     slope: ClassVar[float] = 0.5
     bend: ClassVar[float] = 1.0
@@ -114,24 +114,24 @@ class Squares:
     targets: Floats
 
     def value(self, scores: Floats) -> Floats:
-        """Of each row."""
+        """Return the loss of each row."""
         away = np.abs(scores - self.targets)
         return np.asarray(np.where(away > 0.5, away / 2 - 0.125, away**2 / 2))
 
     def first(self, scores: Floats) -> Floats:
-        """The derivative by the score."""
+        """Return the derivative by the score."""
         return np.asarray(np.clip(scores - self.targets, -0.5, 0.5))
 
     def second(self, scores: Floats) -> Floats:
-        """Once more."""
+        """Return the second derivative by the score."""
         return np.asarray(np.where(np.abs(scores - self.targets) < 0.5, 1.0, 0.0))
 
 
 def output(rows: Floats, risk: Risk, lesson: TextbookFit, penalty: Floats) -> Floats:
-    """The minimiser with noise.
+    """Return the minimiser with noise.
 
-    It moves by at most slope/ridge: gradients of rows are shorter than the slope, and the ridge is the least curvature;
-    a penalty beside it, which is public, can only add to that.
+    It moves by at most slope/ridge: gradients of rows have norm at most the slope, and the ridge is the least
+    curvature; a public penalty beside it can only add to that.
     """
     size = rows.shape[1]
     ridge = size * risk.slope / (lesson.epsilon * risk.blur)
@@ -140,7 +140,7 @@ def output(rows: Floats, risk: Risk, lesson: TextbookFit, penalty: Floats) -> Fl
 
 
 def objective(rows: Floats, risk: Risk, lesson: TextbookFit, penalty: Floats) -> Floats:
-    """The minimiser of a noisy objective."""
+    """Return the minimiser of a noisy objective."""
     size = rows.shape[1]
     ridge, left = objective_terms(lesson.epsilon, 1.0, risk.bend)
     noise = Vector.for_loss(Fraction(risk.slope), Loss("epsilon", Fraction(left)), dimension=size)
@@ -148,7 +148,7 @@ def objective(rows: Floats, risk: Risk, lesson: TextbookFit, penalty: Floats) ->
 
 
 def objective_terms(epsilon: float, ridge: float, bend: float) -> tuple[float, float]:
-    """The ridge that objective perturbation uses, and the epsilon that is left for its linear term."""
+    """Return the ridge of objective perturbation, and the epsilon left for its linear term."""
     left = epsilon - math.log1p(bend / ridge)
     if left >= epsilon / 2:
         return ridge, left
@@ -156,7 +156,7 @@ def objective_terms(epsilon: float, ridge: float, bend: float) -> tuple[float, f
 
 
 def least(rows: Floats, risk: Risk, ridge: float | Floats, line: Floats) -> Floats:
-    """The minimiser of the risk, plus (1/2) w'(ridge)w, plus line'w, by Newton's method."""
+    """Minimise the risk plus (1/2) w'(ridge)w plus line'w, by Newton's method."""
     weights, flat = np.zeros(rows.shape[1]), np.broadcast_to(ridge, rows.shape[1])
 
     def value(at: Floats) -> float:
@@ -177,11 +177,11 @@ def least(rows: Floats, risk: Risk, ridge: float | Floats, line: Floats) -> Floa
 
 
 def unit_rows(scaled: Floats, frame: Frame) -> Floats:
-    """Rows of length at most 1, a constant last."""
+    """Return rows of norm at most 1, with a constant last."""
     return np.column_stack([scaled / frame.reach, np.ones(len(scaled))]) / math.sqrt(2)
 
 
 def from_unit(weights: Floats, frame: Frame) -> tuple[Floats, float]:
-    """Coefficients and intercept for features as they came."""
+    """Return coefficients and intercept for the unscaled features."""
     slopes = weights[:-1] / (frame.reach * math.sqrt(2)) * frame.scale
     return slopes, float(weights[-1] / math.sqrt(2) - slopes @ frame.centre)

@@ -1,9 +1,9 @@
-"""Directions drawn by the exponential mechanism, for lessons (Chaudhuri, Sarwate & Sinha 2013, "PPCA").
+"""Directions drawn by the exponential mechanism, for teaching (Chaudhuri, Sarwate & Sinha 2013, "PPCA").
 
-A direction v has the score v'Av, which one row of length at most r moves by at most r². One after the other, each in
-what is left of the space: k directions for epsilon/k each. The law e^(c v'Av) on the sphere is Bingham's; Kent,
-Ganeiber & Mardia 2013 draw from it without a Markov chain, by rejection from an angular Gaussian. All of it in floats,
-so that this is no mechanism for people.
+A direction v has the score v'Av, which one row of norm at most r moves by at most r². Directions are drawn one after
+the other, each in the remaining subspace: k directions for epsilon/k each. The density e^(c v'Av) on the sphere is
+Bingham's; Kent, Ganeiber & Mardia 2013 sample it without a Markov chain, by rejection from an angular Gaussian. All of
+it is in floats, so it is not a mechanism for real data.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def sample_subspace(scatter: Floats, length: float, epsilon: float, count: int, source: Source) -> Floats:
-    """`count` orthonormal directions, one in each row."""
+    """Draw `count` orthonormal directions, one in each row."""
     basis, found = np.eye(len(scatter)), []
     for _ in range(count):
         inside = basis.T @ scatter @ basis
@@ -31,9 +31,9 @@ def sample_subspace(scatter: Floats, length: float, epsilon: float, count: int, 
 
 
 def _bingham(matrix: Floats, source: Source) -> Floats:
-    """A unit vector of density proportional to e^(v' matrix v)."""
+    """Draw a unit vector of density proportional to e^(v' matrix v)."""
     values, vectors = np.linalg.eigh(matrix)
-    down = values[-1] - values  # e^(-x' down x): the same law
+    down = values[-1] - values  # e^(-x' down x): the same distribution
     q = len(values)
     if q == 1:
         return np.asarray(vectors[:, 0])
@@ -51,7 +51,7 @@ def _bingham(matrix: Floats, source: Source) -> Floats:
 
 
 def _root(down: Floats, q: int) -> float:
-    """The b in (0, q] that makes rejection rarest: Σ 1/(b + 2 down) = 1."""
+    """Return the b in (0, q] that minimises rejection: Σ 1/(b + 2 down) = 1."""
     low, high = 1e-9, float(q)
     for _ in range(200):
         middle = (low + high) / 2

@@ -1,17 +1,17 @@
-"""Additive models on public cells: a value for every cell of every feature, boosted by noisy sums of residuals.
+"""Additive models on public cells, boosted by noisy sums of residuals.
 
     count every cell ──► round: sum the residuals in every cell, all features at once ──► a step ──► next round …
 
 Explainable boosting (Nori et al. 2021) visits one feature after another. Here a round sums over all features in one
-release: a row is in one cell of each, so F features cost sqrt(F) in L2, as F visits would, but each sees all rounds.
-Three things make rounds worth more than their noise:
+release: a row is in one cell of each, so F features cost sqrt(F) in L2, as F visits would, but each is in all rounds.
+Three things make a round worth its noise:
 
-- The step is what a Bayesian would do who knows the noise: values of a feature come from a Gaussian prior (cells of an
-  ordered feature are alike if they are near), the curvature from the noisy counts. Small cells hardly move.
+- The step is the Bayesian one for known noise: values of a feature have a Gaussian prior (near cells of an ordered
+  feature are correlated), the curvature comes from the noisy counts. Small cells hardly move.
 - Steps shrink like 1/t, so that the last value is an average over all rounds and no round's spend is lost.
-- Residuals are clipped, which halves the noise: the loss is linear where a model is far off, as Huber's is.
+- Residuals are clipped, which halves the noise: the loss is linear for large errors, as Huber's is.
 
-All features sum the same residuals, so their totals must agree: what differs is noise, and is taken out.
+All features sum the same residuals, so their totals must agree: the differences are noise, and are removed.
 """
 
 import math
@@ -34,25 +34,25 @@ __all__ = ["Additive", "Task", "boost"]
 
 _COUNTS = Fraction(6, 100)  # of the spend
 _UNIT = 2**16  # of a residual
-_GRID = 2**12  # of a value: margins are then whole numbers
+_GRID = 2**12  # of a value: margins are then integers
 _FIRST = 5  # rounds before steps begin to shrink
-# Rounds add noise like their square root for Laplace, not at all for Gaussian noise, which averages out.
+# Noise grows with the square root of the rounds for Laplace, not at all for Gaussian noise, which averages out.
 _MOST_ROUNDS, _MOST_PURE_ROUNDS = 40, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is learned.
+    """Loss and hyperparameters of an additive model.
 
     Attributes:
-        residuals: of rows, from their margins (one column an output) and targets: where the margins should move to.
-        outputs: how many margins a row has.
-        clip: the longest that a row's residuals count for.
-        curvature: how fast residuals shrink as margins move.
+        residuals: direction in which margins should move, from margins (one column per output) and targets of rows.
+        outputs: number of margins of a row.
+        clip: clipping norm of a row's residuals.
+        curvature: rate at which residuals shrink as margins move.
         scatter: the variance of residuals, in curvatures: 1 for likelihoods.
-        spread: the standard deviation that values of a feature are expected to have.
+        spread: expected standard deviation of the values of a feature.
         start: the first intercepts.
-        patience: how many rows, as noise leaves them, a round is worth: for a pure spend, and for a rho.
+        patience: rows (relative to the noise) that justify one more round: for a pure spend, and for a rho.
     """
 
     residuals: Callable[[Floats, NDArray[np.float64]], Floats]
@@ -67,15 +67,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """A released model: the margin of a row is the intercept plus the value of its cell of every feature.
+    """Released additive model: a row's margin is the intercept plus the value of its cell of every feature.
 
     Attributes:
         axes: the public cells.
-        values: one row a cell (features one after the other), one column an output; weighted means are zero.
-        errors: their standard errors, from noise and sampling, for the curvature that was assumed.
-        intercept: one number an output.
+        values: one row per cell (features one after the other), one column per output; weighted means are zero.
+        errors: their standard errors, from noise and sampling, for the assumed curvature.
+        intercept: one number per output.
         counts: noisy number of rows in each cell.
-        rounds: how often residuals were summed.
+        rounds: number of times residuals were summed.
     """
 
     axes: tuple[BinnedFeature, ...]
@@ -86,7 +86,7 @@ class Additive:
     rounds: int
 
     def margins(self, cells: Integers) -> Floats:
-        """Of rows of cells."""
+        """Return the margins of rows of cells."""
         return np.asarray(self.values[cells + _starts(self.axes)].sum(axis=1) + self.intercept)
 
 
@@ -95,10 +95,10 @@ def _starts(axes: tuple[BinnedFeature, ...]) -> Integers:
 
 
 class _Sums:
-    """Noisy sums over all cells of all features, made to agree on their total.
+    """Noisy sums over all cells of all features, with consistent totals.
 
     Args:
-        meter, budget: pay.
+        meter, budget: the privacy filter and the budget to charge.
         data: the rows.
     """
 
@@ -109,7 +109,7 @@ class _Sums:
         self._kept: Integers | None = None
 
     def _places(self) -> Integers:
-        """Where the cells of rows stand among all cells, one row a feature. Call it inside a step."""
+        """Return the index of each row's cells among all cells, one row per feature. Call it inside a step."""
         if self._kept is None:
             self._kept = np.ascontiguousarray((self.data.look()[0] + self.starts).T)
         return self._kept
@@ -117,13 +117,13 @@ class _Sums:
     def release(
         self, share: Fraction, longest: int, outputs: int, look: Callable[[Integers], Floats]
     ) -> tuple[Floats, Floats, float]:
-        """Sums, totals, and the standard deviation of the noise on a sum before totals agree.
+        """Release sums and totals; return also the standard deviation of the noise on a sum before totals agree.
 
         Args:
-            share: of the budget.
-            longest: what a row adds to its cell of each feature has at most this L2 length.
-            outputs: how many numbers a row adds there.
-            look: whole numbers for each row, from where its cells stand: one row a feature.
+            share: share of the budget.
+            longest: bound on the L2 norm of a row's contribution to its cell of each feature.
+            outputs: number of values that a row adds there.
+            look: returns integers for each row, given the index of its cells: one row per feature.
 
         Privacy: that share. A row adds to one cell of each feature: sqrt(features) · longest in L2, and
             features · sqrt(outputs) · longest in L1.
@@ -140,13 +140,13 @@ class _Sums:
             added = look(places).T
             found = np.zeros((outputs, int(self.sizes.sum())))
             for place in places:  # feature by feature: no copy of all cells
-                for k in range(outputs):  # whole numbers far below 2^53: exact
+                for k in range(outputs):  # integers far below 2^53: exact
                     found[k] += np.bincount(place, weights=added[k], minlength=found.shape[1])
             return found.T.astype(np.int64)
 
         sums = np.asarray(self.meter.release(statistic, law), dtype=np.float64)
         totals = np.add.reduceat(sums, self.starts, axis=0)
-        # A total of m cells has m times the noise of one: weigh it by 1/m, and spread what is missing evenly.
+        # A total of m cells has m times the noise variance of one: weigh it by 1/m, and spread the difference evenly.
         agreed = np.average(totals, axis=0, weights=1 / self.sizes)
         sums += np.repeat((agreed - totals) / self.sizes[:, None], self.sizes, axis=0)
         return sums, agreed, math.sqrt(law.variance)
@@ -158,11 +158,11 @@ def boost(
     """Fit an additive model.
 
     Args:
-        meter, budget: pay.
+        meter, budget: the privacy filter and the budget to charge.
         data: the rows.
-        task: what is learned.
-        rounds: how often residuals are summed; None decides by the spend and the noisy count of rows.
-        share: of the budget.
+        task: loss and hyperparameters.
+        rounds: number of times residuals are summed; None decides by the spend and the noisy count of rows.
+        share: share of the budget.
 
     Privacy: that share of the budget: one count and `rounds` sums of clipped residuals over all cells, in equal parts.
     """
@@ -188,7 +188,7 @@ def boost(
         step.prepare(noise / math.sqrt(rounds))
         here = released / _UNIT, total / _UNIT, values, intercept
         if _turned(here[0], before[0], noise):
-            pace, here = pace / 2, before  # too far, as features say the same thing more than once: half of it again
+            pace, here = pace / 2, before  # overshoot, as features are correlated: halve the step
         before = here
         now = pace if turn < _FIRST else pace * _FIRST / turn
         values = here[2] + now * step.of(here[0], here[1], here[2])
@@ -198,11 +198,11 @@ def boost(
 
 
 def _worthwhile(budget: BudgetShare, rows: float, features: int, task: Task) -> int:
-    """How many rounds this many rows are worth at this spend.
+    """Return the number of rounds for this many rows at this spend.
 
-    Noise on a sum is that of features/epsilon rows, or sqrt(features)/(2 sqrt(rho)). A round more makes each of them
-    noisier: for Laplace noise the mean of T rounds is worse by sqrt(T), and for either the first rounds, which are not
-    averaged, are. Chosen on generated tables.
+    Noise on a sum is that of features/epsilon rows, or sqrt(features)/(2 sqrt(rho)). One more round makes each of them
+    noisier: for Laplace noise the mean of T rounds is worse by sqrt(T), and for either noise the first rounds, which
+    are not averaged, are worse. Chosen on generated tables.
     """
     amount = float(budget.loss.amount)
     if budget.pure:
@@ -211,13 +211,13 @@ def _worthwhile(budget: BudgetShare, rows: float, features: int, task: Task) -> 
 
 
 def _turned(gradient: Floats, before: Floats, noise: float) -> bool:
-    """Whether the gradient points back, beyond what noise explains."""
+    """Return True if the gradient reverses its direction, beyond noise."""
     known = np.square(before).sum() + noise**2 * gradient.size
     return float((gradient * before).sum()) < -3 * noise * float(np.sqrt(known))
 
 
 def _counted(sums: _Sums, share: Fraction) -> tuple[Floats, float]:
-    """Rows in every cell, no fewer than noise can hide, scaled so that every feature has all rows."""
+    """Release the rows in every cell, no fewer than noise can hide, scaled to the same total for every feature."""
     found, total, noise = sums.release(share, 1, 1, lambda places: np.ones((places.shape[1], 1)))
     rows = max(float(total[0]), 2 * noise)
     floored = np.maximum(found[:, 0], 2 * noise)
@@ -226,11 +226,11 @@ def _counted(sums: _Sums, share: Fraction) -> tuple[Floats, float]:
 
 
 class _Step:
-    """How far values should move for a noisy gradient: the posterior mean under a Gaussian prior.
+    """Step of the values for a noisy gradient: the posterior mean under a Gaussian prior.
 
-    With curvature H, prior precision P and noise of variance s² on the gradient g of values v, the value to move
-    towards is the least of |g - H d|²/s² + (v + d)' P (v + d): d = (H² + s² P)⁻¹ (H g - s² P v). Features are taken to
-    be independent of each other, so that H has one block a feature.
+    With curvature H, prior precision P and noise of variance s² on the gradient g of values v, the step d minimises
+    |g - H d|²/s² + (v + d)' P (v + d): d = (H² + s² P)⁻¹ (H g - s² P v). Features are taken to be independent of each
+    other, so that H has one block per feature.
     """
 
     def __init__(self, axes: tuple[BinnedFeature, ...], counts: Floats, rows: float, task: Task) -> None:
@@ -247,14 +247,14 @@ class _Step:
         return np.asarray(self.curvature * (np.diag(counts) - np.outer(counts, counts) / self.rows))
 
     def prepare(self, noise: float) -> None:
-        """For a standard deviation of the noise, on average over all rounds."""
+        """Compute the inverses for a standard deviation of the noise, averaged over all rounds."""
         if noise != self.noise:
             self.noise = noise
             pairs = zip(self.hessians, self.precisions, strict=True)
             self.inverses = [np.linalg.inv(h @ h + noise**2 * p) for h, p in pairs]
 
     def of(self, gradient: Floats, total: Floats, values: Floats) -> Floats:
-        """The step for each value."""
+        """Return the step for each value."""
         found = np.empty_like(values)
         for i, cells in enumerate(self.slices):
             centred = gradient[cells] - np.outer(self.means[cells], total)
@@ -263,11 +263,11 @@ class _Step:
         return found
 
     def by_feature(self, values: Floats) -> Floats:
-        """The mean of each feature's values over rows."""
+        """Return the mean of each feature's values over rows."""
         return np.asarray(np.add.reduceat(values * self.means[:, None], self.starts, axis=0))
 
     def errors(self) -> Floats:
-        """Standard errors: of (H² + s² P)⁻¹ H g, where g has noise s and, from sampling, variance scatter · H."""
+        """Return the standard errors of (H² + s² P)⁻¹ H g, where g has noise s and sampling variance scatter · H."""
         found = np.empty(len(self.counts))
         for cells, inverse, hessian in zip(self.slices, self.inverses, self.hessians, strict=True):
             through = inverse @ hessian
@@ -277,7 +277,7 @@ class _Step:
 
 
 def _precision(axis: BinnedFeature, spread: float) -> Floats:
-    """Of the prior: independent categories; ordered cells correlated over about half the axis."""
+    """Return the prior precision: independent categories; ordered cells correlated over about half the axis."""
     if not axis.ordered:
         return np.eye(axis.size) / spread**2
     apart = np.abs(np.subtract.outer(np.arange(axis.size), np.arange(axis.size)))

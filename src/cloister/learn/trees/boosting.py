@@ -1,4 +1,4 @@
-"""Private boosting one can read, for classes: one shape a feature (the rounds are in learn/trees/additive.py)."""
+"""Private interpretable boosting for classes: one shape per feature (the rounds are in learn/trees/additive.py)."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _CLIP = 0.6  # of a binary residual
 
 
 class Boosting(BinnedEstimator):
-    """What both share."""
+    """Base class of the boosting estimators."""
 
     rounds: int | None
     shapes_: dict[str, Shape]
@@ -48,25 +48,25 @@ class Boosting(BinnedEstimator):
 
 
 class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[misc]
-    """Boosted shapes for classes.
+    """Private gradient boosting classifier with one shape per feature.
 
     Args:
-        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, for which
+        spend: privacy budget of the fit: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`, for which
             noise is larger.
         bounds: public (low, high) of all numbers, (lows, highs), or a dict from feature to (low, high).
-        bins: how many cells lie between them; or a dict from feature to that, or to public cuts.
+        bins: number of cells between them; or a dict from feature to that, or to public cuts.
         categories: a dict from feature to its public categories; others share one cell.
         classes: the public list of labels; rows with other labels are left out.
-        rounds: how often residuals are summed; None for at most 40 (8 for a pure spend), fewer where the noise is
-            large for the number of rows, as released.
-        fill: what stands for a missing number; without it the row is left out.
+        rounds: number of times residuals are summed; None for at most 40 (8 for a pure spend), fewer where the noise is
+            large for the released number of rows.
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
-        shapes_: what each feature says, by name; `shape_chart(feature)` draws it. intercept_, n_iter_.
+        shapes_: the shape of each feature, by name; `shape_chart(feature)` draws it. intercept_, n_iter_.
         feature_importances_: the mean absolute value of each shape over (noisily counted) rows.
         classes_, n_features_in_, feature_names_in_: as in scikit-learn.
-        release_, loss_: the receipt and what was paid.
+        release_, loss_: the release with its receipt, and the loss charged.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, bins, categories, classes
         and all parameters are public; the number of rows is not. The noise is discrete Gaussian (discrete Laplace for a
@@ -108,16 +108,16 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or from those of a Cloister dataset.
+        """Fit to rows, or to those of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
             y: labels; None for a dataset.
-            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+            target, features, table: for a dataset: the column to predict (its public values are the classes), the
                 columns to predict from (all others unless given), and the table if there are several. Bounds and
                 categories come from the schema.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if is_dataset(X):
             data: BinnedRows = self._table_cells(X, target, features, table, self.classes)
@@ -131,21 +131,21 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
         return self
 
     def decision_function(self, rows: Any) -> Floats:
-        """The margin for `classes_[1]`; with more than two classes, one for each."""
+        """Return the margin for `classes_[1]`; with more than two classes, one for each."""
         margins = self._margins(rows)
         return np.asarray(margins[:, 0] if margins.shape[1] == 1 else margins)
 
     def predict(self, rows: Any) -> NDArray[Any]:
-        """The class of each row."""
+        """Predict the class of each row."""
         scores = self.decision_function(rows)
         place = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[place])
 
     def predict_proba(self, rows: Any) -> Floats:
-        """The probability of each class.
+        """Return the probability of each class.
 
         With clipped residuals a margin f balances p min(1 - s, c) = (1 - p) min(s, c), where s is the sigmoid of f and
-        c the limit; so that is what p follows from.
+        c the limit; p is the solution.
         """
         scores = self.decision_function(rows)
         if scores.ndim > 1:
@@ -155,11 +155,11 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
         return np.asarray(np.column_stack([left, right]) / (left + right)[:, None])
 
     def predict_log_proba(self, rows: Any) -> Floats:
-        """The logarithm of each probability."""
+        """Return the logarithm of each probability."""
         return np.asarray(np.log(np.maximum(self.predict_proba(rows), 1e-300)))
 
     def shape_chart(self, feature: Any) -> Any:
-        """An Altair chart of what one feature adds to the log-odds."""
+        """Return an Altair chart of one feature's contribution to the log-odds."""
         self._check_fitted()
         outputs = ["margin"] if len(self.classes_) == 2 else [str(one) for one in self.classes_]
         return chart(self.shapes_, feature, outputs, "added to the log-odds")
@@ -172,7 +172,7 @@ def _classes_task(classes: int) -> Task:
         residuals=lambda margins, labels: -residual(margins, labels.astype(np.int64)),
         outputs=outputs,
         clip=_CLIP if classes == 2 else 1.0,
-        curvature=0.12,  # of p (1 - p): what it is on average for margins of a few units
+        curvature=0.12,  # average of p (1 - p) for margins of a few units
         scatter=1.0,
         spread=0.7,
         start=np.zeros(outputs),

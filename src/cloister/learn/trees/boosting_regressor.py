@@ -1,4 +1,4 @@
-"""Private boosting one can read, for numbers: one shape a feature (the rounds are in learn/trees/additive.py)."""
+"""Private interpretable boosting for numbers: one shape per feature (the rounds are in learn/trees/additive.py)."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -30,15 +30,15 @@ _SURVEY, _CELLS = Fraction(1, 25), 64  # a share of the spend, for a histogram o
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A regression's public target bounds, and what was released about targets: in units of half the width."""
+    """Public target bounds of a regression, and released facts about targets, in units of half the width."""
 
     low: float
     high: float
 
     def scaled(self, given: Floats) -> Floats:
-        """Targets within [-1, 1], on a grid."""
+        """Return targets within [-1, 1], on a grid."""
         clipped = np.clip(given, self.low, self.high)
-        # Whole numbers within 2^16, whatever was given.
+        # Integers within 2^16, for any input.
         return on_grid(np.rint((clipped - self.middle) / self.half * 2**16), 2**16) / 2**16
 
     @property
@@ -51,7 +51,7 @@ class _Target:
 
 
 class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
-    """Boosted shapes for a number.
+    """Private gradient boosting regressor with one shape per feature.
 
     Args:
         target_bounds: public (low, high) of the target; targets beyond are clipped.
@@ -59,11 +59,11 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
             `GradientBoostingClassifier`.
 
     Attributes:
-        shapes_: what each feature adds to the prediction, in the target's unit; `shape_chart(feature)` draws it.
+        shapes_: the contribution of each feature, in the target's unit; `shape_chart(feature)` draws it.
         intercept_, n_iter_, feature_importances_, n_features_in_, feature_names_in_, release_, loss_.
 
-    A 25th of the spend finds where targets lie, from a noisy histogram of them; residuals beyond 2.5 of their standard
-    deviations are clipped, so the far ends of a skewed target weigh less, as in Huber's regression.
+    A 25th of the spend releases a noisy histogram of targets; residuals beyond 2.5 of their standard deviations are
+    clipped, so the tails of a skewed target weigh less, as in Huber's regression.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset); as `GradientBoostingClassifier`,
         and target_bounds are public.
@@ -103,16 +103,15 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or from those of a Cloister dataset.
+        """Fit to rows, or to those of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
             y: numbers; None for a dataset.
-            target, features, table: of a dataset: the column to predict, the columns to predict
-                from (all others unless given), and the table if there are several. Bounds and categories come from the
-                schema.
+            target, features, table: for a dataset: the column to predict, the columns to predict from (all others
+                unless given), and the table if there are several. Bounds and categories come from the schema.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         data: BinnedRows
         if is_dataset(X):
@@ -142,25 +141,25 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
         return self
 
     def _given_rows(self, rows: Any, numbers: Any) -> tuple[_Target, BinnedRows]:
-        """Check arrays or frames by what is public of them."""
+        """Check arrays or frames by their public facts."""
         if self.target_bounds is None:
             raise BadBounds("target_bounds are public and must be given: target_bounds=(0, 100).")
         box = read_box(self.target_bounds, 1)
         return _Target(float(box.low[0]), float(box.high[0])), self._rows(rows, numbers, None, numeric=True)
 
     def predict(self, rows: Any) -> Floats:
-        """The target of each row, within its bounds."""
+        """Predict the target of each row, within its bounds."""
         margins = self._margins(rows)[:, 0]
         return np.asarray(np.clip(margins, self._target.low, self._target.high))
 
     def shape_chart(self, feature: Any) -> Any:
-        """An Altair chart of what one feature adds to the prediction."""
+        """Return an Altair chart of one feature's contribution to the prediction."""
         self._check_fitted()
         return chart(self.shapes_, feature, ["prediction"], "added to the prediction")
 
 
 def _survey(meter: PrivacyFilter, loss: Loss, data: BinnedRows, target: _Target) -> tuple[float, float]:
-    """About the mean and the standard deviation of scaled targets, from a noisy histogram."""
+    """Release the approximate mean and standard deviation of scaled targets, from a noisy histogram."""
     edges = np.linspace(-1.0, 1.0, _CELLS + 1)
 
     def look() -> Integers:
@@ -174,7 +173,7 @@ def _survey(meter: PrivacyFilter, loss: Loss, data: BinnedRows, target: _Target)
     if kept.sum() <= 0:
         return 0.0, 1.0
     middles = (edges[:-1] + edges[1:]) / 2
-    # Few rows leave cells of pure noise among those kept: the mean is drawn to the middle of the bounds by them.
+    # With few rows, cells of pure noise are among those kept: they shrink the mean to the middle of the bounds.
     mean = float(kept @ middles) / (float(kept.sum()) + noise * _CELLS**0.5)
     variance = float(np.average((middles - mean) ** 2, weights=kept))
     return mean, max(variance**0.5, 1.0 / _CELLS)
@@ -186,7 +185,7 @@ def _number_task(target: _Target, mean: float, deviation: float) -> Task:
         outputs=1,
         clip=min(2.0, 2.5 * deviation),
         curvature=1.0,
-        scatter=deviation**2,  # before the fit: rather too much
+        scatter=deviation**2,  # before the fit: an overestimate
         spread=0.5 * deviation,
         start=np.array([mean]),
         patience=(400.0, 8.0),  # squares need fewer steps than likelihoods

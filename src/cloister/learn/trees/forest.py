@@ -1,18 +1,18 @@
-"""A private random forest: trees that share the spend, each split choosing from some of the features.
+"""Private random forest: trees that share the spend, each split choosing from some of the features.
 
-    count the classes ──► how many trees, how deep ──► grow them ──► add their log-odds ──► calibrate the sum
+    count the classes ──► number and depth of trees ──► grow them ──► add their log-odds ──► calibrate the sum
 
-Trees could also get disjoint rows and the whole spend each. By arithmetic sharing wins: with k trees,
-Gaussian noise grows by sqrt(k) if they share, rows shrink by k if they divide (with Laplace noise the two are alike,
-but each tree then still learns from fewer rows).
+Trees could also get disjoint rows and the whole spend each. Sharing is better: with k trees, Gaussian noise grows by
+sqrt(k) if they share, rows shrink by k if they divide (with Laplace noise the two are equal, but each tree then still
+learns from fewer rows).
 
-A tree from noisy counts is drawn towards the shares of all rows, so the mean of many trees names the larger class
-nearly everywhere, though it ranks rows well. Log-odds are added instead, as of evidence that is partly independent:
-with m(y) the mean of the sum G in class y and s² its variance within classes, both from the released leaves,
+A tree from noisy counts is shrunk towards the shares of all rows, so the mean of many trees predicts the larger class
+nearly everywhere, though it ranks rows well. Log-odds are added instead, as for partly independent evidence: with m(y)
+the mean of the sum G in class y and s² its variance within classes, both from the released leaves,
 
     log-odds = prior + a (G - (m(0) + m(1))/2),    a = (m(1) - m(0)) / s²    (normal classes of one variance)
 
-Where a noisy histogram of these scores is clear enough it is released, and slope and intercept are fitted to it
+Where a histogram of these scores would exceed its noise it is released, and slope and intercept are fitted to it
 (learn/naive_bayes/calibration.py).
 """
 
@@ -44,27 +44,27 @@ from cloister.privacy.noise import uniform
 __all__ = ["Forest", "RandomForestClassifier"]
 
 
-# A forest of random trees (the textbook's), exact: structure by public chance, and only the leaves look at rows.
+# The textbook's forest of random trees, exact: the structure is public randomness, and only the leaves read rows.
 #
-# Every row is in one tree, by a throw of its own, and in one leaf of it; so all leaves of all trees cost what one
-# does. A leaf is labelled with a class by permute-and-flip (exponential for a rho) on its class counts: the
-# textbook's exponential mechanism on label frequencies, with the sensitivity 1 that counts have.
+# Every row is assigned to one tree at random, and is in one leaf of it; so all leaves of all trees cost as much as one.
+# A leaf is labelled with a class by permute-and-flip (exponential for a rho) on its class counts: the textbook's
+# exponential mechanism on label frequencies, with the sensitivity 1 of counts.
 
 
-_DOUBT = 0.05  # what a leaf leaves to the other classes, so that no row is called impossible
+_DOUBT = 0.05  # probability of the other classes in a leaf, so that no row has probability zero
 
 
 def grow_at_random(meter: PrivacyFilter, budget: BudgetShare, data: BinnedRows, depth: int, count: int) -> list[Tree]:
     """Grow the forest.
 
     Args:
-        meter, budget: pay.
+        meter, budget: the privacy filter and the budget to charge.
         data: the rows.
-        depth: how many splits lie on the way to a leaf.
-        count: how many trees.
+        depth: number of splits on the path to a leaf.
+        count: number of trees.
 
-    Privacy: the budget, once: a row added or removed moves one count of one leaf by one. Which tree it is in follows
-        from a coin that nobody is told.
+    Privacy: the budget, once: a row added or removed moves one count of one leaf by one. Its tree is chosen by a
+        private coin.
     """
     assert data.classes is not None
     classes, public = len(data.classes), public_generator(meter.source)
@@ -89,7 +89,7 @@ def grow_at_random(meter: PrivacyFilter, budget: BudgetShare, data: BinnedRows, 
 
 
 def _structure(data: BinnedRows, depth: int, public: np.random.Generator) -> Tree:
-    """A full tree whose splits are drawn from the public cells."""
+    """Return a full tree whose splits are drawn from the public cells."""
     features, cells = [], []
     for level in range(depth):
         drawn = public.integers(len(data.axes), size=2**level)
@@ -106,22 +106,22 @@ def _shares(labels: Integers, classes: int) -> Floats:
     return shares
 
 
-_BITS = 20  # of a score, behind the point
+_BITS = 20  # fractional bits of a score
 _COUNTS = Fraction(1, 20)
-_FEW = 100  # rows times epsilon: below, splits cannot be told apart
-_CLEAR = 20  # so many times the noise of a whole histogram
-_LEAST = 0.02  # of the rows, of each class: what the smaller ones count at least in the prior
+_FEW = 100  # rows times epsilon: below, splits cannot be distinguished
+_CLEAR = 20  # times the noise of a whole histogram
+_LEAST = 0.02  # least share of a class in the prior
 _ALIKE = 0.3  # the correlation of two trees' log-odds within a class
 
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Released trees, and how they vote.
+    """Released trees, and their voting weights.
 
     Attributes:
         trees: one or more.
         slope, shift: the log-odds of a class are slope times the sum of the logarithms of its shares, plus its shift,
-            up to a constant of the row; without a shift, the shares are averaged.
+            up to a constant per row; without a shift, the shares are averaged.
     """
 
     trees: tuple[Tree, ...]
@@ -129,7 +129,7 @@ class Forest:
     shift: NDArray[np.float64] | None = None
 
     def shares(self, rows: Integers) -> NDArray[np.float64]:
-        """The probability of each class for rows of cells."""
+        """Return the probability of each class for rows of cells."""
         if self.shift is None:
             return np.asarray(sum(tree.shares[tree.leaves(rows)] for tree in self.trees) / len(self.trees))
         scores = self.shift + sum(self.slope * np.log(tree.shares)[tree.leaves(rows)] for tree in self.trees)
@@ -138,15 +138,15 @@ class Forest:
 
 
 class RandomForestClassifier(TreeClassifier):
-    """Several trees that vote.
+    """Private random forest classifier.
 
     Args:
-        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
-        n_estimators: how many trees share it; with "auto" at most.
+        spend: privacy budget of the fit: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
+        n_estimators: number of trees that share it; an upper limit with "auto".
         method: "auto" (the default) counts rows first: few rows for the spend get few and shallow greedy trees, very
             few get random ones.
             greedy   splits are chosen by noisy scores (learn/trees/tree_growth.py)
-            random   the textbook's forest of random trees over disjoint rows (learn/trees/forest.py), exact too
+            random   the textbook's forest of random trees over disjoint rows (learn/trees/forest.py), also exact
         max_features: the share of features that a split may choose from, drawn anew for each.
         bounds, bins, categories, classes, max_depth, fill: as in `DecisionTreeClassifier`; with "auto" trees may be
             less deep.
@@ -155,12 +155,12 @@ class RandomForestClassifier(TreeClassifier):
     Attributes:
         estimators_: the released trees.
         classes_, n_features_in_, feature_names_in_: as in scikit-learn.
-        release_, loss_: the receipt and what was paid.
+        release_, loss_: the release with its receipt, and the loss charged.
 
     Privacy: the spend, for one row added or removed: a twentieth for the class counts, a tenth for the histogram of
-        scores if it is released, the rest in equal parts for the trees. How many trees there are, how deep, and whether
-        there is a histogram follows from the spend and the noisy counts. Which features a split may use is public
-        chance. Otherwise as `DecisionTreeClassifier`; audited in tests/statistical/test_learn_trees_audit.py.
+        scores if it is released, the rest in equal parts for the trees. Number and depth of the trees, and the release
+        of the histogram, follow from the spend and the noisy counts. The features that a split may use are public
+        randomness. Otherwise as `DecisionTreeClassifier`; audited in tests/statistical/test_learn_trees_audit.py.
     """
 
     def __init__(
@@ -203,16 +203,16 @@ class RandomForestClassifier(TreeClassifier):
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or from those of a Cloister dataset.
+        """Fit to rows, or to those of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
             y: labels; None for a dataset.
-            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+            target, features, table: for a dataset: the column to predict (its public values are the classes), the
                 columns to predict from (all others unless given), and the table if there are several. Bounds and
                 categories come from the schema.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         if self.method not in ("auto", "greedy", "random"):
             raise BadInput("method is one of auto, greedy, random.")
@@ -249,26 +249,26 @@ class RandomForestClassifier(TreeClassifier):
         return self.estimators_
 
     def predict_proba(self, rows: Any) -> NDArray[np.float64]:
-        """The probability of each class, from the sum of the trees' log-odds."""
+        """Return the probability of each class, from the sum of the trees' log-odds."""
         cells = self._cells(rows)
         return self._forest.shares(cells)
 
 
 def _noise(loss: Loss) -> float:
-    """The standard deviation of the noise on a count."""
+    """Return the standard deviation of the noise on a count."""
     amount = float(loss.amount)
     return 1 / math.sqrt(2 * amount) if loss.measure == "rho" else math.sqrt(2) / amount
 
 
 def _size(budget: BudgetShare, rows: float) -> tuple[int, int] | None:
-    """The number of trees and their depth that about this many rows can teach at this spend; None for too few.
+    """Return the number and depth of trees for about this many rows at this spend; None for too few rows.
 
-    A choice of a split is good where the node's rows times the choice's epsilon are. The spend is shared by all
-    choices, so their number should grow with `reach`, the rows times the epsilon. Chosen on generated tables
-    and scikit-learn's bundled ones.
+    The choice of a split is good where the node's rows times the choice's epsilon are large. The spend is shared by all
+    choices, so their number should grow with `reach`, the rows times the epsilon. Chosen on generated tables and
+    scikit-learn's bundled ones.
     """
     amount = float(budget.loss.amount)
-    # For a rho the choices' epsilons add up in squares; at about twenty choices the two are alike.
+    # For a rho the choices' epsilons add up in squares; at about twenty choices the two are equal.
     reach = rows * (amount if budget.pure else 15 * math.sqrt(amount))
     if reach < _FEW:
         return None
@@ -276,11 +276,11 @@ def _size(budget: BudgetShare, rows: float) -> tuple[int, int] | None:
 
 
 def _added(trees: list[Tree], counts: NDArray[np.float64]) -> Forest:
-    """The forest whose log-odds add up; slope and centre follow from the released leaves.
+    """Return the forest that adds log-odds, with slope and centre from the released leaves.
 
     Args:
-        trees: as they were released.
-        counts: of the classes, positive.
+        trees: as released.
+        counts: counts of the classes, positive.
     """
     prior = np.log(counts / counts.sum())
     if len(trees) == 1:
@@ -291,7 +291,7 @@ def _added(trees: list[Tree], counts: NDArray[np.float64]) -> Forest:
         logs = np.log(tree.shares)
         weights = (tree.rows[:, None] * tree.shares + 1e-9).T
         within = weights / weights.sum(axis=1, keepdims=True)  # classes × leaves
-        means = within @ logs  # [y, c]: of ln share of c, in class y
+        means = within @ logs  # [y, c]: mean of ln share of c, in class y
         centre += means.mean(axis=0)
         # Over all pairs of classes c, e: E[G(c) - G(e) | c] - E[G(c) - G(e) | e], and the variance of G(c) - G(e).
         gap += 2 * (classes * float(np.trace(means)) - float(means.sum()))
@@ -304,9 +304,9 @@ def _added(trees: list[Tree], counts: NDArray[np.float64]) -> Forest:
 
 
 def _calibrated(forest: Forest, meter: PrivacyFilter, loss: Loss, data: BinnedRows) -> Forest:
-    """The forest with slope and intercept fitted to a noisy histogram of its scores, of two classes.
+    """Return the forest with slope and intercept fitted to a noisy histogram of its scores, for two classes.
 
-    Privacy: the loss: a row is in one cell. Its score is a sum of whole numbers from released tables.
+    Privacy: the loss: a row is in one cell. Its score is a sum of integers from released tables.
     """
     odds = [_whole(forest.slope * (np.log(tree.shares[:, 1]) - np.log(tree.shares[:, 0]))) for tree in forest.trees]
     prior = 0.0 if forest.shift is None else float(forest.shift[1] - forest.shift[0])
@@ -318,12 +318,12 @@ def _calibrated(forest: Forest, meter: PrivacyFilter, loss: Loss, data: BinnedRo
         )
         return histogram(np.broadcast_to(scores, labels.shape), _BITS, labels)
 
-    # The curve's slope is near a half where the noise hides it: so the scores are twice the log-odds.
+    # The curve's slope is near one half where noise hides it, so the scores are twice the log-odds.
     curve = calibrate(meter, look, 1, 1, loss)
     slope, shift = 2 * curve.slope, 2 * curve.slope * prior + curve.shift
     return Forest(forest.trees, slope * forest.slope, np.array([0.0, shift]))
 
 
 def _whole(odds: Any) -> Integers:
-    """Twice the log-odds, in whole numbers."""
+    """Return twice the log-odds, as integers."""
     return np.asarray(np.rint(2 * odds * 2.0**_BITS)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Shapes: what an additive model says about one feature, as numbers and as a picture."""
+"""Shapes: the contribution of one feature to an additive model, as numbers and as a chart."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +15,11 @@ __all__ = ["Shape", "chart", "read_shapes"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a feature moves the margin, cell by cell.
+    """Contribution of a feature to the margin, cell by cell.
 
     Attributes:
         axis: the public cells.
-        values: what each cell adds; one column a class if there are more than two.
+        values: contribution of each cell; one column per class if there are more than two.
         errors: standard errors, from noise and sampling.
         counts: noisy number of rows in each cell.
     """
@@ -31,12 +31,12 @@ class Shape:
 
     @property
     def importance(self) -> float:
-        """The mean absolute value over rows (and classes)."""
+        """Return the mean absolute value over rows (and classes)."""
         sizes = np.abs(self.values).reshape(len(self.values), -1).mean(axis=1)
         return float(np.average(sizes, weights=self.counts))
 
     def table(self) -> list[dict[str, Any]]:
-        """One record a cell (and class)."""
+        """Return one record per cell (and class)."""
         columns = self.values.reshape(len(self.values), -1)
         return [
             {"cell": label, "place": i, "output": k, "value": float(value), "low": float(value - 2 * self.errors[i]),
@@ -47,7 +47,7 @@ class Shape:
 
 
 def read_shapes(model: Additive) -> dict[str, Shape]:
-    """The shapes of a released model, by feature."""
+    """Return the shapes of a released model, by feature."""
     found, start = {}, 0
     for axis in model.axes:
         cells = slice(start, start + axis.size)
@@ -58,13 +58,13 @@ def read_shapes(model: Additive) -> dict[str, Shape]:
 
 
 def chart(shapes: dict[str, Shape], feature: Any, outputs: list[str], title: str) -> Any:
-    """An Altair chart of one shape: steps for an ordered feature, bars for categories, with two standard errors.
+    """Return an Altair chart of one shape: steps for an ordered feature, bars for categories, with two standard errors.
 
     Args:
-        shapes: of all features.
-        feature: the name of one, or its number.
-        outputs: what each column of values speaks for.
-        title: of the vertical axis.
+        shapes: the shapes of all features.
+        feature: the name or number of one.
+        outputs: label of each column of values.
+        title: title of the vertical axis.
     """
     names = list(shapes)
     name = names[feature] if isinstance(feature, int) and -len(names) <= feature < len(names) else feature

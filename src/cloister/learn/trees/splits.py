@@ -1,10 +1,10 @@
-"""Where to split: scores in integers, of a sensitivity so low that a choice stays good at a small loss.
+"""Integer scores of splits with low sensitivity, for accurate choices at a small loss.
 
-Two scores. Gini: the rows less the purity, n - sum n_c²/n over the two sides; one row more moves it by less than 2 and
-never upwards. Balanced: each side counts for its heaviest class, classes weighing the less the more common they are in
-the node; one row moves it by at most the largest weight, and never downwards. Where both find something, Gini finds
-better splits; but a balanced score stands out further from its noise (about threefold on Adult), so that small nodes
-and small budgets need it. Both are monotone, which doubles the rate of an exponential choice.
+Two scores. Gini: the rows less the purity, n - sum n_c²/n over the two sides; one more row moves it by less than 2 and
+never upwards. Balanced: each side counts for its heaviest class, with smaller weights for classes that are more common
+in the node; one row moves it by at most the largest weight, and never downwards. Where both are above the noise, Gini
+finds better splits; but a balanced score exceeds its noise by more (about threefold on Adult), so small nodes and small
+budgets need it. Both are monotone, which doubles the rate of an exponential choice.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SENSITIVITY = 2**10  # of either score, in integers
 
 
 def gini(left: Integers, right: Integers) -> Integers:
-    """Minus the impurity that is left, in units of 2^-9: counts have the classes last.
+    """Return minus the remaining impurity, in units of 2^-9; the last axis of the counts is the class.
 
     A side's impurity g = n - sum n_c²/n rises by 0 up to (not including) 2 with a row: g is concave and homogeneous,
     hence superadditive, and a pure row has none; a row of class c adds 1 - (2 n_c + 1)/(n + 1) + sum n_c²/(n (n + 1)).
@@ -41,23 +41,23 @@ def _impurity(counts: Integers) -> Integers:
 
 
 def weights_of(shares: Any) -> Integers:
-    """What a row of each class weighs, at most 2^10: the inverse of the class's released share in the node."""
+    """Return the weight of a row of each class, at most 2^10: the inverse of the class's released share in the node."""
     inverse = 1.0 / np.maximum(shares, 0.01)
     whole = np.rint(inverse / inverse.max(axis=-1, keepdims=True) * SENSITIVITY).astype(np.int64)
     return np.asarray(np.clip(whole, 1, SENSITIVITY))
 
 
 def balanced(left: Integers, right: Integers, weights: Integers) -> Integers:
-    """The weight of each side's heaviest class. One row moves it by 0 to 2^10."""
+    """Return the sum of the weights of each side's heaviest class. One row moves it by 0 to 2^10."""
     return np.asarray((left * weights).max(axis=-1) + (right * weights).max(axis=-1))
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A choice in each of several places, where no row is in two of them.
+    """Choice in each of several disjoint sets of rows.
 
-    Privacy: the loss of one choice: a row added or removed moves the scores of one place only (parallel composition).
-        Which row is in which place must follow from the row itself and from what was released.
+    Privacy: the loss of one choice: a row added or removed moves the scores of one set only (parallel composition). The
+        set of a row must follow from the row itself and from released values.
     """
 
     name: ClassVar[str] = "choices-apart"
@@ -67,34 +67,34 @@ class Apart:
 
     @property
     def relation(self) -> Relation:
-        """The neighbours the loss speaks of."""
+        """Return the neighbour relation of the loss."""
         return self.one.relation
 
     @property
     def loss(self) -> Loss:
-        """The loss as it was stated."""
+        """Return the loss as stated."""
         return self.one.loss
 
     @property
     def pure(self) -> Loss:
-        """The loss as a pure epsilon."""
+        """Return the loss as a pure epsilon."""
         return self.one.pure
 
     @property
     def zcdp(self) -> Loss:
-        """The loss as a rho."""
+        """Return the loss as a rho."""
         return self.one.zcdp
 
     def rdp(self, alpha: float) -> float:
-        """An upper bound on the Rényi divergence of order alpha between neighbours."""
+        """Return an upper bound on the Rényi divergence of order alpha between neighbours."""
         return self.one.rdp(alpha)
 
     def parameters(self) -> dict[str, str]:
-        """Public and exact, for a receipt."""
+        """Return the public, exact parameters, for a receipt."""
         return {"choice": self.one.name, **self.one.parameters()}
 
     def release(self, scores: list[Integers], source: Source | None = None) -> Integers:
-        """The candidate chosen in each place.
+        """Choose a candidate in each set.
 
         Privacy: the loss of the mechanism.
         """
@@ -102,6 +102,6 @@ class Apart:
 
 
 def chooser(loss: Loss) -> Apart:
-    """Of a split in every node of a level: exponential for a rho (it costs epsilon²/8), else permute-and-flip."""
+    """Return the mechanism of a level's splits: exponential for a rho (costs epsilon²/8), else permute-and-flip."""
     kind = Exponential if loss.measure == "rho" else PermuteAndFlip
     return Apart(kind.for_loss(SENSITIVITY, loss, monotone=True))

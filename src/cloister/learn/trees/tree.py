@@ -1,4 +1,4 @@
-"""A private decision tree: rules that can be read (how it grows is in learn/trees/tree_growth.py)."""
+"""Private decision tree with readable rules (learn/trees/tree_growth.py grows it)."""
 
 import os
 from abc import abstractmethod
@@ -20,7 +20,7 @@ __all__ = ["DecisionTreeClassifier", "TreeClassifier"]
 
 
 class TreeClassifier(ClassifierMixin, BinnedEstimator):  # type: ignore[misc]
-    """A classifier whose answers are the class shares of leaves."""
+    """Classifier that predicts from the class shares of leaves."""
 
     classes: Sequence[Any] | None
     max_depth: int
@@ -35,41 +35,41 @@ class TreeClassifier(ClassifierMixin, BinnedEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _trees(self) -> Sequence[Tree]:
-        """The released trees."""
+        """Return the released trees."""
 
     def predict_proba(self, rows: Any) -> NDArray[np.float64]:
-        """The probability of each class: the shares of the row's leaf, on average over the trees."""
+        """Return the probability of each class: the shares of the row's leaf, averaged over the trees."""
         cells = self._cells(rows)
         trees = self._trees()
         return np.asarray(sum(tree.shares[tree.leaves(cells)] for tree in trees) / len(trees))
 
     def predict(self, rows: Any) -> NDArray[Any]:
-        """The class of each row."""
+        """Predict the class of each row."""
         shares = self.predict_proba(rows)
         return np.asarray(np.asarray(self.classes_)[shares.argmax(axis=1)])
 
     def predict_log_proba(self, rows: Any) -> NDArray[np.float64]:
-        """The logarithm of each probability."""
+        """Return the logarithm of each probability."""
         return np.asarray(np.log(self.predict_proba(rows)))
 
 
 class DecisionTreeClassifier(TreeClassifier):
-    """One tree: rules that can be read.
+    """Private decision tree classifier with readable rules.
 
     Args:
-        spend: what the fit may cost: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
+        spend: privacy budget of the fit: `epsilon(1, delta="1e-6")`, `rho("0.02")`, or a pure `epsilon(1)`.
         bounds: public (low, high) of all numbers, (lows, highs), or a dict from feature to (low, high).
-        bins: how many cells lie between them; or a dict from feature to that, or to public cuts.
+        bins: number of cells between them; or a dict from feature to that, or to public cuts.
         categories: a dict from feature to its public categories; others share one cell.
         classes: the public list of labels; rows with other labels are left out.
-        max_depth: how many splits lie on the way to a leaf.
-        fill: what stands for a missing number; without it the row is left out.
+        max_depth: number of splits on the path to a leaf.
+        fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
-        tree_: the released tree; `tree_.rules()` says it in words.
+        tree_: the released tree; `tree_.rules()` describes it in words.
         classes_, n_features_in_, feature_names_in_: as in scikit-learn.
-        release_, loss_: the receipt and what was paid.
+        release_, loss_: the release with its receipt, and the loss charged.
 
     Privacy: the spend, for one row added or removed (or for the unit of the dataset). Bounds, bins, categories, classes
         and all parameters are public; the number of rows is not. Splits are exponential (for a pure spend
@@ -111,16 +111,16 @@ class DecisionTreeClassifier(TreeClassifier):
         features: Sequence[str] | None = None,
         table: str | None = None,
     ) -> Self:
-        """Learn from rows, or from those of a Cloister dataset.
+        """Fit to rows, or to those of a Cloister dataset.
 
         Args:
             X: an array or frame, or a dataset, whose rows are read into this process (learn/base/row_source.py).
             y: labels; None for a dataset.
-            target, features, table: of a dataset: the column to predict (its public values are the classes), the
+            target, features, table: for a dataset: the column to predict (its public values are the classes), the
                 columns to predict from (all others unless given), and the table if there are several. Bounds and
                 categories come from the schema.
 
-        Privacy: charges the spend before it reads a row.
+        Privacy: the spend, charged before a row is read.
         """
         data = self._prepare(X, y, target, features, table)
         self.tree_ = self._grow_on(data, lambda meter, budget: grow(meter, budget, data, self.max_depth, Fraction(1)))

@@ -1,11 +1,10 @@
-"""How a private tree grows: splits chosen level by level, leaves from noisy counts.
+"""Growth of a private tree: splits chosen level by level, leaves from noisy counts.
 
     count the classes of every node ──► choose a split in every node ──► next level … ──► count the classes of leaves
 
-The nodes of one level hold different rows, so a level costs what one node costs. A choice by score
-(learn/trees/splits.py)
-costs the same for a thousand candidates as for two; noisy histograms of all features would need noise that grows with
-their number. The tree is always full: its shape tells nothing.
+The nodes of one level hold disjoint rows, so a level costs as much as one node. A choice by score
+(learn/trees/splits.py) costs the same for a thousand candidates as for two; noisy histograms of all features would need
+noise that grows with their number. The tree is always full, so its shape reveals nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +26,11 @@ from cloister.privacy.loss import Loss
 __all__ = ["Tree", "grow"]
 
 
-# Class shares of nodes from noisy counts of every level: post-processing, which costs nothing.
+# Class shares of nodes from noisy counts of every level: post-processing.
 #
-# Counts of a node and of its children were released with noise of their own. The best estimates that add up come from
-# one pass up and one down (Hay et al. 2010); a node's shares are then drawn towards its parent's, the more so the
-# less its noisy count can say.
+# Counts of a node and of its children were released with independent noise. The best consistent estimates come from
+# one pass up and one down (Hay et al. 2010); a node's shares are then shrunk towards its parent's, the more so the
+# noisier its count is.
 
 
 _SPREAD = 0.02  # variance of a child's share around its parent's
@@ -43,8 +42,8 @@ class TreeLevel:
     """Noisy counts of the nodes of one level.
 
     Attributes:
-        counts: one row a node, one column a class.
-        variance: of the noise on each.
+        counts: one row per node, one column per class.
+        variance: that of the noise on each.
     """
 
     counts: NDArray[np.float64]
@@ -52,7 +51,7 @@ class TreeLevel:
 
 
 def shares(levels: list[TreeLevel]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The class shares and the number of rows of each node of the last level."""
+    """Return the class shares and the number of rows of each node of the last level."""
     counts, variances = _consistent(levels)
     found = _within(counts[0] / max(counts[0].sum(), 1.0))
     for level in range(1, len(counts)):
@@ -90,20 +89,20 @@ def _pairs(counts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 # Shares of the spend: all levels' choices, all levels' counts, and the leaves' counts.
 _CHOICES, _COUNTS, _LEAVES = Fraction(7, 10), Fraction(1, 10), Fraction(2, 10)
-# Where a node's rows times the rate of a choice exceed this, Gini; below, the balanced score.
+# Gini where a node's rows times the rate of a choice exceed this; the balanced score below.
 _PLENTY = 500.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A released tree. The children of node i of a level are 2i and 2i + 1 of the next.
+    """Released tree. The children of node i of a level are 2i and 2i + 1 of the next.
 
     Attributes:
-        axes: the public cells that splits speak of.
-        features, cells: of each level, for each node: it asks whether a row's cell of the feature is at most this one
-            (an ordered feature) or just this one (a category); rows that say yes go to the first child.
-        shares: of each leaf, one column a class.
-        rows: about how many each leaf has; empty where that was not released.
+        axes: the public cells of the features.
+        features, cells: for each level and node: the test is whether a row's cell of the feature is at most this one
+            (an ordered feature) or equal to it (a category); rows that pass go to the first child.
+        shares: class shares of each leaf, one column per class.
+        rows: approximate number of rows of each leaf; empty where it was not released.
     """
 
     axes: tuple[BinnedFeature, ...]
@@ -113,14 +112,14 @@ class Tree:
     rows: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def leaves(self, rows: Integers) -> Integers:
-        """The leaf of each row of cells."""
+        """Return the leaf of each row of cells."""
         node = np.zeros(len(rows), dtype=np.int64)
         for features, cells in zip(self.features, self.cells, strict=True):
             node = _step(rows, node, features, cells, self.axes)
         return node
 
     def rules(self) -> list[str]:
-        """Each leaf in words: the way to it, and its class shares."""
+        """Describe each leaf in words: the path to it, and its class shares."""
         found = []
         for leaf, row in enumerate(self.shares):
             way, depth = [], len(self.features)
@@ -155,11 +154,11 @@ def grow(
     """Grow one tree.
 
     Args:
-        meter, budget: pay.
+        meter, budget: the privacy filter and the budget to charge.
         data: the rows.
-        depth: how many splits lie on the way to a leaf.
-        share: of the budget.
-        features: how many a split may choose from, drawn anew for each; None for all.
+        depth: number of splits on the path to a leaf.
+        share: share of the budget.
+        features: number of features that a split may choose from, drawn anew for each; None for all.
 
     Privacy: that share of the budget: `depth` choices and `depth + 1` counts, each over nodes that share no row.
     """
@@ -203,7 +202,7 @@ def _counts(
 def _candidates(
     axes: Sequence[BinnedFeature], width: int, features: int | None, public: np.random.Generator
 ) -> list[list[tuple[int, int]]]:
-    """For each node, the splits it may choose from: public."""
+    """Return the public candidate splits of each node."""
     splits = [[(i, c) for c in range(axis.size - axis.ordered)] for i, axis in enumerate(axes)]
     everything = range(len(axes))
     drawn = [everything if features is None else sorted(public.permutation(len(axes))[:features]) for _ in range(width)]
@@ -217,7 +216,7 @@ def _scores(
     plenty: NDArray[np.bool_],
     found: NDArray[np.float64],
 ) -> list[Integers]:
-    """The score of every candidate of every node."""
+    """Return the score of every candidate of every node."""
     (rows, labels), node = data.look(), nodes()
     width, classes = found.shape
     weights = weights_of(found)[:, None, :]
