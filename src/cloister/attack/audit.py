@@ -3,7 +3,8 @@
     sample both sides ──► a quarter learns features ──► a quarter chooses events ──► the other half proves a bound
 
 Choosing events and proving the bound on different samples keeps the bound valid (Ding et al. 2018, "Detecting
-violations of differential privacy"; Bichsel et al. 2021, "DP-Sniper"). For mechanisms with few outputs, `exact.py` needs no samples.
+violations of differential privacy"; Bichsel et al. 2021, "DP-Sniper"). For mechanisms with few outputs,
+`exact.py` needs no samples.
 """
 
 from collections.abc import Callable, Sequence

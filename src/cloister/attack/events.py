@@ -97,7 +97,7 @@ def choose(
 
 
 def lowest_bit(values: NDArray[np.generic]) -> Floats:
-    """Return the exponent of the last set bit: 3.5 = 0b11.1 has -1, 12 = 0b1100 has 2; for zero the largest."""
+    """Return the exponent of the last set bit: 3.5 = 0b11.1 has -1, 12 = 0b1100 has 2; zero has 9,999."""
     if np.issubdtype(values.dtype, np.integer):
         whole, exponent = values.astype(np.int64), np.zeros(len(values), dtype=np.int64)
     else:
@@ -140,7 +140,7 @@ def _log_ratio(left: NDArray[np.int64], right: NDArray[np.int64]) -> Floats:
 
 
 def _binned_ratio(left: Outputs, right: Outputs, columns: list[int]) -> Callable[[Outputs], Floats]:
-    """Return the sum over coordinates of ln(left / right) by bin: exact for independent coordinates, else a classifier."""
+    """Sum ln(left / right) by bin over coordinates: exact for independent coordinates, a classifier otherwise."""
     tables = []
     for column in columns:
         pooled = np.sort(np.concatenate((left[:, column], right[:, column])))

@@ -86,7 +86,7 @@ class Ballot:
         return self.message, signature
 
     def to_state(self) -> dict[str, object]:
-        """Return the state for JSON. It is a link: keep it only on the respondent's device, until the signature comes."""
+        """Return the state for JSON. It is a link: keep it only on the respondent's device until it is signed."""
         size = len(self.blinded)
         raw = {"message": self.message, "blinded": self.blinded, "inverse": self._inverse.to_bytes(size, "big")}
         written = {name: base64.urlsafe_b64encode(one).decode("ascii").rstrip("=") for name, one in raw.items()}

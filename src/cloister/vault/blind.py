@@ -118,7 +118,7 @@ class BlindKey:
         return root.to_bytes(_size(n), "big")
 
     def _root(self, number: int) -> int:
-        """Return the e-th root by the Chinese remainder theorem, with random multiples of p - 1 and q - 1 in exponents."""
+        """Return the e-th root by the Chinese remainder theorem, with new multiples of p - 1 and q - 1 as exponents."""
         told = self._numbers
         of_p = pow(number % told.p, told.dmp1 + secrets.randbits(64) * (told.p - 1), told.p)
         of_q = pow(number % told.q, told.dmq1 + secrets.randbits(64) * (told.q - 1), told.q)
