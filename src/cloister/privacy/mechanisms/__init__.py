@@ -8,8 +8,8 @@
     textbook   vector, staircase                        float noise: for lessons, refused by every ledger
     refused    wishart                                  not private
 
-A mechanism states one loss and converts it to a pure epsilon, a rho and a Rényi curve, where they exist. It computes the
-error of its noise (`margin`, `interval`) and, conversely, the loss that an error requires (`within`).
+A mechanism states one loss and converts it to a pure epsilon, a rho and a Rényi curve, where they exist. It computes
+the error of its noise (`margin`, `interval`) and, conversely, the loss that an error requires (`within`).
 """
 
 from cloister.privacy.mechanisms.above_threshold import AboveThreshold, Watch

@@ -70,7 +70,7 @@ class AboveThreshold(Pure):
         relation: str | Relation = Relation.ADD_REMOVE,
         **more: Any,
     ) -> "AboveThreshold":
-        """Return a mechanism that is right about all answers further than `error` from the threshold."""
+        """Return a mechanism that errs on no answer further than `error` from the threshold, with this confidence."""
         most = checks.positive(error, "error")
 
         def at(amount: Fraction) -> "AboveThreshold":
@@ -134,7 +134,7 @@ class AboveThreshold(Pure):
         return signs[: int(ends[0]) + 1] if ends.size else signs
 
     def margin(self, confidence: Number, questions: int) -> int:
-        """Return the distance from the threshold beyond which all of this many answers are right, with this confidence."""
+        """Return the distance to the threshold beyond which all `questions` answers are right, with this confidence."""
         beta = checks.confidence_left(confidence) / 4  # two kinds of noise, two sides
         each = beta / checks.count(questions, "questions")
         return laplace_beyond(self.threshold_scale, beta) + laplace_beyond(self.answer_scale, each)

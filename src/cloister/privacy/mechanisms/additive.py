@@ -87,7 +87,7 @@ class IntegerNoise(Numeric):
         noise = self.draw(exact.shape, source)
         if _small(exact) and _small(noise):
             return exact.astype(np.int64) + noise
-        # Python integers cannot overflow. The type of the answer depends on the noisy values only, not on the private ones.
+        # Python integers cannot overflow. The type of the result depends on the noisy values only, not on private ones.
         noisy = exact.astype(object) + noise.astype(object)
         fits = all(-(2**63) <= one < 2**63 for one in noisy.flat)
         return noisy.astype(np.int64) if fits else noisy

@@ -147,7 +147,10 @@ def _sum(first: int, sensitivity: int, sigma: Fraction, epsilon: float) -> float
 
 
 def _integral(first: float, sensitivity: int, s: float, epsilon: float) -> float:
-    """Integrate by trapezoids: |sum - integral - g(first)/2| <= (1/8) · the variation of g' (Peano), g = p(x) - e^epsilon p(x+D)."""
+    """Bound the sum by trapezoids.
+
+    |sum - integral - g(first)/2| <= (1/8) · the variation of g' (Peano), g = p(x) - e^epsilon p(x+D).
+    """
     near, far = (_log_below(-(first + shift) / s) for shift in (0, sensitivity))
     upper = math.exp(near)
     area = upper * -math.expm1(min(0.0, epsilon + far - near))

@@ -54,7 +54,7 @@ class KaryResponse(Pure):
 
     @classmethod
     def for_loss(cls, choices: int, loss: Loss) -> Self:  # type: ignore[override]  # an answer has no sensitivity
-        """Return the mechanism of this loss: the truth with probability e^epsilon / (e^epsilon + choices - 1), rounded down."""
+        """Return the mechanism with truth probability e^epsilon / (e^epsilon + choices - 1), rounded down."""
         of_replacement(loss, cls.name)
         others = checks.count(choices, "choices") - 1
         return cls(choices, 1 - rounded_up(others / (Fraction(exp_decimal(epsilon_of(loss))) + others)), loss)

@@ -28,10 +28,10 @@ class OnGrid(Numeric):
 
     @classmethod
     def for_bounds(cls, lower: Number, upper: Number, loss: Loss, *, rows: int = 1, **more: Any) -> Self:
-        """Return the mechanism for a sum of values clipped to the bounds, at most `rows` per unit, with exact sensitivity.
+        """Return the mechanism for a sum of values clipped to the bounds, with at most `rows` per unit.
 
-        With one row, a replaced unit leaves one row. With several, it may be replaced by a unit of fewer rows, so that its
-        sum can also fall to zero: then the range from lower to upper is not enough.
+        The sensitivity is exact. With one row, a replaced unit leaves one row. With several, it may be replaced by a
+        unit of fewer rows, so that its sum can also fall to zero: then the range from lower to upper is not enough.
         """
         if not isinstance(loss, Loss):
             raise BadLoss(f"{cls.__name__} needs a loss, got a {type(loss).__name__}. Write epsilon(1) or rho('0.1').")
@@ -50,7 +50,7 @@ class OnGrid(Numeric):
         """Return the mechanism with this loss.
 
         Args:
-            sensitivity: the largest distance between neighbours, a positive real (L1 norm for Laplace, L2 for Gaussian).
+            sensitivity: the largest distance between neighbours, a positive real (L1 for Laplace, L2 for Gaussian).
             loss: the loss.
             grid: chosen from the sensitivity unless given.
             roundings: number of rounded numbers of one unit: its rows times the coordinates.

@@ -70,5 +70,5 @@ def _root(square: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def short_above(scale: Fraction) -> Fraction:
-    """Return a scale that samples quickly: unchanged if its terms are short, otherwise rounded up in the twelfth digit."""
+    """Return a scale that samples quickly: unchanged if its terms are short, else rounded up in the twelfth digit."""
     return scale if max(scale.numerator, scale.denominator) < _SHORT else rounded_up(scale)

@@ -49,7 +49,7 @@ class TopK(Chooser):
         return self.epsilon / self.k / self.sensitivity / (1 if self.monotone else 2)
 
     def choose(self, scores: Any, source: noise.Source | None = None) -> list[int]:
-        """Return the indices of k candidates, best first, at the loss of the mechanism. Scores are integers or Fractions."""
+        """Return the indices of k candidates, best first, at the mechanism's loss. Scores are integers or Fractions."""
         left = self._enough(scores)
         index, chosen = np.arange(len(left)), []
         for _ in range(self.k):
