@@ -85,7 +85,7 @@ def _exponent(size: Integers, shift: Whole, centre: Whole, divisor: Whole) -> tu
     """Return a lower bound of z²/(2 sigma²), as whole part and 31 bits.
 
     z 2^k is known to within 1, so the exact value is less than 4 (z 2^k)/divisor above: below 3,500 units of 2^-31
-    wherever the exponent is at most 23, and beyond that e^(-exponent) is less than one unit anyway. Rounding the last division
+    wherever the exponent is at most 23; beyond that e^(-exponent) is less than one unit. Rounding the last division
     costs at most 40 units more.
     """
     up, down = np.clip(shift, 0, 31), np.maximum(np.negative(shift), 0)
