@@ -21,7 +21,7 @@ from cloister.privacy.loss import Loss
 
 __all__ = ["Audit", "Batched", "audit", "check_claim"]
 
-_KEPT = 8  # events that share the risk of a false alarm
+_KEPT = 8  # events that share the risk of a false alarm; each weakens the others slightly
 _FEWEST = 100
 
 

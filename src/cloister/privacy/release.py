@@ -46,7 +46,7 @@ class Release:
     _margin: Callable[[Number], Any] | None = field(default=None, repr=False, compare=False)
 
     def margin(self, confidence: Number = "0.95") -> Any:
-        """Return the largest noise on each number, with at least this confidence."""
+        """Return a bound on the noise of each number that holds with at least this confidence."""
         if self._margin is None:
             raise TypeError("a choice has no margin: its error is a probability, not a distance.")
         return self._margin(confidence)

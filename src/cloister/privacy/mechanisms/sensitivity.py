@@ -39,7 +39,7 @@ class Sensitivity(int):
 def same_neighbours(sensitivity: object, loss: object) -> None:
     """Refuse a loss whose neighbour relation differs from that of a sensitivity.
 
-    A number without a relation is accepted.
+    A number without a relation is accepted on the caller's responsibility.
     """
     if isinstance(sensitivity, Sensitivity) and isinstance(loss, Loss) and loss.relation is not sensitivity.relation:
         raise RelationMismatch(
