@@ -1,18 +1,18 @@
-"""Attacks on claims: what a doubter runs before believing an epsilon.
+"""Attacks that test privacy claims.
 
-    audit.py         is this mechanism as private as it says? a lower bound on epsilon, a verdict, a picture
-    exact.py         the same where the laws of the output are known
-      outputs.py       whatever a mechanism returned, as a matrix of numbers
-      events.py        which sets of outputs tell two inputs apart
-      intervals.py     what a claim allows, and what counts of samples prove
-      chart.py         the audit drawn
+    audit.py         lower bound on the epsilon of a mechanism from samples, with a verdict and a picture
+    exact.py         exact epsilon where the output distributions are known
+      outputs.py       outputs of a mechanism as a matrix of numbers
+      events.py        sets of outputs that distinguish two inputs
+      intervals.py     bounds that a claim allows and that sample counts prove
+      chart.py         picture of an audit
     floating.py      the doubles that textbook noise can reach, and the order in which floats were summed
-    differencing.py  two honest averages give away the person between them
-    averaging.py     the same question asked again and again wears the noise off
-    tracker.py       refused answers, put together from those that are given
-    reconstruction.py  the tables that fit what was published
+    differencing.py  two exact averages reveal the person between them
+    averaging.py     repeating a query averages the noise away
+    tracker.py       refused answers, computed from allowed ones
+    reconstruction.py  tables consistent with published statistics
 
-Nothing here pays a ledger: an attack runs on made-up inputs, or on releases that were paid for.
+Nothing here charges a ledger: an attack runs on synthetic inputs, or on releases that were charged.
 """
 
 import warnings

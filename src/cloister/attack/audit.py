@@ -1,9 +1,10 @@
-"""Is a mechanism as private as it says? Ask its outputs on two neighbouring inputs.
+"""Audit a mechanism's claimed loss by sampling its outputs on two neighbouring inputs.
 
     sample both sides ──► a quarter learns features ──► a quarter chooses events ──► the other half proves a bound
 
-Choosing on some samples and proving on others keeps the bound honest (Ding et al. 2018, "Detecting violations of
-differential privacy"; Bichsel et al. 2021, "DP-Sniper"). Where the outputs are few, `exact.py` needs no samples.
+Choosing events and proving the bound on different samples keeps the bound valid (Ding et al. 2018, "Detecting
+violations of differential privacy"; Bichsel et al. 2021, "DP-Sniper"). For mechanisms with few outputs,
+`exact.py` needs no samples.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from cloister.privacy.loss import Loss
 
 __all__ = ["Audit", "Batched", "audit", "check_claim"]
 
-_KEPT = 8  # events that share the risk of a false alarm; each costs the others a little
+_KEPT = 8  # events that share the risk of a false alarm; each weakens the others slightly
 _FEWEST = 100
 
 
@@ -31,27 +32,27 @@ class Batched:
     draw: Callable[[Any, int], Draws]
 
     def __call__(self, data: Any) -> Any:
-        """One output."""
+        """Draw one output."""
         return self.draw(data, 1)[0]
 
     def sample(self, data: Any, n: int) -> Draws:
-        """n outputs on the same data."""
+        """Draw n outputs on the same data."""
         return self.draw(data, n)
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes:
-        claim: the loss that was doubted.
+        claim: the loss that was tested.
         lower_bound: epsilon is at least this at `delta`, with the stated confidence.
         allowed: the epsilon that the claim allows at `delta`.
         delta: the claim's delta; for a rho, the point of its curve that came nearest to breaking, or broke.
         event: the set of outputs that gave the bound.
-        seen: how often it happened, on the left and on the right input.
-        n: samples a side; None if the laws were enumerated.
-        confidence: the chance that `lower_bound` is not above the truth; 1 if the laws were enumerated.
+        seen: its counts on the left and on the right input.
+        n: samples per side; None if the distributions were enumerated.
+        confidence: the chance that `lower_bound` is not above the truth; 1 if the distributions were enumerated.
     """
 
     claim: Loss
@@ -66,16 +67,16 @@ class Audit:
 
     @property
     def broken(self) -> bool:
-        """Whether the claim is refuted."""
+        """Return True if the claim is refuted."""
         return self.lower_bound > self.allowed
 
     @property
     def verdict(self) -> str:
-        """`"broken"`: the claim is false. `"holds"`: this audit did not refute it, which is no proof."""
+        """Return `"broken"` if the claim is false, `"holds"` if this audit did not refute it, which is no proof."""
         return "broken" if self.broken else "holds"
 
     def picture(self) -> str:
-        """An SVG of both outputs, the event, and the log ratio against the claim."""
+        """Return an SVG of both outputs, the event, and the log ratio against the claim."""
         return picture.svg(self.sketch, self._headlines(), self.allowed)
 
     _repr_svg_ = picture
@@ -106,15 +107,15 @@ def audit(
 
     Args:
         mechanism: any callable from data to an output (number, vector, label). Runs must be independent. If it has a
-            method `sample(data, n)` (see `Batched`), that is called once a side.
+            method `sample(data, n)` (see `Batched`), that is called once per side.
         left: one input.
-        right: its neighbour, in the sense of the claim's relation; that they are neighbours is up to the caller.
-        claim: what the mechanism says it costs; a rho is tested through the (epsilon, delta) curve it implies.
-        n: samples a side.
+        right: its neighbour under the claim's relation; the caller ensures that they are neighbours.
+        claim: the loss that the mechanism states; a rho is tested through the (epsilon, delta) curve it implies.
+        n: samples per side.
         confidence: the chance that a true claim survives is at least this.
         features: further scores whose tails are tried as events.
 
-    Privacy: for use on made-up inputs. It calls the mechanism 2n times, pays no ledger, and shows its outputs.
+    Privacy: for use on synthetic inputs. It calls the mechanism 2n times, charges no ledger, and shows its outputs.
     """
     _check(mechanism, n, confidence)
     allowed, risk = curve(check_claim(claim)), 1.0 - confidence
@@ -137,7 +138,7 @@ def audit(
 
 
 def check_claim(claim: object) -> Loss:
-    """The claim, if it is one."""
+    """Return the claim, or refuse what is no loss."""
     if not isinstance(claim, Loss):
         raise BadLoss(f"a claim must be a loss, got a {type(claim).__name__}. Write epsilon(1) or rho('0.1').")
     return claim
@@ -161,7 +162,7 @@ def _draw(mechanism: Callable[[Any], Any], data: Any, n: int) -> Draws:
 
 
 def _split(samples: tuple[Outputs, Outputs], n: int) -> list[tuple[Outputs, Outputs]]:
-    """A quarter to learn on, a quarter to choose on, half to prove on."""
+    """Split samples: a quarter to learn on, a quarter to choose on, half to prove on."""
     cuts = (0, n // 4, n // 2, n)
     return [(samples[0][a:b], samples[1][a:b]) for a, b in pairwise(cuts)]
 
@@ -169,7 +170,7 @@ def _split(samples: tuple[Outputs, Outputs], n: int) -> list[tuple[Outputs, Outp
 def _prove(
     events: list[Event], samples: tuple[Outputs, Outputs], allowed: TradeoffCurve, risk: float
 ) -> tuple[Floats, list[tuple[float, float]]]:
-    """Bounds per event and delta that hold together with chance 1 - risk, and how often each event was seen."""
+    """Return bounds per event and delta that hold jointly with probability 1 - risk, and the counts of each event."""
     n = len(samples[0])
     counts = [[int(event.holds(event.feature(side)).sum()) for side in samples] for event in events]
     often = [pair[event.swapped] for event, pair in zip(events, counts, strict=True)]

@@ -1,4 +1,4 @@
-"""The same question asked again and again wears the noise off, unless a ledger stops it."""
+"""Averaging attacks: repeating a query averages the noise away, unless a ledger stops it."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ __all__ = ["Average", "Guess", "average", "guess", "noise_left"]
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """What repeated answers to one question reveal."""
+    """The result of averaging repeated answers to one query."""
 
     count: int
     mean: float
@@ -23,7 +23,7 @@ class Average:
 
 
 def average(answers: Sequence[float], confidence: float = 0.9) -> Average:
-    """The mean of noisy answers with Student's interval, from the sample standard deviation (n - 1, not n).
+    """Return the mean of noisy answers with Student's interval, from the sample standard deviation (n - 1, not n).
 
     >>> found = average([2.915, 1.882, 1.292, 4.026, 5.346])
     >>> [round(x, 3) for x in (found.mean, *found.interval)]
@@ -43,13 +43,13 @@ def average(answers: Sequence[float], confidence: float = 0.9) -> Average:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What one person's repeated local reports reveal.
+    """The value inferred from one person's repeated local reports.
 
     Attributes:
         value: the value that most reports support.
-        support: how many of them do.
-        count: how many reports there were.
-        lead: how far it is ahead of the next, in standard deviations of that difference between equals.
+        support: number of reports that support it.
+        count: number of reports.
+        lead: its lead over the next value, in standard deviations of the difference of two equally likely values.
     """
 
     value: int
@@ -59,10 +59,10 @@ class Guess:
 
 
 def guess(supports: Sequence[int], count: int) -> Guess:
-    """The value behind `count` reports of one person, from how many of them support each value.
+    """Return the most likely value of one person, from the numbers of `count` reports that support each value.
 
-    Under every pure protocol the most supported value is the likeliest. With fresh noise in each report its lead
-    grows with the root of their number, whatever the epsilon; a device that repeats one kept report gives
+    Under every pure protocol the most supported value is the most likely. With fresh noise in each report its lead
+    grows with the square root of their number, for any epsilon. If a device repeats one memoised report, there is
     nothing to average, and the guess is never better than that report alone.
 
     >>> guess([61, 58, 90, 55], 200).value
@@ -78,7 +78,7 @@ def guess(supports: Sequence[int], count: int) -> Guess:
 
 
 def noise_left(scale: float, count: int) -> float:
-    """Standard deviation of the mean of `count` answers with Laplace noise of this scale: √2·scale/√count."""
+    """Return √2·scale/√count, the standard deviation of the mean of `count` answers with Laplace noise."""
     if not (math.isfinite(scale) and scale > 0):
         raise BadScale(f"scale must be positive and finite, got {scale!r:.40}.")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:

@@ -1,4 +1,4 @@
-"""An audit drawn: where both outputs fall, the event that tells them apart, and the log ratio against the claim."""
+"""Picture of an audit: both output histograms, the distinguishing event, and the log ratio against the claim."""
 
 from dataclasses import dataclass
 from html import escape
@@ -11,7 +11,7 @@ from cloister.attack.intervals import Floats
 __all__ = ["Sketch", "sketch", "sparkline", "svg"]
 
 _BINS = 40
-_FEW = 25  # a bin that fewer samples reached has no ratio worth drawing
+_FEW = 25  # bins with fewer samples get no ratio
 _LEFT, _TOP, _WIDE, _TALL = 60, 84, 560, 140  # the upper panel
 _RATIO_TOP, _RATIO_TALL = 252, 100  # the lower panel
 
@@ -29,7 +29,7 @@ _STYLE = """
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Histograms of both sides over one axis. `ratio` is ln(left / right), or None where too few samples fell."""
+    """Histograms of both sides over one axis. `ratio` is ln(left / right), or None where there are too few samples."""
 
     axis: str
     labels: tuple[str, ...]
@@ -40,7 +40,7 @@ class Sketch:
 
     @classmethod
     def of(cls, axis: str, labels: list[str], left: Floats, right: Floats, inside: list[bool], few: float) -> "Sketch":
-        """From probabilities; a ratio needs at least `few` on one side."""
+        """Build a sketch from probabilities; a ratio needs at least `few` on one side."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.log(left) - np.log(right)
         drawn = [float(r) if max(a, b) > few else None for r, a, b in zip(ratio, left, right, strict=True)]
@@ -48,7 +48,7 @@ class Sketch:
 
 
 def sketch(event: Event, left: Floats, right: Floats) -> Sketch:
-    """The held-out scores of the event's feature, binned so that no bin straddles its threshold."""
+    """Bin the held-out scores of the event's feature so that no bin straddles its threshold."""
     values = np.unique(np.concatenate((left, right)))
     few_values = len(values) <= _BINS
     middle = values if few_values else _middles(event.threshold, left, right)
@@ -59,25 +59,25 @@ def sketch(event: Event, left: Floats, right: Floats) -> Sketch:
 
 
 def _middles(threshold: float, left: Floats, right: Floats) -> Floats:
-    """Even bins over the bulk of both sides, shifted so that the threshold is the border of two bins."""
+    """Return equal bins over the bulk of both sides, shifted so that the threshold is a border of two bins."""
     pooled = np.concatenate((left, right))
     low, high = np.quantile(pooled[np.isfinite(pooled)], [0.002, 0.998])
     low, high = min(low, threshold), max(high, threshold)
     step = (high - low) / _BINS or 1.0
     if (pooled == np.rint(pooled)).all():
-        step = np.ceil(step)  # every bin holds as many whole numbers as the next
+        step = np.ceil(step)  # every bin holds the same number of integers
     steps = np.arange(np.floor((low - threshold) / step), np.ceil((high - threshold) / step) + 1)
     return np.asarray(threshold + (steps + 0.5) * step)
 
 
 def sparkline(heights: tuple[float, ...]) -> str:
-    """One line of terminal blocks."""
+    """Return one line of terminal block characters."""
     top = max(heights, default=0.0) or 1.0
     return "".join(" ▁▂▃▄▅▆▇█"[min(8, int(np.ceil(8 * height / top)))] for height in heights)
 
 
 def svg(drawn: Sketch, lines: tuple[str, str, str], claimed: float) -> str:
-    """A self-contained SVG, legible on light and dark pages."""
+    """Return a self-contained SVG, legible on light and dark pages."""
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" class="clo-audit" viewBox="0 0 640 400" width="640" role="img">',
         f"<title>{escape(lines[0])}</title><style>{_STYLE}</style>",
@@ -123,7 +123,7 @@ def _histogram(drawn: Sketch) -> list[str]:
 
 
 def _ratios(drawn: Sketch, claimed: float) -> list[str]:
-    """ln(left / right) by bin, cut off at twice the claim, with the claim on both sides of zero."""
+    """Draw ln(left / right) by bin, cut off at twice the claim, with the claim on both sides of zero."""
     zero, unit = _RATIO_TOP + _RATIO_TALL / 2, _RATIO_TALL / 4 / max(claimed, 1e-12)
     width = 0.6 * _WIDE / len(drawn.left)
     parts = []

@@ -1,4 +1,4 @@
-"""Two honest averages give away the person between them."""
+"""Differencing attacks: two exact averages reveal the person between them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class Mean:
     people: int
 
     def total(self) -> Fraction:
-        """What the people add up to."""
+        """Return the sum over the people."""
         if self.people < 1:
             raise BadNumber(f"an average needs at least one person, got {self.people!r}.")
         return rational(self.value, "average") * self.people
 
 
 def between(before: Mean, after: Mean) -> Fraction:
-    """What those who joined between two averages add up to: one newcomer's value, exactly.
+    """Return the sum over people who joined between two averages: for one newcomer, the exact value.
 
     >>> between(Mean(55_000, 100), Mean(56_000, 101))
     Fraction(156000, 1)
@@ -34,7 +34,7 @@ def between(before: Mean, after: Mean) -> Fraction:
 
 
 def the_missing_one(published: Mean, known: Iterable[Number]) -> Fraction:
-    """The value of the one person whose colleagues are known.
+    """Return the value of the one person, given the values of all others.
 
     >>> the_missing_one(Mean(6, 5), [4, 7, 6, "5.5"])
     Fraction(15, 2)

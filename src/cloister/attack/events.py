@@ -1,11 +1,11 @@
-"""Which sets of outputs tell two inputs apart.
+"""Events: sets of outputs that distinguish two inputs.
 
 A feature gives every output a score; an event is a tail of the score. Features are learned on one part of the samples
-and thresholds are chosen on another, so neither can flatter itself; the bound comes from samples that neither has seen.
+and thresholds are chosen on another, so neither overfits; the bound comes from samples that neither has seen.
 
     the output, or each of its coordinates      shifted or truncated noise, wrong scale
     its lowest set bit                          floating-point noise, grids that depend on the data (Mironov 2012)
-    likelihood ratio over bins, over whole rows the most powerful event, where the histogram can see it
+    likelihood ratio over bins, over whole rows the most powerful event, where the histogram resolves it
     best linear direction, sum, largest, least  noise reused or shared between coordinates
 """
 
@@ -21,8 +21,8 @@ from cloister.attack.outputs import Outputs
 
 __all__ = ["Event", "OutputFeature", "choose", "learn", "lowest_bit"]
 
-_COLUMNS = 64  # a wider output is read through its most telling coordinates
-_ALONE = 6  # so many coordinates are also read one by one
+_COLUMNS = 64  # of a wider output only the most informative coordinates are used
+_ALONE = 6  # number of coordinates that are also used one by one
 _BINS = 128
 _THRESHOLDS = 200
 
@@ -35,23 +35,23 @@ class OutputFeature:
     score: Callable[[Outputs], NDArray[np.generic]]
 
     def __call__(self, outputs: Outputs) -> Floats:
-        """The scores, as floats."""
+        """Return the scores, as floats."""
         score = np.asarray(self.score(outputs), dtype=np.float64)
-        return np.where(np.isnan(score), -np.inf, score)  # not-a-number is an output like any other
+        return np.where(np.isnan(score), -np.inf, score)  # NaN is an output like any other
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A tail of a feature, and the side it speaks for."""
+    """A tail of a feature, and the side that makes it more likely."""
 
     feature: OutputFeature
     threshold: float
     above: bool
-    swapped: bool  # whether the right input makes it more likely
-    strain: float  # the share of the claim it reached where it was chosen
+    swapped: bool  # True if the right input makes it more likely
+    strain: float  # the share of the claim it reached on the samples for choosing
 
     def holds(self, scores: Floats) -> NDArray[np.bool_]:
-        """Which scores lie in the event."""
+        """Return a mask of the scores in the event."""
         return scores > self.threshold if self.above else scores <= self.threshold
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Event:
 
 
 def learn(left: Outputs, right: Outputs) -> list[OutputFeature]:
-    """The features that these samples suggest."""
+    """Learn features from samples."""
     width = left.shape[1]
     columns = _telling(left, right)
     features = [OutputFeature("likelihood ratio", _binned_ratio(left, right, columns))]
@@ -79,7 +79,7 @@ def learn(left: Outputs, right: Outputs) -> list[OutputFeature]:
 def choose(
     features: Sequence[OutputFeature], left: Outputs, right: Outputs, allowed: TradeoffCurve, level: float
 ) -> list[Event]:
-    """The best event of every feature in each direction, the most telling first."""
+    """Return the best event of every feature in each direction, best first."""
     chosen = []
     for feature in features:
         scores = np.sort(feature(left)), np.sort(feature(right))
@@ -97,7 +97,7 @@ def choose(
 
 
 def lowest_bit(values: NDArray[np.generic]) -> Floats:
-    """The exponent of the last set bit: 3.5 = 0b11.1 has -1, 12 = 0b1100 has 2; zero is a multiple of everything."""
+    """Return the exponent of the last set bit: 3.5 = 0b11.1 has -1, 12 = 0b1100 has 2; zero has 9,999."""
     if np.issubdtype(values.dtype, np.integer):
         whole, exponent = values.astype(np.int64), np.zeros(len(values), dtype=np.int64)
     else:
@@ -117,7 +117,7 @@ def _lowest_bit_of(column: int, rows: Outputs) -> Floats:
 
 
 def _telling(left: Outputs, right: Outputs) -> list[int]:
-    """The coordinates whose distributions lie furthest apart (largest gap between their empirical laws), best first."""
+    """Return the coordinates with the largest Kolmogorov distance between both sides, best first."""
     rows = min(len(left), 2_000)
     gaps = []
     for column in range(left.shape[1]):
@@ -128,7 +128,7 @@ def _telling(left: Outputs, right: Outputs) -> list[int]:
 
 
 def _thresholds(pooled: Floats) -> Floats:
-    """Scores at even ranks, and at ranks that double towards both ends."""
+    """Return scores at evenly spaced ranks, and at ranks that double towards both ends."""
     last = len(pooled) - 1
     doubling = 2 ** np.arange(max(last, 1).bit_length())
     ranks = np.concatenate((np.linspace(0, last, _THRESHOLDS).astype(np.int64), doubling - 1, last - doubling))
@@ -140,7 +140,7 @@ def _log_ratio(left: NDArray[np.int64], right: NDArray[np.int64]) -> Floats:
 
 
 def _binned_ratio(left: Outputs, right: Outputs, columns: list[int]) -> Callable[[Outputs], Floats]:
-    """Sum over coordinates of ln(left / right) by bin: exact for independent coordinates, a classifier otherwise."""
+    """Sum ln(left / right) by bin over coordinates: exact for independent coordinates, a classifier otherwise."""
     tables = []
     for column in columns:
         pooled = np.sort(np.concatenate((left[:, column], right[:, column])))
@@ -156,7 +156,7 @@ def _binned_ratio(left: Outputs, right: Outputs, columns: list[int]) -> Callable
 
 
 def _whole_ratio(left: Outputs, right: Outputs) -> Callable[[Outputs], Floats]:
-    """ln(left / right) by exact output; an output never seen while learning says nothing."""
+    """Return ln(left / right) by exact output; an output not seen while learning scores zero."""
     a, b = _fingerprint(left), _fingerprint(right)
     seen, place = np.unique(np.concatenate((a, b)), return_inverse=True)
     ratios = _log_ratio(
@@ -172,7 +172,7 @@ def _whole_ratio(left: Outputs, right: Outputs) -> Callable[[Outputs], Floats]:
 
 
 def _fingerprint(rows: Outputs) -> NDArray[np.uint64]:
-    """One word per row; rows that are equal get equal words. Collisions cost power, never soundness."""
+    """Return one hash word per row; equal rows get equal words. Collisions cost power, never soundness."""
     words = np.ascontiguousarray(rows + 0).view(np.uint64).reshape(rows.shape)  # + 0 turns -0.0 into 0.0
     marks = np.zeros(len(rows), dtype=np.uint64)
     for column in range(rows.shape[1]):
@@ -182,7 +182,7 @@ def _fingerprint(rows: Outputs) -> NDArray[np.uint64]:
 
 
 def _direction(left: Outputs, right: Outputs, columns: list[int]) -> Callable[[Outputs], Floats]:
-    """Fisher's linear discriminant: it cancels whatever noise the coordinates share."""
+    """Return Fisher's linear discriminant, which cancels noise that the coordinates share."""
     a, b = (np.nan_to_num(side[:20_000, columns].astype(np.float64)) for side in (left, right))
     spread = np.cov(a, rowvar=False) + np.cov(b, rowvar=False)
     ridge = 1e-9 * max(float(np.trace(spread)) / len(columns), 1e-300)

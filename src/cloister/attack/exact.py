@@ -1,4 +1,4 @@
-"""An audit without samples: the laws of the output are known, so the true epsilon can be computed."""
+"""Exact audits: with known output distributions, the true epsilon is computed without samples."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,7 +22,7 @@ _ROUNDING = 1e-9  # allowance for float arithmetic
 def audit_exact(
     left: Mapping[Any, Fraction | float], right: Mapping[Any, Fraction | float], claim: Loss, *, tolerance: float = 0.0
 ) -> Audit:
-    """Compare a claimed loss with two known laws of the output.
+    """Compare a claimed loss with two known output distributions.
 
     The bound is the exact epsilon at the claim's delta: the largest ln((P[S] - delta) / Q[S]) over all sets S, which
     is reached by taking outputs in the order of their likelihood ratio.
@@ -31,7 +31,7 @@ def audit_exact(
         left: output → probability on one input, as Fractions or floats.
         right: the same for its neighbour. Outputs left out have probability 0.
         claim: the loss to compare with.
-        tolerance: how far each float probability of a set may be off; the bound allows for it.
+        tolerance: largest error of the float probability of a set; the bound allows for it.
 
     Privacy: nothing is drawn and nothing is spent.
     """
@@ -45,7 +45,7 @@ def audit_exact(
     bounds = np.array([[bound for bound, _ in side] for side in worst])
     swapped, point = divmod(int(allowed.strain(bounds).argmax()), len(allowed.deltas))
     bound, chosen = worst[swapped][point]
-    # A bound within rounding of the claim is the claim: tight mechanisms must not be called broken.
+    # A bound within rounding of the claim counts as the claim: tight mechanisms must not be reported as broken.
     limit = float(allowed.epsilons[point])
     members = set(chosen)
     inside = [i in members for i in range(len(outputs))]
@@ -65,7 +65,7 @@ def audit_exact(
 def _worst_sets(
     often: list[Fraction | float], seldom: list[Fraction | float], allowed: TradeoffCurve, tolerance: float
 ) -> list[tuple[float, list[int]]]:
-    """For each delta the exact epsilon in this direction, and the outputs that show it."""
+    """Return, for each delta, the exact epsilon in this direction and the outputs that attain it."""
     order = sorted(range(len(often)), key=lambda i: often[i] / seldom[i] if seldom[i] else math.inf, reverse=True)
     masses = list(zip(accumulate(often[i] for i in order), accumulate(seldom[i] for i in order), strict=True))
     found = []

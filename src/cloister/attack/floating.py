@@ -1,7 +1,7 @@
 """Two leaks of floating-point arithmetic, used as attacks.
 
 Textbook Laplace noise is a logarithm of one of 2^53 uniform doubles. Added to the answer a it can reach only some
-doubles, added to b others, so one output often names the answer whatever the epsilon (Mironov 2012, "On significance
+doubles, added to b others, so one output often reveals the answer for any epsilon (Mironov 2012, "On significance
 of the least significant bits for differential privacy"). And a float sum depends on the order of its rows by more than
 one row may change it (Casacuberta et al. 2022, "Widespread underestimation of sensitivity").
 """
@@ -19,14 +19,14 @@ from cloister.privacy.errors import BadScale
 __all__ = ["Guesses", "guess", "orders_that_differ", "reachable", "try_to_tell_apart"]
 
 _GRAIN = 2.0**-53  # numpy's uniform doubles are the multiples of this
-_WINDOW = 2  # inverting the logarithm finds the uniform double to within so many grains
-# The C library's logarithm, which numpy's generators call; np.log rounds differently in the last bit now and then.
+_WINDOW = 2  # inverting the logarithm finds the uniform double to within this many grains
+# The C library's logarithm, which numpy's generators call; np.log sometimes rounds the last bit differently.
 _log = np.frompyfunc(math.log, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """How an attacker fared who had to say which of two answers lay behind each output."""
+    """Results of an attacker who guesses which of two answers produced each output."""
 
     right: int
     wrong: int
@@ -34,12 +34,12 @@ class Guesses:
 
     @property
     def rate(self) -> float:
-        """Share of right guesses if the undecided toss a coin: 0.5 is chance."""
+        """Return the share of right guesses, with undecided cases counted as coin tosses: 0.5 is chance."""
         return (self.right + self.undecided / 2) / (self.right + self.wrong + self.undecided)
 
 
 def reachable(outputs: ArrayLike, answer: float, scale: float) -> NDArray[np.bool_]:
-    """Which outputs `numpy.random.Generator.laplace(answer, scale)` can return at all.
+    """Return a mask of the outputs that `numpy.random.Generator.laplace(answer, scale)` can return.
 
     It draws U and returns answer + scale·ln(2U) below the median, answer - scale·ln(2 - U - U) above. We invert that
     to find U, and try the few doubles around it.
@@ -59,7 +59,7 @@ def reachable(outputs: ArrayLike, answer: float, scale: float) -> NDArray[np.boo
 
 
 def guess(outputs: ArrayLike, left: float, right: float, scale: float) -> NDArray[np.int64]:
-    """-1 where only the left answer can reach the output, 1 where only the right one can, 0 where it stays open."""
+    """Return -1 where only the left answer can reach the output, 1 where only the right one can, 0 if undecided."""
     return reachable(outputs, right, scale).astype(np.int64) - reachable(outputs, left, scale).astype(np.int64)
 
 
@@ -68,8 +68,8 @@ def try_to_tell_apart(
 ) -> Guesses:
     """Attack a mechanism that adds noise to an answer: `mechanism(answer, n)` returns n outputs.
 
-    Privacy: with |left - right| far below the scale, any epsilon-private mechanism keeps the rate within a hair of
-    one half; at most e^epsilon / (1 + e^epsilon).
+    Privacy: with |left - right| far below the scale, any epsilon-private mechanism keeps the rate very close to one
+    half; at most e^epsilon / (1 + e^epsilon).
     """
     says = np.concatenate(
         (-guess(mechanism(left, n), left, right, scale), guess(mechanism(right, n), left, right, scale))
@@ -78,10 +78,10 @@ def try_to_tell_apart(
 
 
 def orders_that_differ(lower: float = 2.0**40, rows: int = 2**13) -> tuple[Floats, Floats]:
-    """The same rows in two orders whose sums, one row after the other in doubles, lie far apart.
+    """Return the same rows in two orders whose sequential sums in doubles differ widely.
 
-    All rows lie in [lower, lower + 1], so replacing one changes the true sum by at most 1. Late in the sum a double has
-    no room for the fractions, so it matters whether they come early or late. As tables both are the same.
+    All rows are in [lower, lower + 1], so replacing one changes the true sum by at most 1. Late in the sum a double
+    cannot hold the fractions, so it matters whether they come early or late. As tables both are equal.
     """
     whole, fractional = np.full(rows // 2, lower), np.full(rows // 2, lower + 0.49)
     return np.concatenate((fractional, whole)), np.concatenate((whole, fractional))

@@ -1,4 +1,4 @@
-"""What a claim allows, and what counts of samples prove: Clopper-Pearson bounds, which hold for every n."""
+"""Epsilons that a claim allows, and Clopper-Pearson bounds from sample counts, which hold for every n."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -23,13 +23,13 @@ class TradeoffCurve(NamedTuple):
     epsilons: Floats
 
     def strain(self, bounds: Floats) -> Floats:
-        """Bounds on epsilon as shares of what is allowed; above 1 the claim is false."""
+        """Return bounds on epsilon divided by the allowed epsilon; above 1 the claim is false."""
         return np.asarray(bounds / np.maximum(self.epsilons, 1e-300))
 
 
 @lru_cache(maxsize=64)
 def curve(claim: Loss) -> TradeoffCurve:
-    """One point for an epsilon; for a rho several points of the (epsilon, delta) curve it implies."""
+    """Return one point for an epsilon; for a rho several points of the (epsilon, delta) curve it implies."""
     if claim.measure == "epsilon":
         return TradeoffCurve(np.array([float(claim.delta)]), np.array([float(claim.amount)]))
     implied = [claim.as_epsilon(delta=delta) for delta in _DELTAS if float(delta) + claim.delta < 1]
@@ -37,15 +37,15 @@ def curve(claim: Loss) -> TradeoffCurve:
 
 
 def at_least(count: ArrayLike, n: int, level: float) -> Floats:
-    """A number that exceeds the true probability with chance at most `level`."""
-    from scipy.special import betaincinv  # here, because scipy takes longer to import than this room
+    """Return a number that exceeds the true probability with probability at most `level`."""
+    from scipy.special import betaincinv  # here, because scipy takes longer to import than this package
 
     k = np.asarray(count, dtype=np.float64)
     return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, level), 0.0)
 
 
 def at_most(count: ArrayLike, n: int, level: float) -> Floats:
-    """A number that falls below the true probability with chance at most `level`."""
+    """Return a number that falls below the true probability with probability at most `level`."""
     from scipy.special import betainccinv
 
     k = np.asarray(count, dtype=np.float64)
@@ -53,10 +53,10 @@ def at_most(count: ArrayLike, n: int, level: float) -> Floats:
 
 
 def epsilon_at_least(often: ArrayLike, seldom: ArrayLike, n: int, level: float, deltas: Floats) -> Floats:
-    """Lower bounds on epsilon, one row per event and one column per delta.
+    """Return lower bounds on epsilon, one row per event and one column per delta.
 
     Pr[S] <= e^epsilon Pr'[S] + delta, so epsilon >= ln((Pr[S] - delta) / Pr'[S]). Two intervals are used for an
-    event; both hold with chance 1 - level, whatever the number of deltas, since no delta enters them.
+    event; both hold with probability 1 - level for any number of deltas, since they do not depend on delta.
     """
     low, high = at_least(often, n, level / 2), at_most(seldom, n, level / 2)
     excess = np.maximum(low[:, None] - deltas, 0.0)

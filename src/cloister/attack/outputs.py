@@ -1,4 +1,4 @@
-"""Whatever a mechanism returned, as a matrix of numbers: one row per run, int64 or float64."""
+"""Convert outputs of a mechanism to a matrix of numbers: one row per run, int64 or float64."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -14,7 +14,7 @@ Draws = Sequence[Any] | NDArray[Any]
 
 
 def as_outputs(left: Draws, right: Draws) -> tuple[Outputs, Outputs]:
-    """Both sides in the same form. Outputs that are not numbers of one shape become labels."""
+    """Return both sides in the same form. Outputs that are not numbers of one shape become labels."""
     matrices = _matrix(left), _matrix(right)
     if matrices[0] is None or matrices[1] is None or matrices[0].shape[1] != matrices[1].shape[1]:
         return _labels(left), _labels(right)
@@ -25,7 +25,7 @@ def as_outputs(left: Draws, right: Draws) -> tuple[Outputs, Outputs]:
 def _matrix(values: Draws) -> Outputs | None:
     try:
         array = np.asarray(values)
-    except ValueError:  # numpy's word for rows of different lengths
+    except ValueError:  # numpy raises this for rows of different lengths
         return None
     if array.dtype == object or array.dtype.kind == "u":
         array = _whole_numbers(array)
@@ -36,7 +36,7 @@ def _matrix(values: Draws) -> Outputs | None:
 
 
 def _whole_numbers(array: Outputs) -> Outputs:
-    """Big integers as int64 if they fit, as floats if not, and anything else as it came."""
+    """Return big integers as int64 if they fit, else as floats; anything else unchanged."""
     if array.dtype == object and not all(isinstance(value, int | np.integer) for value in array.flat):
         return array
     fits = not array.size or max(abs(int(array.max())), abs(int(array.min()))) < 2**63
@@ -44,7 +44,7 @@ def _whole_numbers(array: Outputs) -> Outputs:
 
 
 def _labels(values: Draws) -> Outputs:
-    """Each output as a number of its own. A hash, so that the number depends on nothing but the output."""
+    """Return a hash of each output, so that the number depends only on the output."""
     known: dict[str, int] = {}
     for text in map(repr, values):
         if text not in known:

@@ -1,4 +1,4 @@
-"""Reconstruction: tables that fit what was published. If few fit, the table is known.
+"""Reconstruction attacks: find the tables consistent with published statistics. If few fit, the table is known.
 
 reconstruct     people of a small block, from counts, medians and means by group (Garfinkel, Abowd, Martindale 2018)
 solve_totals    single values, from many sums over known sets of people (Dinur, Nissim 2003)
@@ -26,14 +26,14 @@ Person = tuple[Any, ...]  # the age first, then the attributes in their order
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published about a group.
+    """Statistics published about a group.
 
     Attributes:
         who: values of attributes that the group shares; empty for everybody.
-        count: how many they are.
-        median: of their ages; None if it was not published.
-        mean: of their ages: a number as it is, text as printed: "36.7" stands for 36.65 to 36.75.
-        within: how far the mean may be off, if that is known otherwise.
+        count: number of people.
+        median: median of their ages; None if not published.
+        mean: mean of their ages; a number is exact, text is rounded: "36.7" means 36.65 to 36.75.
+        within: largest error of the mean, if known otherwise.
     """
 
     who: Mapping[str, str]
@@ -43,7 +43,7 @@ class Published:
     within: Number | None = None
 
     def totals(self, ages: tuple[int, int]) -> tuple[int, int]:
-        """Between which whole numbers the sum of the ages lies."""
+        """Return integer limits of the sum of the ages."""
         if self.mean is None:
             return ages[0] * self.count, ages[1] * self.count
         off = Fraction(0)
@@ -57,13 +57,13 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """Every table that fits, or the first of them if there are more than were asked for."""
+    """Every table that fits, or the first of them if there are more than requested."""
 
     tables: tuple[tuple[Person, ...], ...]
     complete: bool
 
     def certain(self) -> tuple[Person, ...]:
-        """The people who are in every table that fits, so that they are known. Nobody if the list was cut."""
+        """Return the people who are in every table that fits, so that they are known. Empty if the list was cut."""
         if not self.tables or not self.complete:
             return ()
         shared = Counter(self.tables[0])
@@ -78,16 +78,16 @@ def reconstruct(
     ages: tuple[int, int] = (0, 125),
     most: int = 1_000,
 ) -> Reconstruction:
-    """Enumerate the tables that fit what was published.
+    """Enumerate the tables that fit the published statistics.
 
     People are placed in order of age, so the n-th placed member of a group has its n-th smallest age: a median is
     checked as soon as its member is placed, and a sum that can no longer be reached ends the branch.
 
     Args:
-        published: one of them about everybody (`who={}`).
+        published: the statistics; one of them is about everybody (`who={}`).
         attributes: each with its values.
         ages: the youngest and oldest possible.
-        most: stop after so many tables.
+        most: stop after this many tables.
     """
     if not any(not one.who for one in published) or any(set(one.who) - set(attributes) for one in published):
         raise BadSchema("publish something about everybody (who={}), and name only the attributes given.")
@@ -110,7 +110,7 @@ def reconstruct(
 
 
 class _Group:
-    """People who share something, filled in order of age."""
+    """People with common attributes, placed in order of age."""
 
     def __init__(self, size: int, totals: tuple[int, int], median: Number | None, fits: list[bool]) -> None:
         self.size, self.totals, self.fits = size, totals, fits
@@ -119,13 +119,13 @@ class _Group:
         self.sum = 0
 
     def without(self, part: "_Group") -> "_Group":
-        """The others: what is published about some says something about the rest."""
+        """Return the group of all others, with the statistics that follow by subtraction."""
         fits = [mine and not theirs for mine, theirs in zip(self.fits, part.fits, strict=True)]
         totals = self.totals[0] - part.totals[1], self.totals[1] - part.totals[0]
         return _Group(self.size - part.size, totals, None, fits)
 
     def takes(self, age: int, oldest: int) -> bool:
-        """Whether there can be a next member of this age."""
+        """Return True if the next member can have this age."""
         held = len(self.ages)
         if held >= self.size:
             return False
@@ -136,7 +136,7 @@ class _Group:
         return self.open(age, oldest, held + 1, self.sum + age)
 
     def open(self, age: int, oldest: int, held: int, total: int) -> bool:
-        """Whether the sum can be reached: those to come lie between this age and the median, or above both."""
+        """Return True if the sum can be reached: later members are between this age and the median, or above both."""
         left = self.size - held
         below, middle = 0, age
         if self.twice is not None:
@@ -156,7 +156,7 @@ class _Group:
 
 
 def _differences(groups: list[_Group]) -> list[_Group]:
-    """Groups that follow from those published by subtraction, and from those again."""
+    """Return the groups that follow from the published ones by repeated subtraction."""
     found = {tuple(group.fits): group for group in groups}
     fresh = True
     while fresh:
@@ -194,12 +194,14 @@ def _search(groups: list[_Group], kinds: list[Any], people: int, ages: tuple[int
 
 
 def solve_totals(sets: Sequence[Sequence[int]], answers: Sequence[float], people: int) -> NDArray[np.float64]:
-    """Each person's value by least squares, from sums over sets of people. Noise below sqrt(people) does not help.
+    """Estimate each person's value by least squares, from sums over sets of people.
+
+    Noise below sqrt(people) does not prevent it.
 
     Args:
-        sets: who was in each sum, by number.
+        sets: the people in each sum, by number.
         answers: the sums.
-        people: how many there are.
+        people: number of people.
     """
     if len(sets) != len(answers):
         raise BadNumber(f"{len(sets)} sets need as many answers, got {len(answers)}.")
@@ -211,7 +213,7 @@ def solve_totals(sets: Sequence[Sequence[int]], answers: Sequence[float], people
 
 def fill_in(cells: Mapping[tuple[Any, Any], float | None], rows: Mapping[Any, float],
             columns: Mapping[Any, float]) -> dict[tuple[Any, Any], float | None]:  # fmt: skip
-    """Suppressed cells (None) that follow from margins: a row or column with one gap gives it away; repeat."""
+    """Fill in suppressed cells (None) from margins: repeatedly solve rows and columns with one gap."""
     known = dict(cells)
     for _ in range(prod((len(rows), len(columns)))):
         for axis, totals in ((0, rows), (1, columns)):

@@ -1,6 +1,6 @@
-"""Trackers: allowed questions that add up to a forbidden one (Denning, Denning, Schwartz 1979).
+"""Tracker attacks: allowed queries that combine to a forbidden one (Denning, Denning, Schwartz 1979).
 
-Each attack takes `ask`, any way of asking: a lesson's `count`, or a private dataset's SQL. `None` from it is a refusal.
+Each attack takes `ask`, any query function: a lesson's `count`, or a private dataset's SQL. It returns None to refuse.
 """
 
 import operator
@@ -28,7 +28,7 @@ _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class TrackerCondition:
-    """Who is asked about, both as SQL and as a test of one row; `&`, `|` and `~` combine."""
+    """A condition on people, both as SQL and as a test of one row; `&`, `|` and `~` combine."""
 
     sql: str
     test: Callable[[Mapping[str, Any]], bool]
@@ -43,7 +43,7 @@ class TrackerCondition:
         return TrackerCondition(f"(NOT {self.sql})", lambda row: not self.test(row))
 
     def reworded(self, times: int) -> "TrackerCondition":
-        """The same people in other words."""
+        """Return an equivalent condition with other text."""
         return TrackerCondition(f"({self.sql} AND {times} = {times})", self.test)
 
 
@@ -52,7 +52,7 @@ Ask = Callable[[TrackerCondition], float | None]
 
 
 def where(column: str, sign: str, value: str | int) -> TrackerCondition:
-    """One comparison.
+    """Return the condition of one comparison.
 
     >>> (where("ward", "=", "surgery") & ~where("age", ">=", 65)).sql
     "(ward = 'surgery' AND (NOT age >= 65))"
@@ -67,16 +67,16 @@ def where(column: str, sign: str, value: str | int) -> TrackerCondition:
 def individual_tracker(
     ask: Ask, known: TrackerCondition, rest: TrackerCondition, secret: TrackerCondition | None = None
 ) -> float | None:
-    """The answer about the one person for whom `known & rest` holds, though asking for them directly is refused.
+    """Return the answer about the one person for whom `known & rest` holds, though the direct query is refused.
 
     With T = known and not rest: q(known & rest) = q(known) - q(T), and for a further, secret fact
     q(known & rest & secret) = q(T or (known & secret)) - q(T).
 
     Args:
         ask: COUNT or SUM over a condition.
-        known: half of what singles the person out; enough people share it for an answer.
+        known: half of the facts that identify the person; enough people share it for an answer.
         rest: the other half.
-        secret: what the attacker wants to know of them; None for the statistic itself.
+        secret: the fact that the attacker wants to learn; None for the statistic itself.
     """
     tracker = known & ~rest
     padding = ask(tracker)
@@ -85,7 +85,7 @@ def individual_tracker(
 
 
 def general_tracker(ask: Ask, wanted: TrackerCondition, trackers: Iterable[TrackerCondition]) -> float | None:
-    """Any refused answer, from one formula T with 2k <= |T| <= N - 2k.
+    """Return any refused answer, from one formula T with 2k <= |T| <= N - 2k.
 
     q(C) = q(C or T) + q(C or not T) - q(T) - q(not T).
 
@@ -104,7 +104,7 @@ def general_tracker(ask: Ask, wanted: TrackerCondition, trackers: Iterable[Track
 
 def narrowed(ask: Callable[[TrackerCondition], tuple[float, float]], wanted: TrackerCondition,
              padding: Iterable[tuple[TrackerCondition, float]]) -> tuple[float, float]:  # fmt: skip
-    """Limits of an answer that is given as a range only, by intersection.
+    """Return limits of an answer that is only given as a range, by intersection.
 
     Args:
         ask: a range for the SUM over a condition: rounded, recoded or in public bands.
@@ -119,10 +119,10 @@ def narrowed(ask: Callable[[TrackerCondition], tuple[float, float]], wanted: Tra
 
 
 def refusal(largest: Ask, everyone: TrackerCondition, target: TrackerCondition) -> float | None:
-    """The target's value, told by a refusal: an audit that looks at the data refuses only where there is a secret.
+    """Return the target's value, revealed by a refusal: an audit that reads the data refuses only for secrets.
 
     If the largest of `everyone` is answered and that of everyone but the target is refused, the target has the largest
-    (Kenthapadi, Mishra, Nissim 2005). None if nothing was learnt.
+    (Kenthapadi, Mishra, Nissim 2005). None if nothing was learned.
     """
     top = largest(everyone)
     return top if top is not None and largest(everyone & ~target) is None else None

@@ -1,18 +1,18 @@
-"""Tables in engines, and what is public about them.
+"""Tables in engines, and the public facts about them.
 
 Read in the order of the work:
 
-    schema      public facts: columns, types, bounds, categories, whom we protect
-    reader      schema.yaml to a Schema and back
-    draft       a first schema.yaml, from names and types, or for the owner from values
-    engines     where rows live: DuckDB, PostgreSQL, Spark, behind one Protocol
-    tongue      how each of them says things
-    views       every table as its schema says it is, whatever the cells hold
+    schema      public facts: columns, types, bounds, categories, unit of privacy
+    schema_file  schema.yaml to a Schema and back
+    draft       a draft schema.yaml, from names and types, or for the owner from values
+    engines     DuckDB, PostgreSQL and Spark, behind one Protocol
+    dialect     the SQL of each engine
+    views       canonical views: every table as its schema describes it, for any cell values
     tables      a source and its schema, opened together
-    pinned_files  files held open, so that a name that changes leads nowhere else
-    statistics  bounded integer sums by group, computed where the rows live
+    pinned_files  files held open, so that a changed name does not redirect a read
+    statistics  bounded integer sums by group, computed in the engine
     summaries   counts, histograms, marginals, sums and cross products by column names
-    relation    a table as somebody may see it, for models: sums over it, or its rows, so many of each unit
+    private_table  a table for models, under a policy's view: sums over it, or a bounded number of rows per unit
 """
 
 from importlib import import_module
@@ -37,7 +37,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Fetch a name from its home the first time it is asked for: the SQL parser is not loaded to read a schema."""
+    """Import a name from its module on first use, so that reading a schema does not load the SQL parser."""
     if name not in _HOMES:
         raise AttributeError(f"cloister.data has no {name!r}. It offers: {', '.join(__all__)}.")
     value: object = getattr(import_module(f"cloister.data.{_HOMES[name]}"), name)

@@ -1,6 +1,6 @@
-"""How each engine says things: quoted names, constants, safe casts, patterns, and what its declared types hold.
+"""SQL dialects of the engines: quoted names, constants, safe casts, patterns, and families of declared types.
 
-Every method gives SQL text; `x` and `t` stand for SQL text too.
+Every method returns SQL text; `x` and `t` stand for SQL text too.
 """
 
 import re
@@ -17,11 +17,11 @@ __all__ = ["Family", "Dialect", "decimals", "family", "dialect_of", "is_text"]
 # Small pieces of SQL that every engine reads the same: constants, casts, LEAST and GREATEST.
 
 
-_TINY = 1e-84  # what is added and taken away again takes along whatever is below its own last digit
+_TINY = 1e-84  # adding and subtracting it rounds away everything below its last digit
 
 
 def literal(value: Any) -> exp.Expression:
-    """A public value as an SQL constant, typed so that every engine reads it the same."""
+    """Return a public value as an SQL constant, typed so that every engine reads it alike."""
     if value is None:
         return exp.Null()
     if isinstance(value, bool):
@@ -39,14 +39,14 @@ def literal(value: Any) -> exp.Expression:
 
 
 def as_double(sql: exp.Expression) -> exp.Expression:
-    """An expression read as a double."""
+    """Return an expression cast to a double."""
     return exp.Cast(this=sql.copy(), to=exp.DataType.build("DOUBLE"))
 
 
 def canonical(sql: exp.Expression, kind: str) -> exp.Expression:
-    """An expression in which equal values are the same to the last bit: a real without its negative zero.
+    """Return an expression whose equal values are identical to the last bit: a real without negative zero.
 
-    Engines hold 0.0 and -0.0 for equal, and which of them stands for both depends on the order of rows.
+    Engines treat 0.0 and -0.0 as equal; which of them represents both depends on the order of rows.
     """
     if kind != "real":
         return sql.copy()
@@ -54,24 +54,25 @@ def canonical(sql: exp.Expression, kind: str) -> exp.Expression:
 
 
 def verbatim(sql: str) -> exp.Expression:
-    """SQL text as a node. Two are equal if they are so letter by letter; sqlglot compares other text without case."""
+    """Return SQL text as a node. Such nodes are equal only if identical; sqlglot ignores the case of other text."""
     return exp.Literal(this=sql, is_string=False)
 
 
 def least_of(first: exp.Expression, *others: exp.Expression) -> exp.Expression:
-    """The smallest of some expressions. Engines differ on NULL among them: keep it out with a CASE around this."""
+    """Return the smallest of some expressions. Engines differ on NULL among them: exclude it with an outer CASE."""
     return exp.Least(this=first, expressions=list(others), ignore_nulls=True)
 
 
 def greatest_of(first: exp.Expression, *others: exp.Expression) -> exp.Expression:
-    """The largest of some expressions; of NULL see `least_of`."""
+    """Return the largest of some expressions; for NULL see `least_of`."""
     return exp.Greatest(this=first, expressions=list(others), ignore_nulls=True)
 
 
 def rounded_near_zero(sql: exp.Expression) -> exp.Expression:
-    """A double in steps of about 1e-100 near zero, and above 1e-67 as it was: a factor that cannot underflow.
+    """Round a double near zero to steps of about 1e-100, so that it is a factor that cannot underflow.
 
-    PostgreSQL makes an error of a product or quotient that underflows, and an error tells that there was such a row.
+    Values above 1e-67 are unchanged. PostgreSQL raises an error when a product or quotient underflows, and the error
+    reveals that such a row exists.
     """
     tiny = literal(_TINY)
     raised = exp.Paren(this=exp.Add(this=exp.Paren(this=sql.copy()), expression=tiny))
@@ -79,7 +80,7 @@ def rounded_near_zero(sql: exp.Expression) -> exp.Expression:
 
 
 def near_zero(value: float) -> float:
-    """What `rounded_near_zero` makes of a number."""
+    """Return the result of `rounded_near_zero` for a number."""
     return (value + _TINY) - _TINY
 
 
@@ -88,10 +89,10 @@ Family = Literal["integer", "wide", "float", "text", "uuid", "boolean", "date", 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The words of one engine.
+    """The SQL dialect of one engine.
 
     Attributes:
-        longest_name: how many bytes of a name it reads; None: all of them. Two names may become one beyond.
+        longest_name: number of bytes of a name that it reads, or None if all. Longer names may collide.
     """
 
     dialect: str
@@ -103,19 +104,19 @@ class Dialect:
     longest_name: int | None = None
 
     def name(self, name: str) -> str:
-        """A quoted name."""
+        """Return a quoted name."""
         return exp.to_identifier(name, quoted=True).sql(self.dialect)
 
     def is_cut(self, name: str) -> bool:
-        """Whether it would read a part of this name only."""
+        """Return True if the engine would truncate this name."""
         return self.longest_name is not None and len(name.encode("utf-8", "replace")) > self.longest_name
 
     def text(self, value: str) -> str:
-        """A text constant."""
+        """Return a text constant."""
         return exp.Literal.string(value).sql(self.dialect)
 
     def constant(self, value: object) -> str:
-        """A public value of any column type."""
+        """Return a public value of any column type as a constant."""
         if isinstance(value, float):  # through text, which every engine rounds correctly
             return f"CAST('{value + 0.0!r}' AS {self.double})"  # without a negative zero
         if isinstance(value, datetime):
@@ -125,22 +126,22 @@ class Dialect:
         return self.text(value) if isinstance(value, str) else f"CAST({value} AS BIGINT)"
 
     def infinity(self, sign: str = "") -> str:
-        """Beyond every double."""
+        """Return the infinity of this sign."""
         return f"CAST('{sign}Infinity' AS {self.double})"
 
     def safe(self, x: str, kind: str) -> str:
-        """A cast that never fails in DuckDB and Spark; in PostgreSQL a CASE around it has made it safe."""
+        """Return a cast that never fails in DuckDB and Spark; in PostgreSQL the caller's CASE makes it safe."""
         return f"{self.cast_word}({x} AS {kind})"
 
     def trimmed(self, x: str, of: str = " ") -> str:
-        """Text without these characters at its ends; engines disagree about what else is blank."""
+        """Return text without these characters at its ends; engines disagree about which others are blank."""
         if self.dialect == "duckdb":
             return f"TRIM({x}, '{of}')"
-        # PostgreSQL trims no word of an enumeration, only its text.
+        # PostgreSQL cannot trim an enumeration value, only its text.
         return f"TRIM('{of}' FROM {f'CAST({x} AS TEXT)' if self.dialect == 'postgres' else x})"
 
     def is_like(self, t: str, pattern: str) -> str:
-        """Whether all of a text matches a pattern. In Java `$` would let a line break pass."""
+        """Return a condition that a pattern matches the whole text. In Java `$` would accept a trailing line break."""
         if self.dialect == "duckdb":
             return f"REGEXP_FULL_MATCH({t}, '{pattern}')"
         if self.dialect == "postgres":
@@ -174,12 +175,12 @@ _DIALECTS = {
 
 
 def dialect_of(dialect: str) -> Dialect:
-    """The words of a dialect."""
+    """Return the `Dialect` of this name."""
     return _DIALECTS[dialect]
 
 
 def family(declared: str, say: Dialect) -> Family | None:
-    """What kind of values a declared type holds, or None if no column can be read from it (lists, structures, …)."""
+    """Return the family of a declared type, or None if no column can be read from it (lists, structures, …)."""
     # character varying(5), timestamp(3) with time zone, string collate UNICODE: the arguments do not matter here.
     plain = re.sub(r"\(.*?\)(?=[^)]*$)", "", declared.lower().replace("\n", " "), count=1)
     if plain.endswith("]"):
@@ -189,12 +190,12 @@ def family(declared: str, say: Dialect) -> Family | None:
 
 
 def is_text(found: Family) -> bool:
-    """Whether a column of this family holds text; a UUID is such that is never a number, a truth or a day."""
+    """Return True if a column of this family holds text. A UUID is text that is never a number, boolean or date."""
     return found in ("text", "uuid")
 
 
 def decimals(declared: str, say: Dialect) -> int | None:
-    """How many digits behind the point the numbers of a declared type have; None if it does not say."""
+    """Return the number of decimal places of a declared type, or None if it states none."""
     if family(declared, say) == "integer":
         return 0
     stated = re.fullmatch(r"(?:decimal|numeric)\([0-9]+, ?([0-9]+)\)", declared.lower())

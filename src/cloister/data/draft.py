@@ -1,4 +1,4 @@
-"""A first schema.yaml: from names and declared types for anybody, from values for the owner only."""
+"""Draft a schema.yaml: from names and declared types for any user, from values for the owner only."""
 
 import math
 from collections.abc import Iterator
@@ -24,17 +24,17 @@ _FEW = 50
 
 
 def draft(source: object) -> str:
-    """A schema with blanks, from the names and declared types of a file or address.
+    """Return a schema with blanks, from the names and declared types of a file or address.
 
-    Privacy: reads no value. Columns of a CSV file are text until somebody says otherwise.
+    Privacy: reads no value. Columns of a CSV file are text until the schema states another type.
     """
     return _drafted(source, "# Drafted from names and declared types; no value was read.\n", _blank)
 
 
 def draft_as_owner(source: object) -> str:
-    """A schema with bounds, categories and `nullable: false` suggested by the values, each marked to be confirmed.
+    """Return a schema with bounds, categories and `nullable: false` suggested by the values, each marked `confirm`.
 
-    Privacy: for the owner's eyes only. What it writes comes from the rows, and is public only once the owner says so:
+    Privacy: for the owner only. Its output comes from the rows, and is public only once the owner confirms it:
     `cloister schema check` refuses the schema until every mark is removed.
     """
     return _drafted(source, "# Drafted from VALUES: secret until you have confirmed each bound and category.\n", _seen)
@@ -86,12 +86,12 @@ def _seen(engine: Engine, table: str, name: str, found: Family) -> dict[str, Any
     every, known = _one_row(engine, f"SELECT COUNT(*) AS a, COUNT({x}) AS b {rows}")
     if not 0 < every == known:
         return facts
-    # That nothing is missing was seen in the rows, like bounds: so it is to be confirmed like them.
+    # That no value is missing was observed in the rows, like bounds, so it must be confirmed too.
     return {**{word: fact for word, fact in facts.items() if word != "confirm"}, "nullable": False, "confirm": CONFIRM}
 
 
 def _values(engine: Engine, table: str, name: str, kind: Type, found: Family) -> dict[str, Any]:
-    """The type of a column, and its bounds or categories as the values suggest them."""
+    """Return the type of a column, and the bounds or categories that its values suggest."""
     if kind == "boolean":
         return {"type": kind}
     x, rows = _column_of(engine, table, name, kind, found)
@@ -99,7 +99,7 @@ def _values(engine: Engine, table: str, name: str, kind: Type, found: Family) ->
         found_values = engine.run(f"SELECT DISTINCT {x} AS x {rows} LIMIT {_FEW + 2}").column("x").to_pylist()
         values = sorted(value for value in found_values if value is not None)
         return {"type": kind, "categories": values, "confirm": CONFIRM} if 0 < len(values) <= _FEW else {"type": kind}
-    # Infinities, and numbers that stand for them, would make bounds of no use.
+    # Infinities, and numbers that stand for them, would make the bounds useless.
     usual = f" WHERE ABS({x}) < {10**18}" if kind in ("integer", "real") else ""
     low, high = _one_row(engine, f"SELECT MIN({x}) AS a, MAX({x}) AS b {rows}{usual}")
     if low is None:
@@ -108,7 +108,7 @@ def _values(engine: Engine, table: str, name: str, kind: Type, found: Family) ->
 
 
 def _column_of(engine: Engine, table: str, name: str, kind: Type, found: Family) -> tuple[str, str]:
-    """A column read as a type: its quoted name, and the FROM that holds it."""
+    """Return a column read as a type: its quoted name, and its FROM clause."""
     alone = Table(table, {name: Column(name, kind)})
     sql = view(alone, {name: found}, engine.place(table), engine.dialect).sql(engine.dialect)
     say = dialect_of(engine.dialect)
@@ -116,7 +116,7 @@ def _column_of(engine: Engine, table: str, name: str, kind: Type, found: Family)
 
 
 def _kind_of_text(engine: Engine, table: str, name: str) -> Type:
-    """The first type in which every value of a text column can be read."""
+    """Return the first type as which every value of a text column can be read."""
     say, place = dialect_of(engine.dialect), engine.place(table)
     counts = [f"COUNT({read(kind, 'text', name, say)}) AS {kind}s" for kind in ("text", *_IN_TEXT)]
     said = f"{say.name(name)} IS NOT NULL AND NOT {say.is_like(say.trimmed(say.name(name)), '[nN][aA][nN]')}"

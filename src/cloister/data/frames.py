@@ -1,22 +1,22 @@
-"""Columns of pandas frames as Arrow, each cell read by the type that the schema gives it.
+"""Convert columns of pandas frames to Arrow, reading each cell by its type in the schema.
 
-pandas infers the type of a column from its values: one missing cell makes doubles of integers, one word makes objects
-of anything. So the type of a column must not decide how its cells are read. The law of this file: a cell reads the same
-in every column that pandas may put it into, whatever stands beside it.
+pandas infers the type of a column from its values: one missing cell turns integers into doubles, one word turns any
+column into objects. So the type of a column must not decide how its cells are read. Rule of this file: a cell reads the
+same in every column that pandas may put it into, whatever the other cells are.
 
-    integer           1 and 0 for booleans; whole numbers up to ±2^53, and those beyond as that; fractions are missing
+    integer           1 and 0 for booleans; whole numbers, clipped to ±2^53; fractions are missing
     real              as a double; closer to zero than 1e-300 is zero
     boolean           1 and 0 for numbers; other numbers are missing
-    text              true and false; whole numbers below 2^53 as their digits, those beyond are missing; 1.5 as 1.5
-    date, timestamp   microseconds in UTC between the years 1000 and 9999, those beyond as the nearer end
-    an id             as text, but fractions name nobody
+    text              true and false; whole numbers below 2^53 as their digits, larger ones are missing; 1.5 as 1.5
+    date, timestamp   microseconds in UTC, clipped to the years 1000 to 9999
+    an id             as text, but fractions are missing
 
-Beyond 2^53 an integer and its neighbour are one double, so integers there are read as their double would be. A type
-that was declared, and that no missing cell changes, keeps them exact: Int64 and its like, string, and Arrow's types.
+Beyond 2^53 an integer and its neighbour are one double, so such integers are read as their double would be. A declared
+type that a missing cell does not change keeps them exact: Int64 and similar types, string, and Arrow's types.
 
 Cells of a column without a type (objects, categories, periods …) are written as text that the views read in this way.
-Numbers, booleans and moments in a typed column are converted all at once. (Within one column of categories pandas
-itself holds True, 1 and 1.0 for one value.)
+Numbers, booleans and timestamps in a typed column are converted all at once. (Within one column of categories pandas
+itself treats True, 1 and 1.0 as one value.)
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ from cloister.privacy.errors import BadSchema
 
 __all__ = ["from_pandas", "refuse_coarse"]
 
-_EXACT = 2**53  # below, every integer is a double of its own
+_EXACT = 2**53  # below this, distinct integers are distinct doubles
 _TINY = 1e-300  # text closer to zero is zero in every view
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -56,7 +56,7 @@ def refuse_coarse(table: Table, frame: Any) -> None:
 
 
 def from_pandas(series: Any, kind: str | None) -> Any:
-    """A pandas column as Arrow.
+    """Convert a pandas column to Arrow.
 
     Args:
         series: the column.
@@ -70,7 +70,7 @@ def from_pandas(series: Any, kind: str | None) -> Any:
     if dtype.name in ("str", "string"):
         try:
             return pa.array(series)
-        except Exception:  # half a character; which cell it is does not matter to the others
+        except Exception:  # a lone surrogate; one such cell must not affect the others
             return _cells(series, "text")
     if kind is None:
         plain = dtype.name not in ("object", "category") and _is_number(dtype)
@@ -86,13 +86,13 @@ def from_pandas(series: Any, kind: str | None) -> Any:
 
 
 def _is_exact(dtype: Any) -> bool:
-    """Whether a type was declared, keeps all integers, and stays when a cell is missing."""
+    """Return True if a type was declared, keeps all integers exact, and does not change when a cell is missing."""
     masked = hasattr(dtype, "numpy_dtype") and dtype.kind in "iu"
     return masked or dtype.name == "string" or hasattr(dtype, "pyarrow_dtype")
 
 
 def _is_number(dtype: Any) -> bool:
-    """Whether this is one of the plain or nullable types of numbers and booleans that Arrow has too."""
+    """Return True for a plain or nullable type of numbers or booleans that Arrow has too."""
     plain = isinstance(dtype, np.dtype) or hasattr(dtype, "numpy_dtype")
     return plain and dtype.kind in "biuf" and dtype.itemsize <= 8
 
@@ -101,7 +101,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _numbers(column: Any, kind: str, *, exact: bool) -> Any:
-    """Numbers or booleans as a type; None if there is no short way."""
+    """Convert numbers or booleans to a type; None if there is no vectorised conversion."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -136,7 +136,7 @@ def _numbers(column: Any, kind: str, *, exact: bool) -> Any:
 
 
 def _moments(series: Any) -> Any:
-    """A column of moments in microseconds of UTC, without a zone."""
+    """Convert a column of timestamps to microseconds in UTC, without a zone."""
     import pyarrow as pa
 
     times, per = _STEPS[series.dt.unit]
@@ -147,7 +147,7 @@ def _moments(series: Any) -> Any:
 
 
 def _ids(column: Any) -> Any:
-    """Ids of a declared type as text: integers as they are, doubles as `_numbers` reads them."""
+    """Convert ids of a declared type to text: integers unchanged, doubles as `_numbers` reads them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -171,27 +171,27 @@ def _categories(series: Any, kind: str) -> Any:
 def _cells(series: Any, kind: str) -> Any:
     import pyarrow as pa
 
-    # Cell by cell: what pandas says of a whole column (`isna`) fails as a whole if one cell does.
+    # Cell by cell: `isna` of a whole pandas column fails if one cell fails.
     return pa.array([_said(one, kind) for one in series], pa.string())
 
 
 def _said(value: Any, kind: str) -> str | None:
-    """A cell as text that the view of a type reads; None if it is missing or cannot be written, whatever the reason."""
+    """Return a cell as text that the view of a type reads; None if it is missing or cannot be written."""
     try:
         text = None if _is_missing(value) else _written(value, kind)
         if text is None:
             return None
-        text = str.__str__(text)  # not what a class that is derived from text makes of it
+        text = str.__str__(text)  # not the override of a subclass of str
         text.encode()
     except KeyboardInterrupt:
         raise
-    except BaseException:  # an object's own way to say what it is may fail in any way
+    except BaseException:  # an object's own __str__ may raise anything
         return None
     return text
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether pandas takes a cell for missing. Asks an object nothing that its class could answer in its own way."""
+    """Return True if pandas treats a cell as missing. Calls no method that the cell's class could override."""
     import pandas as pd  # type: ignore[import-untyped]
 
     if value is None or value is pd.NA or value is pd.NaT:
@@ -204,7 +204,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _written(value: Any, kind: str) -> str | None:
-    if isinstance(value, complex | np.complexfloating):  # one complex number makes complex numbers of a column
+    if isinstance(value, complex | np.complexfloating):  # one complex number makes a whole column complex
         value = value.real if value.imag == 0 else math.nan
     if isinstance(value, bool | np.bool_):
         return str(int(value)) if kind in ("integer", "real") else str(bool(value)).lower() if _holds(kind) else None
@@ -215,12 +215,12 @@ def _written(value: Any, kind: str) -> str | None:
     if isinstance(value, dt.date | np.datetime64):
         return _moment(value, kind)
     if isinstance(value, dt.timedelta | np.timedelta64) or hasattr(value, "closed_left"):
-        return None  # spans and intervals, whose unit or ends change with what stands beside them
+        return None  # durations and intervals, whose unit or ends depend on the other cells
     return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def _holds(kind: str) -> bool:
-    """Whether a number or a truth can be read as this type at all."""
+    """Return True if a number or a boolean can be read as this type."""
     return kind not in ("date", "timestamp")
 
 
@@ -250,7 +250,7 @@ def _fraction(value: float, kind: str) -> str | None:
 
 
 def _moment(value: Any, kind: str) -> str | None:
-    """A moment or a day; a moment with a zone in UTC."""
+    """Return a timestamp or a date as text; a timestamp with a zone in UTC."""
     if kind in _NUMBER:
         return None
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
@@ -266,12 +266,12 @@ def _moment(value: Any, kind: str) -> str | None:
 
 
 def _micros(value: Any) -> tuple[int, bool]:
-    """A moment in microseconds of UTC since 1970, rounded down, and whether it had a zone."""
+    """Return a timestamp in microseconds of UTC since 1970, rounded down, and whether it had a zone."""
     if isinstance(value, np.datetime64):
         import pandas as pd
 
         value = pd.Timestamp(value)
-    if hasattr(value, "asm8"):  # of pandas, with a unit of its own; a year may have more than four digits
+    if hasattr(value, "asm8"):  # a pandas timestamp, with its own unit; a year may have more than four digits
         times, per = _STEPS[value.unit]
         return int(value.asm8.view("i8")) // per * times, value.tzinfo is not None
     offset = value.utcoffset()

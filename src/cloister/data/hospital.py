@@ -1,6 +1,6 @@
-"""A hospital that does not exist: visits for the demo, the documentation and the tests.
+"""Synthetic hospital visits for the demo, the documentation and the tests.
 
-Generated from a fixed seed, so everybody sees the same table and nobody is in it.
+Generated from a fixed seed: the table is always the same and describes no real person.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["SCHEMA", "WARDS", "hospital"]
 
 WARDS = ("cardiology", "emergency", "geriatrics", "maternity", "neurology", "surgery")
 
-# What is public about the table that `hospital()` makes, as its owner would write it.
+# The schema of the table that `hospital()` returns, as its owner would write it.
 SCHEMA: dict[str, Any] = {
     "unit": {"name": "patient", "max_rows": 8},
     "tables": {
@@ -38,7 +38,7 @@ _MEAN_STAY = (5.0, 1.5, 9.0, 3.0, 6.0, 4.0)
 
 
 def hospital(patients: int = 4_000, seed: str = "hospital") -> dict[str, NDArray[Any]]:
-    """Visits of a made-up hospital, most patients with one to three of them, a few with many.
+    """Return synthetic hospital visits: one to three for most patients, many for a few.
 
     Columns: patient (text), ward, age (0-100), stay_days (0-60), cost (0-50,000), admitted (a date), readmitted (0/1).
     """

@@ -1,10 +1,10 @@
-"""Files that are opened once, checked, and read through what was opened: a name that changes later leads nowhere else.
+"""Files that are opened once, checked, and read through their descriptors: later changes of a name have no effect.
 
     folder/people.parquet ── opened without following a link ── a descriptor ── private/folder/people.parquet
                                                                                 a link to /proc/self/fd/N
 
 Every component of a path is opened from the one before it, and a link is refused at each. Engines are given the paths
-in the private folder. Whatever happens to the folder, these lead to the files that were checked.
+in the private folder, which always lead to the files that were checked.
 """
 
 import os
@@ -24,9 +24,9 @@ __all__ = ["PinnedFiles", "PinnedTable"]
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not make us wait
 _MOST_FILES = 4_000
-_MOST_ENTRIES = 20_000  # of all folders that are walked through
+_MOST_ENTRIES = 20_000  # in all folders walked
 _DEEPEST = 32
-_SPARE = 256  # descriptors that are left for everything else
+_SPARE = 256  # descriptors reserved for other uses
 _Identity = tuple[int, int]
 
 
@@ -37,8 +37,8 @@ class PinnedFiles:
         folder: an absolute path without links.
 
     Raises:
-        BadSource: there is no such folder; it, or what it lies in, is a link; or it holds links, files with several
-            names, or too much.
+        BadSource: there is no such folder; it or one of its parents is a link; or it holds links, files with several
+            names, or too many entries.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,10 +61,10 @@ class PinnedFiles:
         return Path(self._private) / self.folder.relative_to("/") / relative
 
     def table(self, names: Sequence[str], whole: bool = False) -> "PinnedTable | None":
-        """The first file, or folder with files in it, of these names.
+        """Return the first file, or folder with files in it, with one of these names.
 
         Args:
-            whole: whether all files are taken where none has such a name, and some lie in the folder itself.
+            whole: if True, take all files where none has such a name and some are in the folder itself.
         """
         for name in names:
             if name in self._seen:
@@ -76,14 +76,14 @@ class PinnedFiles:
         return None
 
     def unchanged(self) -> bool:
-        """Whether the folder still holds these files under these names, and no others."""
+        """Return True if the folder still holds these files under these names, and no others."""
         try:
             return dict(_walk(self.folder)) == self._seen
         except BadSource:
             return False
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._close()
 
 
@@ -92,7 +92,7 @@ class PinnedTable:
     """The files of one table.
 
     Attributes:
-        source: what holds them open.
+        source: the `PinnedFiles` that holds them open.
         path: the file, or the folder that they are in, in the private folder.
         files: every file.
     """
@@ -109,7 +109,7 @@ def _let_go(folder: str, lock: int, process: int, descriptors: Sequence[int]) ->
 
 
 def _walk(folder: Path, kept: list[int] | None = None) -> Iterator[tuple[str, _Identity]]:
-    """Every Parquet file under a folder: its path from there, and which file it is. With `kept`, they stay open."""
+    """Yield every Parquet file under a folder: its relative path and its identity. With `kept`, they stay open."""
     entries = 0
 
     def inside(place: int, path: str, depth: int) -> Iterator[tuple[str, _Identity]]:
@@ -160,7 +160,7 @@ def _identity(name: str, place: int, kept: list[int] | None) -> _Identity:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise BadSource("the folder holds something that is no file. Put files alone there.")
-        if found.st_nlink > 1:  # its other name may be in a folder of somebody else
+        if found.st_nlink > 1:  # its other name may be in another user's folder
             raise BadSource("a file of the folder has a second name (a hard link). Copy it instead.")
     except BaseException:
         os.close(descriptor)
@@ -173,7 +173,7 @@ def _identity(name: str, place: int, kept: list[int] | None) -> _Identity:
 
 
 def _make_room(held: int) -> None:
-    """Raise the number of files that this process may have open, as far as the system lets it."""
+    """Raise this process's limit on open files as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < held + _SPARE:
         most = 2 * (held + _SPARE)

@@ -1,10 +1,10 @@
-"""A table as somebody may see it: rows in an engine, what is public of their columns, and whose they are.
+"""Private tables for models: rows in an engine, the public facts of their columns, and their unit.
 
     relation = ds.relation("visits", ["age", "ward"])      # through a policy's view, if there is one
     relation.sums([relation.key("ward")])                  # bounded sums, computed where the rows are
-    relation.chosen(["age", "ward"])                       # the rows themselves, at most so many of each unit
+    relation.chosen(["age", "ward"])                       # the rows themselves, a bounded number of each unit
 
-Privacy: nothing here is private yet. A relation says how much of it is one unit's; noise must follow.
+Privacy: nothing here is private yet. A relation bounds the contribution of one unit; noise must be added.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ __all__ = ["ChosenRows", "PrivateTable", "values_of"]
 
 
 def values_of(column: Column) -> tuple[Any, ...]:
-    """The public values of a column that has few."""
+    """Return the public values of a column with few values."""
     listed = (False, True) if column.type == "boolean" else tuple(column.categories or ())
     if not listed:
         raise BadSchema(f"{column.name} has no public values. Give it categories in the schema.")
@@ -39,13 +39,13 @@ class PrivateTable:
 
     Attributes:
         engine: where they are.
-        rows: a query to which projections are added; it gives `UNIT` if there is a unit column.
-        columns: what is public of those that are used, as they are seen.
-        max_rows: how many rows a unit counts for; None where the unit is the row.
-        copies: how often a row can occur, where the unit is the row.
-        table: what it is called.
-        clipped: the numbers that a view keeps within their bounds, to the last bit.
-        secret: the owner's, for choices among the rows of a unit that nobody can arrange.
+        rows: a query to which projections are added; it has a column `UNIT` if there is a unit column.
+        columns: the public facts of the columns used, as the view shows them.
+        max_rows: number of rows a unit counts for; None where the unit is the row.
+        copies: number of times a row can occur, where the unit is the row.
+        table: its name.
+        clipped: the numeric columns that a view keeps within their bounds, to the last bit.
+        secret: the owner's key for choosing among the rows of a unit, so that the choice cannot be manipulated.
     """
 
     engine: Engine
@@ -58,14 +58,14 @@ class PrivateTable:
     secret: str = field(default="", repr=False)
 
     def sums(self, keys: Sequence[GroupKey] = (), values: Sequence[Value] = ()) -> Sums:
-        """A statement over all rows."""
+        """Return a statement of sums over all rows."""
         return Sums(self.rows, tuple(keys), tuple(values), self.max_rows, self.copies)
 
     def tables(self, sets: Sequence[Sequence[GroupKey]], values: Sequence[Value] = ()) -> list[list[NDArray[Any]]]:
-        """For each choice of keys the number of rows and the sums, over all groups.
+        """Return the number of rows and the sums over all groups, for each choice of keys.
 
-        Where people are weighed that is what takes time, so one statement does it once. Rows alone are counted faster
-        one choice after the other.
+        Computing the weights of units is slow, so one statement computes them once. Plain rows are counted faster
+        one choice at a time.
 
         Privacy: reads rows. The caller has charged for it.
         """
@@ -76,15 +76,15 @@ class PrivateTable:
         return self.sums(every, values).run_sets(self.engine, places)
 
     def chosen(self, names: Sequence[str]) -> "ChosenRows":
-        """Some columns of the rows themselves."""
+        """Return some columns of the rows themselves."""
         return ChosenRows(self.rows, tuple(names), self.max_rows, self.secret)
 
     def where(self, condition: exp.Expression) -> "PrivateTable":
-        """Some of the rows: a condition that looks at one row at a time."""
+        """Return the rows that satisfy a condition on single rows."""
         return replace(self, rows=self.rows.where(condition.copy()))
 
     def with_columns(self, named: Mapping[str, exp.Expression]) -> "PrivateTable":
-        """Add columns to the rows, each computed once for each row. Their names are made by `schema.internal`."""
+        """Add columns to the rows, each computed once for each row. `schema.internal` makes their names."""
         # An engine would read a column of the same name in place of the new one, unclipped.
         assert all(is_reserved(name) and name not in self.columns for name in named)
         shown = [exp.column(name, quoted=True) for name in self.columns]
@@ -96,21 +96,21 @@ class PrivateTable:
 
     @property
     def rows_each(self) -> int:
-        """How many rows are one unit's, at most."""
+        """Return the largest number of rows of one unit."""
         return self.copies if self.max_rows is None else self.max_rows
 
     @property
     def whole(self) -> int:
-        """What a whole row counts: sums are multiples of one such part."""
+        """Return the weight of a whole row: sums are multiples of one such part."""
         return self.sums().unit_weight
 
     @property
     def most(self) -> Sensitivity:
-        """What all rows of one unit count together, at most."""
+        """Return the largest total weight of all rows of one unit."""
         return self.sums().sensitivity()
 
     def key(self, name: str, values: Sequence[Any] | None = None) -> GroupKey:
-        """Groups by the public values of a column, or by those of them that are given."""
+        """Return groups by the public values of a column, or by a given subset of them."""
         column = self.columns[name]
         listed = values_of(column) if values is None else tuple(values)
         return GroupKey(name, exp.column(name, quoted=True), listed, column.type)
@@ -120,8 +120,8 @@ class PrivateTable:
 class ChosenRows:
     """Rows of a relation, at most `most` of each unit.
 
-    A unit with more rows keeps those whose keyed hash is smallest: which ones depends on no other unit's rows, and
-    cannot be arranged without the secret. (Weights, as sums have them, are no way out where a method needs rows.)
+    A unit with more rows keeps those whose keyed hash is smallest: the choice depends on no other unit's rows, and
+    cannot be manipulated without the secret. (Weights, as in sums, do not help where a method needs rows.)
 
     Attributes:
         rows: as in `PrivateTable`.
@@ -135,7 +135,7 @@ class ChosenRows:
     secret: str = field(repr=False)
 
     def sql(self, dialect: str) -> str:
-        """The statement."""
+        """Return the statement."""
         shown = [exp.column(name, quoted=True) for name in self.names]
         rows = self.rows.select(*(one.copy() for one in shown))
         if self.most is None:
@@ -145,7 +145,7 @@ class ChosenRows:
             text = exp.Cast(this=one.copy(), to=exp.DataType.build("TEXT"))
             filled = exp.Coalesce(this=text, expressions=[exp.Literal.string("~")])
             hashed = exp.DPipe(this=hashed, expression=exp.DPipe(this=exp.Literal.string("|"), expression=filled))
-        # Rows of one hash are alike, or as good as: their own values decide, not where they lie in the engine.
+        # Rows with equal hashes are (almost surely) equal: order them by value, not by their place in the engine.
         order = [exp.Ordered(this=exp.MD5(this=hashed)), *(exp.Ordered(this=one.copy()) for one in shown)]
         place = exp.Window(
             this=exp.RowNumber(),
@@ -159,9 +159,9 @@ class ChosenRows:
         return query.sql(dialect=dialect, identify=True)
 
     def run(self, engine: Engine) -> "pa.Table":
-        """The rows, in no order.
+        """Return the rows, in no order.
 
-        Privacy: reads rows, and gives them as they are. The caller has charged for it, and adds noise.
+        Privacy: reads rows, and returns them unchanged. The caller has charged for it, and adds noise.
         """
         return engine.run(self.sql(engine.dialect))
 

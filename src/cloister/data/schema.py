@@ -1,27 +1,27 @@
-"""The schema: what is publicly known about the tables, written down by their owner.
+"""The schema: the public facts about the tables, written by their owner.
 
-    unit: {name: patient, max_rows: 8}       # whom we protect; or  unit: row
+    unit: {name: patient, max_rows: 8}       # the unit of privacy; or  unit: row
     tables:
       visits:
-        unit: patient_id                     # the column that names a patient; it is not listed below
-        rows: 100000                         # optional: a public size, used to plan, never believed
+        unit: patient_id                     # the column that identifies a patient; not listed below
+        rows: 100000                         # optional: a public size, used for plans only
         columns:
           ward: {type: text, categories: [cardiology, surgery]}
           stay_days: {type: integer, bounds: [0, 60]}
           admitted: {type: date, bounds: [2020-01-01, 2026-12-31], nullable: false}
-        never: [{ward: maternity, age: {from: 70}}]     # optional: what no row can be, whatever the data say
-        determines: [ward -> building, 'ward, floor -> nurse']   # optional: what decides another column
+        never: [{ward: maternity, age: {from: 70}}]     # optional: combinations that no row can have
+        determines: [ward -> building, 'ward, floor -> nurse']   # optional: functional dependencies
       wards:
-        public: true                         # nobody's secret: joined freely
+        public: true                         # not secret: joined freely
         columns:
           ward: {type: text, categories: [cardiology, surgery]}
     foreign_keys: [visits.ward -> wards.ward]
 
-Types are integer, real, text, boolean, date and timestamp (UTC). The schema is enforced, not believed: values outside
+Types are integer, real, text, boolean, date and timestamp (UTC). The schema is enforced, not trusted: values outside
 the bounds are clipped, values outside the categories read as NULL, and a row with NULL where `nullable: false` is left
-out of every question that uses the column. So bounds and categories must be known without looking at the data. Names
+out of every query that uses the column. So bounds and categories must be known without looking at the data. Names
 that begin with `_cl_` are reserved and refused. The word `confirm` marks a column whose bounds or categories were
-drafted from values; nothing is opened with such a schema until the owner has removed it.
+drafted from values; no source is opened with such a schema until the owner has removed it.
 """
 
 import math
@@ -59,20 +59,20 @@ RESERVED = "_cl_"
 
 
 def internal(name: str) -> str:
-    """Name something in a statement of ours, so that no schema and no question can name it too.
+    """Return a reserved name for generated SQL that no schema and no query can use.
 
-    Schemas and questions with a name that `is_reserved` are refused. An alias that an analyst could write would be read
-    in place of ours by an engine, and the cap on a unit's rows is made of such aliases.
+    Schemas and queries with a name that `is_reserved` are refused. Otherwise an engine could read an analyst's alias in
+    place of a generated one, and the contribution bound is built on generated aliases.
     """
     return RESERVED + name
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name begins like those of `internal`, in any case: engines fold case."""
+    """Return True if a name has the prefix of `internal`, in any case: engines fold case."""
     return name.lower().startswith(RESERVED)
 
 
-UNIT = internal("unit")  # what every view calls the column that names the unit
+UNIT = internal("unit")  # name of the unit column in every view
 
 # Symmetric, so that no negation overflows; finite, so that no sum is infinite.
 _LIMITS: Mapping[str, tuple[Bound, Bound]] = {
@@ -86,15 +86,15 @@ _PYTHON = {"integer": int, "real": float, "date": date, "timestamp": datetime, "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What is public about a column.
+    """The public facts about a column.
 
     Attributes:
         name: as the source spells it.
-        type: how its values are read, whatever type the source declares.
+        type: the type its values are read as, whatever type the source declares.
         bounds: lower and upper limit of an integer, real, date or timestamp; values beyond are clipped.
-        categories: every text or integer that counts; other values read as NULL.
+        categories: every text or integer accepted; other values read as NULL.
         nullable: if False, rows in which the column reads as NULL are left out.
-        confirmed: False while bounds or categories drafted from values wait for the owner's word.
+        confirmed: False until the owner confirms bounds or categories drafted from values.
     """
 
     name: str
@@ -106,11 +106,11 @@ class Column:
 
     @property
     def limits(self) -> tuple[Bound, Bound] | None:
-        """Between which values its view lies: its bounds, or the widest of its type; None for text and boolean."""
+        """Return the range of its view: its bounds, or the widest of its type; None for text and boolean."""
         return self.bounds or _LIMITS.get(self.type)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the column, in the order in which it is written."""
+        """Yield the problems of the column, in the order of the file."""
         if not _is_name(self.name):
             yield f"needs a printable name that does not begin with {RESERVED}"
         if self.type not in TYPES:
@@ -143,20 +143,20 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is public about a table.
+    """The public facts about a table.
 
     Attributes:
         name: as the source spells it.
         columns: those that may be used, by name.
-        unit: the column that names the unit; None in a public table and where the unit is the row.
-        max_rows: how many rows of one unit count here, if fewer than the unit's own limit. Of a public table: how many
-            of its rows count for one row that is joined to them, where the unit is the row.
-        public: whether nothing in it is secret.
+        unit: the column that identifies the unit; None in a public table and where the unit is the row.
+        max_rows: number of rows of one unit that count here, if fewer than the unit's own limit. For a public table:
+            number of its rows that count for one row joined to them, where the unit is the row.
+        public: True if nothing in it is secret.
         rows: a public size, for plans only.
         never: combinations that no row can have, each as {column: value, list of values, or {from: …, below: …}}.
-        determines: columns that decide the value of another one: (("ward", "floor"), "nurse").
+        determines: columns that determine the value of another: (("ward", "floor"), "nurse").
 
-    `never` and `determines` are kept by every synthetic row. Nothing else believes them.
+    Every synthetic row satisfies `never` and `determines`. Nothing else relies on them.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Table:
     determines: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def problems(self, unit: Unit) -> Iterator[str]:
-        """What is wrong with the table under this unit, in the order in which it is written."""
+        """Yield the problems of the table under this unit, in the order of the file."""
         if not _is_name(self.name):
             yield f"needs a printable name that does not begin with {RESERVED}"
         if self.unit is not None and is_reserved(self.unit):
@@ -204,7 +204,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """That a column holds keys of another table. How many rows match is enforced where it matters, never believed."""
+    """A column with keys of another table. The number of matching rows is enforced where it matters, not trusted."""
 
     table: str
     column: str
@@ -225,13 +225,13 @@ class Schema:
 
     @staticmethod
     def parse(text: str, unit: Unit | None = None, *, max_bytes: int | None = 200_000) -> "Schema":
-        """Read a schema from its YAML text. Text is never taken for a path, whoever wrote it.
+        """Read a schema from its YAML text, which is never taken for a path.
 
-        The same text is read once, and remembered.
+        Results are cached by text.
 
         Args:
-            unit: whom to protect, if the schema leaves that open; if it does not, the two must agree.
-            max_bytes: longer text is refused unread; None reads any.
+            unit: the unit of privacy, if the schema states none; otherwise the two must agree.
+            max_bytes: longer text is refused before parsing; None means no limit.
 
         Raises:
             BadSchema: with every problem, in order. Marks to confirm are left to `check`.
@@ -251,7 +251,7 @@ class Schema:
     ) -> "Schema":
         """Read a schema from a file, or from a dict; text of several lines is read as by `parse`.
 
-        For text that somebody else wrote, call `parse`: one line would be opened as a file here.
+        For untrusted text call `parse`: here a single line is opened as a file.
 
         Args:
             unit, max_bytes: as in `parse`.
@@ -275,16 +275,16 @@ class Schema:
         return Schema.parse(text, unit, max_bytes=max_bytes)
 
     def dump(self) -> str:
-        """The schema as YAML that `load` reads back."""
+        """Return the schema as YAML that `load` reads back."""
         from cloister.data.schema_file import written
 
         return written(self)
 
     def check(self) -> None:
-        """Refuse a schema with any problem, in order, or with a mark that its owner has still to confirm.
+        """Refuse a schema with any problem, or with a mark that its owner has not confirmed.
 
         Raises:
-            BadSchema: with every problem.
+            BadSchema: with every problem, in order.
         """
         waiting = [
             f"{table.name}.{column.name}: confirm that its bounds or categories are public, and remove the mark"
@@ -295,7 +295,7 @@ class Schema:
         _refuse([*self.problems(), *waiting])
 
     def problems(self) -> list[str]:
-        """What is wrong, each with its place and the way out."""
+        """Return the problems, each with its place and a remedy."""
         found = [] if self.tables else ["tables: there is none"]
         found += [f"tables: {problem}" for problem in _same_but_for_case(list(self.tables))]
         for table in self.tables.values():
@@ -320,14 +320,14 @@ def _read(source: str | Mapping[str, Any], unit: Unit | None, max_bytes: int | N
     from cloister.data.schema_file import read
 
     schema, problems = read(source, unit, max_bytes)
-    # A place whose form is wrong is not scolded for its content too.
+    # Where the form is wrong, problems of the content are not reported too.
     misshapen = {problem.partition(":")[0] for problem in problems}
     _refuse(problems + [one for one in schema.problems() if one.partition(":")[0] not in misshapen])
     return schema
 
 
 def glimpse(value: object) -> str:
-    """The beginning of what was written, for a message. Python refuses to print integers of some thousand digits."""
+    """Return the beginning of a value, for a message. Python refuses to print integers of several thousand digits."""
     try:
         return f"{value!r:.40}"
     except ValueError:
@@ -354,9 +354,9 @@ def _is_pair(value: object) -> bool:
 
 
 def _is_a(kind: str, value: object) -> bool:
-    """Whether a value has exactly the Python type of a column type: a bool is no integer, a datetime no date.
+    """Return True if a value has exactly the Python type of a column type: a bool is no integer, a datetime no date.
 
-    A timestamp still has its zone if there is no such moment in UTC, at either end of time.
+    A timestamp keeps its zone if it cannot be represented in UTC, at either end of the range.
     """
     if type(value) is not _PYTHON[kind]:
         return False
@@ -364,7 +364,7 @@ def _is_a(kind: str, value: object) -> bool:
 
 
 def _each(wanted: object) -> Iterator[object]:
-    """The single values of a rule: one, those of a list, or the ends of a range."""
+    """Yield the single values of a rule: one, those of a list, or the ends of a range."""
     if isinstance(wanted, Mapping):
         yield from wanted.values()
     elif isinstance(wanted, list | tuple):
@@ -382,19 +382,19 @@ def _is_plain(value: object) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Whether text can be written as UTF-8 and kept by PostgreSQL, which has no NUL in text."""
+    """Return True if text can be encoded as UTF-8 and stored by PostgreSQL, which allows no NUL in text."""
     return "\0" not in value and value.encode("utf-8", "replace").decode() == value
 
 
 def _is_category(kind: str, value: object) -> bool:
     if isinstance(value, str):
-        # Empty text reads as NULL, so that CSV and the others agree.
+        # Empty text reads as NULL, so that CSV and the other sources agree.
         return kind == "text" and value != "" and _is_text(value)
     return kind == "integer" and _is_a(kind, value) and -(2**63) < value < 2**63  # type: ignore[operator]
 
 
 def _same_but_for_case(names: Sequence[str]) -> Iterator[str]:
-    """Names that some engine would take for one."""
+    """Yield names that differ only in case, which some engine would treat as equal."""
     folded: dict[str, str] = {}
     for name in names:
         first = folded.setdefault(str(name).lower(), name)

@@ -1,4 +1,4 @@
-"""From schema.yaml to a Schema and back. Strict: an unknown word is a problem, and so is a word written twice."""
+"""Read and write schema.yaml. Unknown and repeated keys are problems."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ _WORDS = {
 def read(
     source: str | Mapping[str, Any], unit: Unit | None = None, max_bytes: int | None = MAX_BYTES
 ) -> tuple[Schema, list[str]]:
-    """The schema, and the problems of its form; the problems of its content are the schema's to tell."""
+    """Return the schema and the problems of its form; `Schema.problems` reports those of its content."""
     raw = _parsed(source, max_bytes) if isinstance(source, str) else source
     problems: list[str] = []
     words = _words("schema", "schema", raw, problems)
@@ -54,7 +54,7 @@ def read(
 
 
 def written(schema: Schema) -> str:
-    """The schema as YAML."""
+    """Return the schema as YAML."""
     unit: Any = "row" if schema.unit == ROW else {"name": schema.unit.name, "max_rows": schema.unit.max_rows}
     raw: dict[str, Any] = {"unit": unit, "tables": {name: _plain_table(table) for name, table in schema.tables.items()}}
     if schema.foreign_keys:
@@ -63,17 +63,17 @@ def written(schema: Schema) -> str:
 
 
 def to_yaml(raw: Mapping[str, Any]) -> str:
-    """Plain values as YAML in our layout."""
+    """Return plain values as YAML in our layout."""
     return str(yaml.safe_dump(raw, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110))
 
 
 def plain(bounds: tuple[Bound, Bound]) -> list[Any]:
-    """Bounds as YAML shows them best: timestamps as text."""
+    """Return bounds as plain YAML values: timestamps as text."""
     return [bound.isoformat(" ") if isinstance(bound, datetime) else bound for bound in bounds]
 
 
 def _parsed(text: str, max_bytes: int | None) -> Any:
-    """Plain values from YAML, in one pass over its events: text, numbers, dates, lists and names with values."""
+    """Parse YAML into plain values in one pass over its events: text, numbers, dates, lists and mappings."""
     size = len(text.encode("utf-8", "replace"))
     if max_bytes is not None and size > max_bytes:
         raise BadSchema(
@@ -122,7 +122,7 @@ def _until(end: type[Any], events: Iterator[Any]) -> Iterator[Any]:
 
 
 def _scalar(text: str, line: int) -> Any:
-    """A word without quotes: a number, a date or timestamp, true, false, nothing, or text."""
+    """Parse an unquoted scalar: a number, a date or timestamp, true, false, null, or text."""
     tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
     if tag == "tag:yaml.org,2002:int":
         if not _WHOLE.fullmatch(text):  # 0x10, 010 and 1:30 are numbers to some readers of YAML and text to others
@@ -143,7 +143,7 @@ def _mapping(place: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
 
 
 def _words(kind: str, place: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
-    """The words of a part of the schema, all of which must be known and filled in."""
+    """Return the keys and values of a part of the schema; every key must be known and every value present."""
     words = _mapping(place, raw, problems)
     for word, value in words.items():
         if word not in _WORDS[kind]:
@@ -167,7 +167,7 @@ def _unit(raw: Any, given: Unit | None, problems: list[str]) -> Unit:
         problems.append("unit: say whom to protect: row, or {name: patient, max_rows: 8}")
     if given is not None and stated != given:
         problems.append(f"unit: the schema protects {stated}, but {given} was asked for. Make them agree")
-    return stated or Unit("person")  # a stand-in: its absence is among the problems already
+    return stated or Unit("person")  # a placeholder: its absence is already among the problems
 
 
 def _table(name: str, raw: Any, problems: list[str]) -> Table:
@@ -191,7 +191,7 @@ def _never(table: str, raw: Any, problems: list[str]) -> tuple[dict[str, Any], .
 
 
 def _determines(table: str, raw: Any, problems: list[str]) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """`ward -> building`, or 'ward, floor -> nurse', which YAML needs in quotes."""
+    """Parse `ward -> building`, or 'ward, floor -> nurse', which YAML needs in quotes."""
     found = []
     for text in raw if isinstance(raw, list | tuple) else [raw]:
         left, arrow, right = str(text).partition("->")
@@ -217,7 +217,7 @@ def _column(table: str, name: str, raw: Any, problems: list[str]) -> Column:
 
 
 def _bound(kind: object, raw: Any) -> Bound:
-    """A bound in the Python type of the column; what cannot be read stays as it is, for the schema to complain of."""
+    """Return a bound in the Python type of the column; an unreadable one is unchanged, for the schema to report."""
     try:
         if kind == "integer" and (whole := rational(raw)).denominator == 1:
             return int(whole)

@@ -1,4 +1,4 @@
-"""How the rows of a source fit its schema: what is left out, clipped or read as missing. Counted for the owner."""
+"""Count for the owner how rows of a source fit its schema: left out, clipped or read as missing."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class ColumnFit:
-    """What becomes of the values of one column.
+    """Counts of how the values of one column are read.
 
     Attributes:
-        column: what is public about it.
-        missing: values that the source itself lacks, empty text included.
-        unreadable: values that do not read as the column's type, and so as missing.
+        column: its public facts.
+        missing: values missing in the source, including empty text.
+        unreadable: values that cannot be read as the column's type, and so read as missing.
         unknown: values outside the categories, which read as missing too.
-        named: the most frequent of those, with how often each occurs.
+        named: the most frequent of those, with their counts.
         below, above: values beyond the bounds, which read as the nearer one.
     """
 
@@ -39,25 +39,25 @@ class ColumnFit:
 
     @property
     def lost(self) -> int:
-        """Rows that are left out because of this column, whatever the others hold."""
+        """Return the number of rows left out because of this column alone."""
         return 0 if self.column.nullable else self.missing + self.unreadable + self.unknown
 
     @property
     def fits(self) -> bool:
-        """Whether every value is read as it stands, and no row is left out."""
+        """Return True if every value is read unchanged and no row is left out."""
         return not (self.lost or self.unreadable or self.unknown or self.below or self.above)
 
 
 @dataclass(frozen=True, slots=True)
 class TableFit:
-    """What becomes of the rows of one table.
+    """Counts of how the rows of one table are read.
 
     Attributes:
-        name: of the table.
-        rows: in the source.
-        read: of those, how many the schema lets through.
-        nobody: rows that name no unit.
-        columns: one by one.
+        name: name of the table.
+        rows: number of rows in the source.
+        read: number of those that the schema accepts.
+        nobody: rows without a unit.
+        columns: the counts of each column.
     """
 
     name: str
@@ -68,12 +68,12 @@ class TableFit:
 
 
 def fit_of(source: object, schema: Schema, **limits: Any) -> tuple[TableFit, ...]:
-    """Count, in every table of a schema, what becomes of rows and values.
+    """Count how rows and values of every table of a schema are read.
 
     Args:
         source, schema, limits: as for `open_tables`.
 
-    Privacy: exact counts, and values that the schema does not name. For the owner's eyes only.
+    Privacy: exact counts, and values that the schema does not list. For the owner only.
     """
     tables = open_tables(source, schema, **limits)
     try:
@@ -138,12 +138,12 @@ def _numbers(engine: Engine, counts: Sequence[str], rows: str) -> list[int]:
 
 
 def fit_text(tables: Sequence[TableFit]) -> str:
-    """The counts in words, a line for each column that does not fit."""
+    """Return the counts in words, a line for each column that does not fit."""
     return "\n".join([OWNERS_VIEW, *fit_lines(tables)])
 
 
 def fit_lines(tables: Sequence[TableFit], *, values: bool = True) -> list[str]:
-    """Give the counts in words, a line for each column that does not fit; without `values`, none is quoted."""
+    """Return the counts in words, a line for each column that does not fit; without `values`, no value is quoted."""
     return [line for one in tables for line in _table_lines(one, values)]
 
 

@@ -1,19 +1,19 @@
-"""Bounded statistics: integer sums by group, computed where the rows live, with every person's part capped.
+"""Bounded statistics: integer sums by group, computed in the engine, with each person's contribution bounded.
 
-Counts, sums, cross products, histograms, marginals and the leaves of quantile trees are all one thing: for each group,
-the sum over rows of a few integers within public limits. One statement computes them, in any engine, to the last digit.
+Counts, sums, cross products, histograms, marginals and the leaves of quantile trees have one form: for each group,
+the sum over rows of a few integers within public limits. One statement computes them exactly, in any engine.
 
-The cap on a person is a weight, not a choice of rows. A person with n > m rows has each of them counted m/n times (in
-units of 1/G, G = 2^20, rounded down): what choosing m rows at random would give on average, with less variance, without
-a secret, and the same in every engine. Rounding loses less than n/(mG) of what a person counts for: 1 % at 10,000 m
-rows. As n · floor(Gm/n) <= Gm, one person adds at most m · max|value| to all groups together.
+The contribution bound is a weight, not a choice of rows. A person with n > m rows has each of them counted m/n times
+(in units of 1/G, G = 2^20, rounded down). This is the mean of choosing m rows at random, with less variance, without a
+secret, and equal in every engine. Rounding loses less than n/(mG) of a person's contribution: 1 % at 10,000 m rows.
+As n · floor(Gm/n) <= Gm, one person adds at most m · max|value| to all groups together.
 
     WITH rows AS (…), heavy AS (SELECT unit, COUNT(*) AS held FROM rows GROUP BY unit HAVING COUNT(*) > m)
     SELECT key…, SUM(weight), SUM(weight * value)… FROM rows LEFT JOIN heavy USING (unit) GROUP BY key…
 
-Privacy: nothing here is private yet. The sums are exact; noise must follow (privacy.measure). What these functions
-promise is the sensitivity they state, for adding or removing one unit. It knows that, and no mechanism takes it with a
-loss that speaks of other neighbours.
+Privacy: nothing here is private yet. The sums are exact; noise must be added (privacy.measure). These functions
+guarantee the sensitivity they state, for adding or removing one unit. The sensitivity carries its neighbour relation,
+and no mechanism accepts it with a loss for another relation.
 """
 
 import math
@@ -45,18 +45,18 @@ __all__ = [
     "whole_value",
 ]
 
-WEIGHT = 2**20  # a whole row, for people; their rows may count less
+WEIGHT = 2**20  # weight of a whole row where the unit is a person; rows may weigh less
 _LARGEST = 2**42  # times a weight it fits into 63 bits; the sum of 2^63 such rows has 38 digits
 # Long lists of text are slow to search; groups that are not listed are left out afterwards anyway.
 _IN_LIST = 50
 
 
 class Engine(Protocol):
-    """Where rows live."""
+    """An engine that holds rows."""
 
     @property
     def dialect(self) -> str:
-        """The SQL it speaks."""
+        """Return its SQL dialect."""
 
     def run(self, sql: str) -> pa.Table:
         """Run one statement."""
@@ -81,11 +81,11 @@ class Value:
 
     @property
     def reach(self) -> int:
-        """The most that one row adds, either way."""
+        """Return the largest absolute value that one row adds."""
         return max(abs(self.low), abs(self.high))
 
     def total(self, name: str, weight: str | None, dialect: str) -> str:
-        """What all rows add up to, where the value is called `name`."""
+        """Return the sum over all rows as SQL, where the value is called `name`."""
         return _total(name if weight is None else f"{weight} * {name}", dialect)
 
 
@@ -97,7 +97,7 @@ class Known(Value):
     high: int = 1
 
     def total(self, name: str, weight: str | None, dialect: str) -> str:
-        """How many rows are known."""
+        """Return the number of rows that are not NULL, as SQL."""
         if weight is None:
             return f"CAST(COUNT({name}) AS BIGINT)"
         return _total(f"CASE WHEN {name} IS NULL THEN 0 ELSE {weight} END", dialect)
@@ -105,7 +105,7 @@ class Known(Value):
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """A public list of groups: the expression that names a row's group, and every value that counts."""
+    """A public list of groups: the expression for a row's group, and every accepted value."""
 
     name: str
     sql: exp.Expression
@@ -121,16 +121,16 @@ class GroupKey:
 def grid_value(
     sql: exp.Expression, low: float, high: float, exponent: int, centre: float = 0.0, *, clipped: bool = False
 ) -> Value:
-    """A real expression on the grid of multiples of 2^-exponent, measured from a public centre.
+    """Return a real expression rounded to multiples of 2^-exponent, relative to a public centre.
 
     floor((x - centre) · 2^exponent + 1/2), clipped: rounding happens row by row, before anything is summed.
     If the grid is coarser than 1, half a step is added first: a tiny x times the factor would underflow, which is an
-    error in PostgreSQL. `clipped` says that a view already keeps it within low and high.
+    error in PostgreSQL. `clipped` states that a view already keeps it within low and high.
     """
     step = 2.0**exponent
     ends = [math.floor((end - centre) * step + 0.5) for end in (low, high)]
-    # Clip first: what does not fit into 64 bits must not reach the cast, nor FLOOR, which in Spark is a cast too. All
-    # that follows is monotone, rounding included, so nothing lands beyond where the limits themselves land.
+    # Clip first: values beyond 64 bits must not reach the cast, nor FLOOR, which in Spark is a cast too. All later
+    # steps are monotone, rounding included, so no result is beyond the images of the limits.
     moved: exp.Expression = as_double(sql)
     if not clipped:
         moved = _clipped(moved, literal(float(low)), literal(float(high)))
@@ -145,7 +145,7 @@ def grid_value(
 
 
 def whole_value(sql: exp.Expression, low: int, high: int, *, clipped: bool = False) -> Value:
-    """An integer expression, clipped to its limits unless a view already keeps it within them."""
+    """Return an integer expression, clipped to its limits unless a view already keeps it within them."""
     if clipped:
         return Value(sql.copy(), low, high)
     return Value(_clipped(exp.Paren(this=sql.copy()), literal(low), literal(high)), low, high)
@@ -156,11 +156,11 @@ class Sums:
     """For each group, the number of rows and the sums of some values.
 
     Attributes:
-        rows: FROM and WHERE: a query to which the projections are added; it gives `UNIT` if there is a unit column.
-        keys: the groups; none asks for one total.
-        values: what is summed beside the number of rows.
-        max_rows: how many rows a unit counts for at most; None where the unit is the row.
-        copies: how often a row can occur in `rows`, where the unit is the row.
+        rows: FROM and WHERE, a query to which projections are added; it has a column `UNIT` if there is a unit column.
+        keys: the groups; without keys there is one total.
+        values: the values summed besides the number of rows.
+        max_rows: largest number of rows a unit counts for; None where the unit is the row.
+        copies: number of times a row can occur in `rows`, where the unit is the row.
     """
 
     rows: exp.Select
@@ -171,30 +171,30 @@ class Sums:
 
     @property
     def unit_weight(self) -> int:
-        """What a whole row counts: the numbers that come out are multiples of 1/unit_weight."""
+        """Return the weight of a whole row: results are multiples of 1/unit_weight."""
         return 1 if self.max_rows is None else WEIGHT
 
     @property
     def cells(self) -> int:
-        """How many groups there are."""
+        """Return the number of groups."""
         return math.prod(len(key.values) for key in self.keys)
 
     def sensitivity(self, index: int | None = None) -> Sensitivity:
-        """The most one unit changes the sums of value `index` (None: the number of rows), all groups together (L1).
+        """Return the L1 sensitivity, over all groups, of the sums of value `index` (None: the number of rows).
 
-        The L2 norm reaches the same: all of a person's rows may be in one group.
+        The L2 sensitivity is equal: all of a person's rows may be in one group.
         """
         reach = 1 if index is None else self.values[index].reach
         rows = self.copies if self.max_rows is None else self.max_rows
         return Sensitivity(reach * self.unit_weight * rows, Relation.ADD_REMOVE)
 
     def sql(self, dialect: str) -> str:
-        """The statement."""
+        """Return the statement."""
         names = [dialect_of(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
         return self._statement(dialect, names, f" GROUP BY {', '.join(names)}" if names else "")
 
     def sets_sql(self, dialect: str, sets: Sequence[Sequence[int]]) -> str:
-        """The same for several choices of keys at once, each by their places: people are weighed once for all."""
+        """Return one statement for several choices of keys, given by index: the weights of units are computed once."""
         names = [dialect_of(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
         listed = ", ".join(f"({', '.join(names[i] for i in one)})" for one in sets)
         which = [f"GROUPING({name}) AS {dialect_of(dialect).name(internal(f'g{i}'))}" for i, name in enumerate(names)]
@@ -212,7 +212,7 @@ class Sums:
         for i in range(len(self.values)):
             total = self.values[i].total(say.name(internal(f"v{i}")), weight, dialect)
             sums.append(f"{total} AS {say.name(internal(f's{i}'))}")
-        # Read twice rather than copied, unless people must be found in another table twice. Spark decides by itself.
+        # Read rows twice instead of copying them, unless units would have to be joined twice. Spark decides by itself.
         kept = "" if dialect == "spark" or _joins_people(rows) else "NOT MATERIALIZED "
         parts = [f"{say.name(internal('rows'))} AS {kept}({rows.sql(dialect, identify=True)})"]
         if self.max_rows is not None:
@@ -220,7 +220,7 @@ class Sums:
         return f"WITH {', '.join(parts)} SELECT {', '.join([*shown, *sums])} FROM {source}{grouped}"  # noqa: S608
 
     def _weight(self, say: Dialect) -> tuple[str | None, str]:
-        """What a row counts, and where rows stand beside it."""
+        """Return the weight of a row, and the FROM clause that has it."""
         rows, heavy, count = (say.name(internal(one)) for one in ("rows", "heavy", "held"))
         if self.max_rows is None:
             return None, rows
@@ -231,16 +231,16 @@ class Sums:
         return weight, joined
 
     def run(self, engine: Engine) -> list[NDArray[Any]]:
-        """The numbers of rows and the sums, one array over all groups each, in the order of the keys' values.
+        """Return the numbers of rows and the sums, one array over all groups each, in the order of the keys' values.
 
         Privacy: reads rows. The caller has charged for it.
         """
         return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, self._names)
 
     def run_sets(self, engine: Engine, sets: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
-        """The same for each choice of keys, from one statement.
+        """Return the results of `run` for each choice of keys, from one statement.
 
-        Privacy: reads rows. The caller has charged for it. A unit moves the numbers of each choice by as much as one.
+        Privacy: reads rows. The caller has charged for it. The sensitivity holds for each choice.
         """
         return [
             _spread(found, keys, math.prod(len(key.values) for key in keys), self._names)
@@ -248,11 +248,11 @@ class Sums:
         ]
 
     def run_occupied(self, engine: Engine, sets: Sequence[Sequence[int]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """For each choice of keys the groups that have rows, by their places in rising order, and how many they have.
+        """Return, for each choice of keys, the indices of groups with rows in rising order, and their numbers of rows.
 
-        For choices with more groups than there is memory: only what occurs is listed.
+        For choices with more groups than fit into memory: only groups with rows are listed.
 
-        Privacy: as `run_sets`. Which groups occur is as secret as the rows.
+        Privacy: as `run_sets`. The set of groups with rows is as secret as the rows.
         """
         answers = []
         for keys, found in self._each(engine, sets):
@@ -263,7 +263,7 @@ class Sums:
         return answers
 
     def _each(self, engine: Engine, sets: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[GroupKey, ...], pa.Table]]:
-        """The rows of the result that belong to each choice of keys, with its keys as k0, k1, …."""
+        """Yield the rows of the result for each choice of keys, with its keys as k0, k1, …."""
         if len(sets) == 1 and list(sets[0]) == list(range(len(self.keys))):  # all of them: an ordinary statement
             yield self.keys, engine.run(self.sql(engine.dialect))
             return
@@ -283,14 +283,14 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class DistinctUnits:
-    """For each group, how many units have a row in it. A unit in more than `max_groups` groups counts less in each."""
+    """The number of units with a row in each group. A unit in more than `max_groups` groups counts less in each."""
 
     rows: exp.Select
     keys: tuple[GroupKey, ...]
     max_groups: int
 
     def as_sums(self) -> Sums:
-        """The same as sums over one row per unit and group."""
+        """Return the equivalent sums over one row per unit and group."""
         keys = [exp.alias_(key.sql.copy(), internal(f"d{i}"), quoted=True) for i, key in enumerate(self.keys)]
         inner = self.rows.copy().select(*keys)
         pairs = exp.select(
@@ -314,17 +314,17 @@ class DistinctUnits:
 
 @dataclass(frozen=True, slots=True)
 class DistinctPairs:
-    """For each group, how many different values a column has; or, without groups, how many units have each value.
+    """For each group, the number of distinct values of a column; without groups, the number of units with each value.
 
-    Weights cannot help here: a value is present or not. So a unit with more than `most` different (group, value) pairs
-    keeps that many, chosen by a keyed hash of the pair: the choice depends on nobody else's rows, and stays the same.
-    Pairs of one hash are ordered by their own values.
+    Weights do not apply here: a value is present or not. So a unit with more than `most` distinct (group, value) pairs
+    keeps that many, chosen by a keyed hash of the pair: the choice is deterministic and depends on no other unit's
+    rows. Pairs with equal hashes are ordered by their values.
 
     Attributes:
         rows, keys: as in `Sums`.
-        value: the column; a real in its canonical form, or what is kept would depend on other people's rows.
+        value: the column; a real in its canonical form, or the choice would depend on other people's rows.
         most: pairs a unit keeps; None where the unit is the row.
-        secret: keys the hash, so that nobody can arrange rows to be chosen.
+        secret: keys the hash, so that rows cannot be crafted to be chosen.
     """
 
     rows: exp.Select
@@ -339,20 +339,20 @@ class DistinctPairs:
 
     @property
     def max_rows(self) -> int | None:
-        """How many pairs a unit counts for."""
+        """Return the number of pairs a unit counts for."""
         return self.most
 
     @property
     def cells(self) -> int:
-        """How many groups there are."""
+        """Return the number of groups."""
         return math.prod(len(key.values) for key in self.keys)
 
     def sensitivity(self, index: int | None = None) -> Sensitivity:
-        """The most one unit changes the numbers, all groups together."""
+        """Return the sensitivity of the numbers, over all groups."""
         return Sensitivity(self.copies if self.most is None else self.most, Relation.ADD_REMOVE)
 
     def sql(self, dialect: str) -> str:
-        """The number of different values of each group."""
+        """Return the statement for the number of distinct values of each group."""
         query, names = self._kept(dialect)
         count = exp.Count(this=exp.Distinct(expressions=[exp.column(internal("x"), quoted=True)]))
         query = exp.select(*names, exp.alias_(_long(count), internal("n"), quoted=True)).from_(query)
@@ -361,7 +361,7 @@ class DistinctPairs:
         return query.sql(dialect=dialect, identify=True)
 
     def units_sql(self, dialect: str) -> str:
-        """The values themselves, with the number of units that have each. Private: a rare value names a person."""
+        """Return the statement for the values and their numbers of units. Private: a rare value identifies a person."""
         query, _ = self._kept(dialect)
         counted = exp.select(
             exp.column(internal("x"), quoted=True),
@@ -421,7 +421,7 @@ class DistinctPairs:
         return query
 
     def run(self, engine: Engine) -> list[NDArray[Any]]:
-        """The number of different values of every group.
+        """Return the number of distinct values of every group.
 
         Privacy: reads rows. The caller has charged for it.
         """
@@ -429,7 +429,7 @@ class DistinctPairs:
 
 
 def _spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Columns of a result, one entry for each group in the order of the keys' values; groups without rows are zero."""
+    """Return columns of a result, one entry per group in the order of the keys' values; groups without rows are 0."""
     place, known = _places(table, keys)
     answers = []
     for name in names:
@@ -441,7 +441,7 @@ def _spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequen
 
 
 def _places(table: pa.Table, keys: Sequence[GroupKey]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The group of each line of a result, in the order of the keys' values, and whether it is one that counts."""
+    """Return the group index of each line of a result, and whether the group is a listed one."""
     place, known = np.zeros(table.num_rows, dtype=np.int64), np.ones(table.num_rows, dtype=bool)
     for i, key in enumerate(keys):
         code, found = _codes(table.column(internal(f"k{i}")), key)
@@ -451,7 +451,7 @@ def _places(table: pa.Table, keys: Sequence[GroupKey]) -> tuple[NDArray[np.int64
 
 
 def _joins_people(rows: exp.Select) -> bool:
-    """Whether private tables are joined, which is by their units."""
+    """Return True if private tables are joined, which is by their units."""
     return any(one.name == UNIT for join in rows.find_all(exp.Join) for one in join.find_all(exp.Column))
 
 
@@ -464,7 +464,7 @@ def _long(sql: exp.Expression) -> exp.Expression:
 
 
 def integers(column: pa.ChunkedArray) -> NDArray[Any]:
-    """A column of exact sums as int64, or as Python integers if one is beyond; NULL is zero."""
+    """Return a column of exact sums as int64, or as Python integers if one does not fit; NULL is zero."""
     array = pc.fill_null(column, pa.scalar(0, column.type)).combine_chunks()
     if not pa.types.is_decimal(array.type):
         return np.asarray(array.cast(pa.int64()).to_numpy(zero_copy_only=False))
@@ -478,7 +478,7 @@ def integers(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The place of each value in the key's list, and whether it is in it."""
+    """Return the index of each value in the key's list, and whether it is in the list."""
     if isinstance(key.values, range) and key.values.step == 1:
         known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
         place = np.asarray(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)) - key.values.start
@@ -500,17 +500,17 @@ def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], N
 
 
 def _heavy(max_rows: int, say: Dialect) -> str:
-    """The units with more rows than they count for, and how many."""
+    """Return the statement for units with more rows than they count for, and their numbers of rows."""
     unit, person, count = say.name(UNIT), say.name(internal("person")), say.name(internal("held"))
     rows = say.name(internal("rows"))
     return f"SELECT {unit} AS {person}, COUNT(*) AS {count} FROM {rows} GROUP BY {unit} HAVING COUNT(*) > {max_rows}"  # noqa: S608
 
 
 def _total(summed: str | None, dialect: str) -> str:
-    """An exact sum; of nothing given, the number of rows."""
+    """Return an exact sum as SQL; of None, the number of rows."""
     if summed is None:
         return "CAST(COUNT(*) AS BIGINT)"
-    # DuckDB and PostgreSQL sum 64-bit integers in more than 64 bits; Spark must be told to.
+    # DuckDB and PostgreSQL sum 64-bit integers in more than 64 bits; Spark needs a cast.
     inner = f"CAST({summed} AS DECIMAL(38, 0))" if dialect == "spark" else summed
     return f"CAST(SUM({inner}) AS DECIMAL(38, 0))"
 
@@ -524,9 +524,9 @@ def _listed(column: exp.Expression, values: Sequence[Any]) -> Any:
 
 
 def _clipped(sql: exp.Expression, low: exp.Expression, high: exp.Expression) -> exp.Expression:
-    """NULL stays NULL; NaN, which every engine sorts above all numbers, becomes the upper limit.
+    """Clip to limits. NULL stays NULL; NaN, which every engine sorts above all numbers, becomes the upper limit.
 
-    DuckDB passes rows on as they are where all of a batch are inside; LEAST and GREATEST cost it twice as much.
+    DuckDB passes a batch on unchanged if all its rows are within the limits; LEAST and GREATEST cost it twice as much.
     """
     below, above = exp.LT(this=sql.copy(), expression=low.copy()), exp.GT(this=sql.copy(), expression=high.copy())
     return exp.Case(ifs=[exp.If(this=below, true=low), exp.If(this=above, true=high)], default=sql.copy())

@@ -1,7 +1,7 @@
-"""The statistics that models and synthesisers ask for, by column names: counts, histograms, marginals, sums, products.
+"""Statistics for models and synthesisers, by column names: counts, histograms, marginals, sums, products.
 
-Each function turns public facts of the schema into one `Sums`: a statement that every engine runs, and the most that
-one unit changes what comes out. Nothing is read until `run`, and nothing is private until noise was added.
+Each function turns public facts of the schema into one `Sums`: a statement that every engine runs, and its
+sensitivity. Nothing is read until `run`, and nothing is private until noise is added.
 
     table = marginal(tables, "visits", ["ward", "age"], bins=20)
     exact, = table.sums.run(tables.engine)[:1]       # after the charge: integers over ward × age
@@ -27,7 +27,7 @@ __all__ = ["Axis", "Summary", "axis", "counts", "cross_products", "histogram", "
 _STEP_BITS = 30
 _MOST_VALUES = 4096
 _FARTHEST = 1e100
-_TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit
+_TINY = 1e-100  # a difference from a larger number is zero or at least one unit in its last place
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Axis:
 
     Attributes:
         key: the group expression and its public values.
-        labels: what each value stands for: a category, an integer, or the (low, high) of a bin; None for NULL.
+        labels: the meaning of each value: a category, an integer, or the (low, high) of a bin; None for NULL.
     """
 
     key: GroupKey
@@ -45,13 +45,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A statement with what its numbers mean.
+    """A statement and the meaning of its numbers.
 
     Attributes:
         sums: the statement; its integers are multiples of `1 / sums.unit_weight` rows, or of `step` below.
         axes: the sides of the table of counts, in order.
-        terms: what each sum is of: a column, or a pair of columns.
-        step: the worth of one integer step of a sum.
+        terms: the column, or pair of columns, of each sum.
+        step: the size of one integer step of a sum.
     """
 
     sums: Sums
@@ -61,22 +61,22 @@ class Summary:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the table of counts."""
+        """Return the shape of the table of counts."""
         return tuple(len(one.labels) for one in self.axes)
 
 
 def counts(tables: Tables, table: str) -> Summary:
-    """The number of rows."""
+    """Count the rows."""
     return Summary(_sums(tables, table, (), (), ()))
 
 
 def histogram(tables: Tables, table: str, column: str, bins: int = 32) -> Summary:
-    """The number of rows of each value of a column, or of each of `bins` equal bins between its bounds."""
+    """Count the rows of each value of a column, or of each of `bins` equal bins between its bounds."""
     return marginal(tables, table, [column], bins)
 
 
 def marginal(tables: Tables, table: str, columns: Sequence[str], bins: int = 32) -> Summary:
-    """The number of rows of each combination of values; numbers with many values are cut into `bins` equal bins.
+    """Count the rows of each combination of values; numbers with many values are cut into `bins` equal bins.
 
     A unit changes all cells together by at most its capped number of rows (L1, and L2 too).
     """
@@ -85,16 +85,16 @@ def marginal(tables: Tables, table: str, columns: Sequence[str], bins: int = 32)
 
 
 def sums(tables: Tables, table: str, columns: Sequence[str]) -> Summary:
-    """The sums of columns, each scaled to [-1, 1] by its public bounds, and the number of rows."""
+    """Sum columns, each scaled to [-1, 1] by its public bounds, and count the rows."""
     values = tuple(_grid(_scaled(_column(tables, table, name))) for name in columns)
     terms = tuple((name,) for name in columns)
     return Summary(_sums(tables, table, columns, (), values), (), terms, 2.0**-_STEP_BITS)
 
 
 def cross_products(tables: Tables, table: str, columns: Sequence[str]) -> Summary:
-    """The sums of products of every two columns (a column with itself too), each scaled to [-1, 1] by public bounds.
+    """Sum the products of every two columns (a column with itself too), each scaled to [-1, 1] by public bounds.
 
-    The upper triangle of X'X, row by row on a grid, in one pass over the rows.
+    This is the upper triangle of X'X, rounded to a grid row by row, in one pass over the rows.
     """
     scaled = {name: _scaled(_column(tables, table, name)) for name in columns}
     pairs = tuple(combinations_with_replacement(columns, 2))
@@ -103,7 +103,7 @@ def cross_products(tables: Tables, table: str, columns: Sequence[str]) -> Summar
 
 
 def axis(column: Column, bins: int) -> Axis:
-    """How a column is cut into groups: by its categories or values if they are few, else into equal bins."""
+    """Return the groups of a column: its categories or values if they are few, else equal bins."""
     sql, missing = exp.column(column.name, quoted=True), (None,) if column.nullable else ()
     listed: tuple[Any, ...] | None = None
     if column.categories is not None:
@@ -154,7 +154,7 @@ def _column(tables: Tables, table: str, name: str) -> Column:
 
 
 def _scaled(column: Column) -> exp.Expression:
-    """A number moved and divided so that its public bounds become -1 and 1."""
+    """Return a number shifted and scaled so that its public bounds become -1 and 1."""
     if column.type not in ("integer", "real") or column.bounds is None:
         raise BadSchema(f"{column.name} is not a number with public bounds. Give them in the schema.")
     low, high = _ends(column)
@@ -164,7 +164,7 @@ def _scaled(column: Column) -> exp.Expression:
 
 
 def _away(sql: exp.Expression, point: float, width: float) -> exp.Expression:
-    """How far a number is from a point. It will be divided by the width, which must not underflow (see literals)."""
+    """Return the distance of a number from a point. Dividing it by the width must not underflow (see dialect)."""
     difference = exp.Sub(this=sql, expression=literal(point))
     return rounded_near_zero(difference) if width > 1 and abs(point) < _TINY else exp.Paren(this=difference)
 
@@ -179,7 +179,7 @@ def _width(column: Column) -> float:
 
 
 def _ends(column: Column) -> tuple[float, float]:
-    """Bounds that no engine overflows or underflows in, which PostgreSQL makes an error of: it would tell of a row."""
+    """Return bounds within which no engine overflows or underflows: PostgreSQL's error would reveal a row."""
     low, high = (float(end) for end in column.bounds or (0, 0))  # type: ignore[arg-type]
     if max(abs(low), abs(high)) > _FARTHEST:
         raise BadSchema(f"{column.name} has bounds beyond 1e100. Give narrower ones in the schema.")

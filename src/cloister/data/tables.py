@@ -1,10 +1,10 @@
-"""Tables: a source of rows and the schema that says what is public about them, opened together.
+"""Open a source of rows together with the schema of its public facts.
 
     tables = open_tables("visits.parquet", Schema.load("visits.yaml"))
-    tables.view("visits")           # what a statement may read, as SQL
-    tables.engine.run(...)          # where it runs
+    tables.view("visits")           # the canonical view, as SQL
+    tables.engine.run(...)          # run a statement
 
-Everything about the source that could be wrong is found here, from names and declared types alone.
+All problems of the source are found here, from names and declared types alone.
 """
 
 import os
@@ -40,8 +40,8 @@ class Tables:
 
     Attributes:
         engine: where the rows are.
-        schema: what is public.
-        unit_as_text: whether ids are text in every view, or BIGINT in every view.
+        schema: the public facts.
+        unit_as_text: True if ids are text in every view, False if BIGINT.
     """
 
     engine: Engine
@@ -50,11 +50,11 @@ class Tables:
     _families: Mapping[str, Mapping[str, Family]] = field(repr=False)
 
     def view(self, table: str, columns: Collection[str] | None = None) -> exp.Select:
-        """The canonical view of a table: its columns, its unit column if it has one, and that again as `UNIT`.
+        """Return the canonical view of a table: its columns, and its unit column if any, which is repeated as `UNIT`.
 
         Args:
-            columns: those that are needed, which makes the statement shorter; by default all. A row with NULL in one of
-                them that may not be NULL is left out.
+            columns: the columns needed, to shorten the statement; by default all. A row with NULL in one of them that
+                is not nullable is left out.
         """
         known = self.schema.tables[table]
         kept = {name: column for name, column in known.columns.items() if columns is None or name in columns}
@@ -62,16 +62,16 @@ class Tables:
         return view(replace(known, columns=kept), families, place, self.engine.dialect, self.unit_as_text)
 
     def decimals(self, table: str) -> dict[str, int]:
-        """Of the columns whose declared types say so, how many digits behind the point their numbers have."""
+        """Return the number of decimal places of each column whose declared type states it."""
         say = dialect_of(self.engine.dialect)
         found = {name: decimals(kind, say) for name, kind in self.engine.columns(table).items()}
         return {name: digits for name, digits in found.items() if digits is not None}
 
     def identity(self, table: str) -> str:
-        """A digest of the public facts that decide how the rows of a table are read and whose they are.
+        """Return a digest of the public facts that decide how a table's rows are read and to which unit they belong.
 
-        Two states of a schema with the same digest ask the same of the same rows. Sizes and rules for synthetic rows
-        are left out: no statement reads them.
+        Two states of a schema with equal digests read rows identically. Sizes and rules for synthetic rows are
+        excluded: no statement reads them.
         """
         known = self.schema.tables[table]
         columns = [(one.name, one.type, one.bounds, one.categories, one.nullable) for one in known.columns.values()]
@@ -80,11 +80,11 @@ class Tables:
         )
 
     def again(self) -> "Tables":
-        """The same tables over a connection of their own, for one piece of work."""
+        """Return the tables over a separate connection, for one task."""
         return replace(self, engine=self.engine.again())
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Close the source."""
         self.engine.close()
 
 
@@ -103,8 +103,8 @@ def open_tables(
         source: a CSV file, a Parquet file or folder, an Arrow table or dataset, a pandas or polars frame, a Spark
             DataFrame; a dict from table name to any of these; a DuckDB file, a postgresql:// address or a Spark
             session, in which the schema's tables are found by name.
-        memory_limit, threads, spill: for DuckDB; without `spill`, no row is written to a temporary file, and what does
-            not fit into memory fails. timeout_s: for PostgreSQL.
+        memory_limit, threads, spill: for DuckDB; without `spill`, no row is written to a temporary file, and a
+            statement that does not fit into memory fails. timeout_s: for PostgreSQL.
 
     Raises:
         BadSchema: if the schema has a problem, or the source lacks a table or column, or declares a type from which a
@@ -162,7 +162,7 @@ def open_engine(
     timeout_s: float | None = None,
     spill: bool = True,
 ) -> Engine:
-    """The engine that holds a source; without a schema, for a look at names and declared types."""
+    """Return the engine that holds a source; without a schema, only to read names and declared types."""
     if _is_address(source):
         from cloister.data.engines.postgres import Postgres
 
@@ -185,7 +185,7 @@ def _is_address(source: object) -> bool:
 
 
 def _home(source: object) -> str:
-    """The package an object comes from; asked by name, so that none has to be imported."""
+    """Return the package of an object's class, compared by name so that none has to be imported."""
     return type(source).__module__.partition(".")[0]
 
 
@@ -199,7 +199,7 @@ def _session_tables(session: Any, schema: Schema | None) -> dict[str, Any]:
 
 
 def _only_name(source: object, schema: Schema | None) -> str:
-    """What the one table of a source is called: as in the schema, or like its file."""
+    """Return the name of the only table of a source: as in the schema, or as its file."""
     if _is_database(source) or schema is None:
         return Path(source).name.partition(".")[0] if isinstance(source, str | os.PathLike) else "table"
     if len(schema.tables) != 1:
@@ -256,7 +256,7 @@ def _add_file(engine: Any, name: str, path: Path, table: Table | None) -> None:
 
 
 def _arrow(frame: Any, table: Table | None) -> "pa.Table":
-    """A frame as Arrow, without copying its numbers; only the columns that the schema names."""
+    """Convert a frame to Arrow without copying its numbers; only the columns that the schema names."""
     import pyarrow as pa
 
     if isinstance(frame, pa.Table):
@@ -273,7 +273,7 @@ def _arrow(frame: Any, table: Table | None) -> "pa.Table":
 
 
 def _kind(name: str, table: Table | None) -> str | None:
-    """The type that the schema gives a column, `unit` for ids; None without a schema."""
+    """Return the type of a column in the schema, `unit` for ids; None without a schema."""
     if table is None:
         return None
     return "unit" if name == table.unit else table.columns[name].type
@@ -284,9 +284,9 @@ def _wanted(names: Sequence[str], table: Table | None) -> list[str]:
 
 
 def _valid(column: Any) -> Any:
-    """Let no cell stop DuckDB: text that is no UTF-8 becomes NULL, and so do moments beyond its microseconds.
+    """Replace cells that make DuckDB fail by NULL: text that is not UTF-8, and timestamps beyond its microseconds.
 
-    A column of nothing but NULL becomes text.
+    A column of only NULL becomes text.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,17 +1,18 @@
-"""Canonical views: every table as its schema says it is, whatever the cells hold.
+"""Canonical views: every table as its schema describes it, for any cell values.
 
-A view is total: no cell makes it fail. Text that does not read as the column's type, NaN, a number that should be whole
-and is not, a value outside the categories: NULL. Numbers and dates beyond the bounds, infinities, numbers too large for
-the type: the nearer bound. Empty text: NULL, so that CSV files and databases agree. Rows without a unit are left out.
-So no error, no type and no interval depends on a value, and the three engines give the same rows to the last bit.
+A view is total: no cell makes it fail. Text that cannot be read as the column's type, NaN, a fraction where an integer
+is required, and a value outside the categories become NULL. Numbers and dates beyond the bounds, infinities, and
+numbers too large for the type become the nearer bound. Empty text becomes NULL, so that CSV files and databases agree.
+Rows without a unit are left out. So no error, type or interval depends on a value, and the three engines return the
+same rows to the last bit.
 
-Two steps, one inside the other: *read* turns the declared type into BIGINT, DOUBLE, BOOLEAN, text, DATE or TIMESTAMP
-(numbers that do not fit become the largest that does); *clip* applies bounds and categories. Numbers in text have at
+There are two nested steps: *read* turns the declared type into BIGINT, DOUBLE, BOOLEAN, text, DATE or TIMESTAMP
+(numbers that do not fit become the largest that fits); *clip* applies bounds and categories. Numbers in text have at
 most 60 digits on either side of the point and an exponent of three; dates are written 2026-01-31, timestamps
-2026-01-31 12:30:59.999999, with a T between and a Z behind if you like.
+2026-01-31 12:30:59.999999, optionally with a T between and a Z at the end.
 
 Privacy: a view is built from the schema and the declared types, never from rows, and each of its rows comes from one
-row of the table. People are told apart by their ids as the engine reads them, exact to the last character.
+row of the table. People are distinguished by their ids as the engine reads them, exact to the last character.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,7 @@ _TINY = 1e-300  # text closer to zero is zero: PostgreSQL refuses to round it
 
 
 def _numeric_from_postgres(x: str, say: Dialect) -> str:
-    """An exact number as DOUBLE, where too large or too small is an error: made to fit first."""
+    """Return an exact number as DOUBLE, clipped first: overflow and underflow are errors in PostgreSQL."""
     largest = f"CAST('{float.fromhex('0x1.fffffffffffffp+1023')!r}' AS NUMERIC)"
     return (
         f"CASE WHEN {x} = CAST('NaN' AS NUMERIC) THEN NULL"
@@ -61,7 +62,7 @@ def _double(x: str, say: Dialect) -> str:
 def _double_from_wide(x: str, say: Dialect) -> str:
     if say.dialect == "postgres":
         return _numeric_from_postgres(x, say)
-    # DuckDB divides by a power of ten, which rounds twice; through text it is rounded once, like the others do.
+    # DuckDB divides by a power of ten, which rounds twice; through text it rounds once, as the other engines do.
     return say.safe(f"CAST({x} AS VARCHAR)", say.double) if say.dialect == "duckdb" else _double(x, say)
 
 
@@ -139,7 +140,7 @@ def _text(x: str, say: Dialect) -> str:
 
 
 def _word(x: str, say: Dialect) -> str:
-    # By bytes: a collation of the column could hold different texts for equal. In Spark the cast drops it.
+    # Compared by bytes: a collation of the column could treat different texts as equal. In Spark the cast drops it.
     return f"CAST({x} AS {say.string})" + (' COLLATE "C"' if say.dialect != "spark" else "")
 
 
@@ -156,7 +157,7 @@ def _day_from_zoned(x: str, say: Dialect) -> str:
 
 
 def _day_within(moment: str, say: Dialect) -> str:
-    """The date of a moment. Clipped first: DuckDB fails on the date of its earliest ones."""
+    """Return the date of a timestamp, clipped first: DuckDB fails on its earliest ones."""
     return f"CAST({_clipped(moment, datetime.min, datetime.max, say)} AS DATE)"
 
 
@@ -166,7 +167,7 @@ def _day_from_text(x: str, say: Dialect) -> str:
 
 
 def _day_of(t: str, say: Dialect) -> str:
-    """The date at the beginning of a text of the right form; NULL for 30 February."""
+    """Return the date at the beginning of a text of the right form; NULL for 30 February."""
     head = f"SUBSTRING({t}, 1, 10)"
     if say.dialect != "postgres":
         return say.safe(head, "DATE")
@@ -220,18 +221,18 @@ _READ: Mapping[str, Mapping[str, Callable[[str, Dialect], str]]] = {
 
 
 def readable(kind: str) -> tuple[str, ...]:
-    """The families of declared types from which a column of this type can be read."""
+    """Return the families of declared types from which a column of this type can be read."""
     return tuple(_READ[kind])
 
 
 def read(kind: str, declared: Family, name: str, say: Dialect) -> str:
-    """A column of the table as its type, not yet clipped."""
+    """Return a column of the table read as its type, not yet clipped."""
     return _READ[kind][declared](say.name(name), say)
 
 
 def _read_column(column: Column, declared: Family, say: Dialect) -> str:
     if column.categories is not None and _READ[column.type][declared] is _text:
-        return _word(say.name(column.name), say)  # empty text is no category, and the test for it would be for nothing
+        return _word(say.name(column.name), say)  # empty text is no category, so a test for it is redundant
     return read(column.type, declared, column.name, say)
 
 
@@ -239,14 +240,14 @@ def _read_column(column: Column, declared: Family, say: Dialect) -> str:
 
 
 def _clipped(x: str, low: object, high: object, say: Dialect) -> str:
-    """NULL stays NULL; NaN, which every engine sorts above infinity, becomes NULL."""
+    """Clip to limits. NULL stays NULL; NaN, which every engine sorts above infinity, becomes NULL."""
     lower, upper = say.constant(low), say.constant(high)
     if not isinstance(high, float):
         return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {upper} ELSE {x} END"
-    # Only the few rows above the limit are compared with infinity. DuckDB keeps track of the limits, and so counts and
-    # sums quicker, if what may be NULL is an integer.
+    # Only the few rows above the limit are compared with infinity. DuckDB tracks the limits of a nullable integer, and
+    # so counts and sums it faster.
     number = f"{upper} + CASE WHEN {x} <= {say.infinity()} THEN 0 END"
-    # Adding zero leaves one zero of two: engines hold them for equal, but write them differently.
+    # Adding zero removes negative zero: engines treat both zeros as equal, but print them differently.
     same = f"{x} + {say.constant(0.0)}"
     return f"CASE WHEN {x} < {lower} THEN {lower} WHEN {x} > {upper} THEN {number} ELSE {same} END"
 
@@ -266,17 +267,17 @@ def _clip(column: Column, say: Dialect) -> str:
 
 
 def unit_families() -> tuple[str, ...]:
-    """The families of declared types that can name a unit."""
+    """Return the families of declared types that can identify a unit."""
     return ("integer", "wide", "float", "text", "uuid")
 
 
 def _unit(declared: Family, name: str, as_text: bool, say: Dialect) -> str:
-    """The id: one person, one value, in all tables. So numbers that are not whole, or do not fit, name nobody."""
+    """Return the id, one value per person in all tables. Numbers that are not whole, or do not fit, become NULL."""
     if is_text(declared):
         return _text(say.name(name), say)
     whole = read("integer", declared, name, say)
     if declared != "integer":
-        # Beyond 2^53 two ids may be one double: they name nobody rather than two people.
+        # Beyond 2^53 two ids may be one double: they become NULL rather than identify two people.
         low, high = (-(2**53), 2**53) if declared == "float" else (_LEAST, _MOST)
         fits = f"{whole} > {say.constant(low)} AND {whole} < {say.constant(high)}"
         whole = f"CASE WHEN {fits} THEN {whole} END"
@@ -284,10 +285,10 @@ def _unit(declared: Family, name: str, as_text: bool, say: Dialect) -> str:
 
 
 def frame_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> dict[str, str]:
-    """The columns of a frame in the types that the schema gives them, as SQL.
+    """Return the columns of a frame in their types in the schema, as SQL.
 
-    Frames infer types from values: one missing number makes doubles of integers. Read like this, the types that a view
-    is written for do not depend on rows. A column that no value could be read from is left as it is, to be refused.
+    Frames infer types from values: one missing number turns integers into doubles. Read this way, the types of a view
+    do not depend on rows. A column from which no value can be read is unchanged, to be refused later.
     """
     found = {name: say.name(name) for name in declared}
     for column in table.columns.values():
@@ -304,11 +305,11 @@ def frame_columns(table: Table, declared: Mapping[str, Family], say: Dialect) ->
 
 
 def file_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> dict[str, str]:
-    """The columns of one of several files in the types that the schema gives them, as SQL.
+    """Return the columns of one of several files in their types in the schema, as SQL.
 
-    Files may declare different types. Read like this they have one, and no engine has to cast a value to the type of
-    another file, which fails for a day that is no TIMESTAMP and a TIMESTAMP that is none in nanoseconds. A column that
-    cannot be read, and ids, are left as they are.
+    Files may declare different types. Read this way they have one, and no engine has to cast a value to the type of
+    another file, which fails for a date beyond TIMESTAMP and a TIMESTAMP beyond nanoseconds. A column that cannot be
+    read, and ids, are unchanged.
     """
     found = {name: say.name(name) for name in declared}
     for column in table.columns.values():
@@ -319,7 +320,7 @@ def file_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> 
 
 
 def _empty(kind: str) -> Callable[[str, Dialect], str]:
-    # A frame's column of nothing but missing values is one of doubles.
+    # A frame's column of only missing values has type double.
     return lambda x, say: f"CAST(NULL AS {kind})"
 
 
@@ -338,12 +339,12 @@ _FROM_FRAME: Mapping[tuple[str, str], Callable[[str, Dialect], str]] = {
 def view(
     table: Table, declared: Mapping[str, Family], place: str, dialect: str, unit_as_text: bool = False
 ) -> exp.Select:
-    """The canonical view of a table: its columns, its unit column, and the unit once more as `UNIT`.
+    """Return the canonical view of a table: its columns, its unit column, and the unit again as `UNIT`.
 
     Args:
         declared: the family of each column's declared type.
         place: the table in the engine, as quoted SQL.
-        unit_as_text: whether ids are compared as text, because some table of the schema has them as text.
+        unit_as_text: True if ids are compared as text, because some table of the schema has them as text.
     """
     say = dialect_of(dialect)
     columns = list(table.columns.values())
@@ -372,7 +373,7 @@ def _parsed(sql: str, dialect: str) -> exp.Select:
     return _tree(sql, dialect).copy()
 
 
-@lru_cache(maxsize=256)  # the same few views are asked for with every question, and parsing takes milliseconds
+@lru_cache(maxsize=256)  # every query needs the same few views, and parsing takes milliseconds
 def _tree(sql: str, dialect: str) -> exp.Select:
     select = sqlglot.parse_one(sql, dialect=dialect)
     assert isinstance(select, exp.Select)

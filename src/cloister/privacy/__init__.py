@@ -1,15 +1,15 @@
-"""The trusted core: small enough to read in an afternoon.
+"""The trusted core: losses, noise, mechanisms, accountants, ledger and receipts.
 
 In the order of the work:
 
-number, conversion, loss     privacy paid, as exact values
-unit                         whom we protect
+number, conversion, loss     privacy loss, as exact values
+unit                         the unit of privacy
 noise                        exact integers from the operating system's randomness
-mechanisms                   noise that becomes a promise
-accountant                   what many promises add up to
-canonical, signing           one spelling for a record, and a signature on it
-ledger                       the durable account of every spend
-measure                      the one way data goes: charge, look, noise
-release, receipt             what comes out, and its proof
-errors                       every way we say no
+mechanisms                   noise with a stated privacy loss
+accountant                   the composition of many losses
+canonical, signing           one byte string for a record, and a signature on it
+ledger                       the durable record of every charge
+measure                      the only path of data: charge, look, noise
+release, receipt             the result, and its proof
+errors                       every refusal and failure
 """

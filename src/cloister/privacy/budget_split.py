@@ -1,4 +1,4 @@
-"""What a call that looks several times may spend, as the noise needs it: a pure epsilon, or a rho."""
+"""Split the spend of a call with several looks: a pure epsilon, or a rho."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,7 +12,7 @@ from cloister.privacy.number import rounded_down
 __all__ = ["BudgetShare", "noise_for", "budget_share"]
 
 _LONGEST_BITS = 256
-_LEAST = Fraction(1, 10**40)  # below it the noise of a part could be more than a mechanism can draw
+_LEAST = Fraction(1, 10**40)  # below this the noise of a part could exceed what a mechanism can draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ class BudgetShare:
 
     @property
     def pure(self) -> bool:
-        """Whether epsilons add (Laplace noise), or rhos (Gaussian noise)."""
+        """Return True if epsilons add (Laplace noise), False if rhos add (Gaussian noise)."""
         return self.loss.measure == "epsilon"
 
     def part(self, share: Fraction | int | str) -> Loss:
-        """A share of it."""
+        """Return a share of the spend."""
         portion = Fraction(share)
         if not 0 < portion <= 1:
             raise BadLoss("a share of a spend lies above 0 and is at most 1.")
         return Loss(self.loss.measure, self.loss.amount * portion, relation=self.loss.relation)
 
     def of_a_row(self, rows: int) -> "BudgetShare":
-        """What a method may spend that protects one row, so that a unit with this many rows is within the whole.
+        """Return the spend per row that keeps a unit with this many rows within the whole.
 
         Group privacy: m rows cost m times a pure epsilon, and m² times a rho (Bun & Steinke 2016, Prop. 1.9).
         """
@@ -46,14 +46,14 @@ class BudgetShare:
 
 
 def budget_share(spend: Loss | None, what: str = "the fit", who: str = "estimators") -> BudgetShare:
-    """Read a spend. An (epsilon, delta) becomes the largest rho that implies it.
+    """Read a spend; an (epsilon, delta) becomes the largest rho that implies it.
 
-    An amount of very many digits is rounded down once, by less than 1e-30 of itself, so that its parts have short ones.
+    An amount with very many digits is rounded down once, by less than 1e-30 of itself, so that its parts are short.
 
     Args:
-        spend: what the caller gave.
-        what: it pays for, in words.
-        who: asks for it, in words.
+        spend: the caller's loss.
+        what: the purpose of the spend, for messages.
+        who: the requester of the spend, for messages.
     """
     if not isinstance(spend, Loss):
         raise BadLoss(f"say what {what} may cost: spend=cl.epsilon(1, delta='1e-6') or spend=cl.rho('0.02').")
@@ -71,11 +71,11 @@ def budget_share(spend: Loss | None, what: str = "the fit", who: str = "estimato
 
 
 def noise_for(l2: Fraction | int, l1: int, loss: Loss) -> DiscreteGaussian | DiscreteLaplace:
-    """The noise on integers: Gaussian for a rho, Laplace for a pure epsilon.
+    """Return the noise on integers: Gaussian for a rho, Laplace for a pure epsilon.
 
     Args:
-        l2, l1: how far one unit moves the integers, in either norm, when it is added or removed.
-        loss: of this step.
+        l2, l1: sensitivity of the integers in either norm, for adding or removing one unit.
+        loss: the loss of this step.
     """
     if loss.relation is not Relation.ADD_REMOVE:
         raise RelationMismatch(f"this noise is for {Relation.ADD_REMOVE} neighbours, and the loss is {loss}.")

@@ -1,6 +1,6 @@
-"""One way to write a record down, so that everybody hashes and signs the same bytes.
+"""Canonical JSON: one byte string for a record, so that all parties hash and sign the same bytes.
 
-Canonical JSON: keys sorted, no spaces, ASCII only. Numbers that are not whole are written as text ("1/10"), because a
+Keys are sorted, without spaces, in ASCII only. Numbers that are not whole are written as text ("1/10"), because a
 float has no single spelling.
 """
 
@@ -15,7 +15,7 @@ _dump = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=Tru
 
 
 def canonical(record: object) -> bytes:
-    """The only bytes that stand for this record.
+    """Return the canonical bytes of a record.
 
     Args:
         record: text, whole numbers, booleans, None, and lists and dicts (with text keys) of these.
@@ -28,7 +28,7 @@ def canonical(record: object) -> bytes:
 
 
 def fingerprint(text: str) -> str:
-    """SHA-256 of a text, in hexadecimal: how a request appears in ledgers and receipts."""
+    """Return the SHA-256 of a text in hexadecimal, as which a request appears in ledgers and receipts."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

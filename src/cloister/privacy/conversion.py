@@ -1,4 +1,4 @@
-"""From one way of measuring privacy to another, always rounded against ourselves.
+"""Convert between privacy measures, always rounded conservatively.
 
 Three measures: pure epsilon, rho of zero-concentrated privacy (zCDP), and (epsilon, delta).
 
@@ -10,8 +10,8 @@ divergence of at most D at one order alpha > 1 gives, for every epsilon,
 
     ln delta = (alpha-1)(D - epsilon) + s(alpha),     s(alpha) = (alpha-1) ln(1 - 1/alpha) - ln alpha.
 
-zCDP is D = alpha·rho at every order, and **any** order gives a valid answer. So floats only look for a good order; the
-answer at that order is then computed in rationals, with logarithms rounded outward. No float error can reach a claim.
+zCDP is D = alpha·rho at every order, and **any** order gives a valid answer. So floats only search for a good order;
+the answer at that order is then computed in rationals, with logarithms rounded outward. No float error affects a claim.
 """
 
 import math
@@ -35,12 +35,12 @@ _LEAST_DELTA = Fraction(1, 10**300)
 
 
 def rho_of_epsilon(epsilon: Fraction) -> Fraction:
-    """The rho that a pure epsilon implies: epsilon²/2, exactly."""
+    """Return the rho that a pure epsilon implies: epsilon²/2, exactly."""
     return epsilon * epsilon / 2
 
 
 def delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """The smallest delta known for rho-zCDP at this epsilon, rounded up."""
+    """Return the smallest delta known for rho-zCDP at this epsilon, rounded up."""
     if rho == 0:
         return Fraction(0)
     log_rho, goal = _log(rho), float(min(epsilon, Fraction(10**300)))
@@ -50,7 +50,7 @@ def delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
 
 
 def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
-    """The smallest epsilon known such that rho-zCDP implies (epsilon, delta), rounded up.
+    """Return the smallest epsilon known such that rho-zCDP implies (epsilon, delta), rounded up.
 
     >>> float(epsilon_of_rho(Fraction(1, 10), Fraction(1, 10**6)))
     2.141938928386
@@ -64,7 +64,7 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho known such that rho-zCDP implies (epsilon, delta), rounded down.
+    """Return the largest rho known such that rho-zCDP implies (epsilon, delta), rounded down.
 
     >>> float(rho_within(Fraction(1), Fraction(1, 10**6)))
     0.02435597035953...
@@ -79,13 +79,13 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def epsilon_of_renyi(order: Fraction, divergence: Fraction, delta: Fraction) -> Fraction:
-    """The epsilon that a Rényi divergence at one order > 1 implies at this delta, rounded up."""
+    """Return the epsilon that a Rényi divergence at one order > 1 implies at this delta, rounded up."""
     epsilon = divergence + (_slack(order) - log_down(delta)) / (order - 1)
     return rounded_up(max(epsilon, Fraction(0)))
 
 
 def delta_of_renyi(order: Fraction, divergence: Fraction, epsilon: Fraction) -> Fraction:
-    """The delta that a Rényi divergence at one order > 1 implies at this epsilon, rounded up."""
+    """Return the delta that a Rényi divergence at one order > 1 implies at this epsilon, rounded up."""
     log_delta = (order - 1) * (divergence - epsilon) + _slack(order)
     if log_delta >= 0:
         return Fraction(1)
@@ -94,15 +94,15 @@ def delta_of_renyi(order: Fraction, divergence: Fraction, epsilon: Fraction) -> 
 
 @lru_cache(maxsize=1024)
 def _slack(order: Fraction) -> Fraction:
-    """s(alpha), never below the truth."""
+    """Return s(alpha), rounded up."""
     if order < 10**6:
         return (order - 1) * log_up((order - 1) / order) - log_down(order)
-    # ln(1 - x) <= -x - x²/2: at these orders closer than fifty digits of the left side would be.
+    # ln(1 - x) <= -x - x²/2: at these orders this is closer than fifty digits of the left side.
     return -(order - 1) / order * (1 + 1 / (2 * order)) - log_down(order)
 
 
 def _root(rising: Callable[[float], float]) -> Fraction:
-    """The order 1 + e^t at which a rising function of t crosses zero, to float accuracy."""
+    """Return the order 1 + e^t at which a rising function of t crosses zero, to float accuracy."""
     low, high = -50.0, 690.0
     for _ in range(64):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Every way Cloister says no, as one tree.
+"""All errors of Cloister, as one tree.
 
     CloisterError
     ├── BadInput              the call itself is wrong; nothing was charged
@@ -14,7 +14,7 @@
     │   ├── BadCandidates     CLO-110
     │   ├── BadSchema         CLO-111
     │   └── BadSource         CLO-112
-    ├── Refused               the call is well formed, the promise forbids it
+    ├── Refused               the call is well formed, the guarantee forbids it
     │   ├── TextbookOnly      CLO-201
     │   ├── NotPrivate        CLO-202
     │   ├── WrongMeasure      CLO-203
@@ -24,12 +24,12 @@
     │   ├── AccountMismatch   CLO-207
     │   ├── ChargeClosed      CLO-208
     │   └── QueryRefused      CLO-209
-    ├── Broken                something signed does not hold
+    ├── Broken                a signed record is invalid
     │   ├── LedgerBroken      CLO-301
     │   ├── ReceiptRejected   CLO-302
     │   ├── HeadRejected      CLO-303
     │   └── SealBroken        CLO-304
-    ├── HubRefused            a hub says no to a person
+    ├── HubRefused            a hub refuses a user's request
     │   ├── SignInFailed      CLO-501
     │   ├── Denied            CLO-502
     │   ├── NotHere           CLO-503
@@ -38,14 +38,14 @@
     │   ├── UploadRefused     CLO-506
     │   ├── NotNow            CLO-507
     │   └── BadForm           CLO-508
-    └── Unavailable           the world around us is missing something
+    └── Unavailable           a required component is missing or failed
         ├── MissingExtra      CLO-401
         ├── StoreFailed       CLO-402
-        └── OwnerOnly         what went wrong is for the owner's eyes
+        └── OwnerOnly         the cause is shown to the owner only
             ├── EngineFailed  CLO-403
             └── LookFailed    CLO-404
 
-A message says what was asked, the rule, what was got and what to do next. It depends only on the request and on
+A message states the request, the rule, the value received and the remedy. It depends only on the request and on
 public facts: no message may contain a value read from a private table (tests/property/test_errors_keep_secrets.py).
 """
 
@@ -100,7 +100,7 @@ __all__ = [
 
 
 class CloisterError(Exception):
-    """Anything Cloister refuses, with a stable code."""
+    """Base class of all errors, each with a stable code."""
 
     code = ""
     way_out = ""
@@ -121,28 +121,28 @@ class BadNumber(BadInput):
 
 
 class BadLoss(BadInput):
-    """A loss must be positive, and a delta must lie strictly between 0 and 1."""
+    """A loss must be positive, and a delta must be strictly between 0 and 1."""
 
     code = "CLO-102"
     way_out = "Write epsilon(1), epsilon(1, delta=1e-6) or rho('0.1') with positive amounts."
 
 
 class BadBounds(BadInput):
-    """Bounds are two finite public numbers, the lower one first."""
+    """Bounds must be two finite public numbers, the lower one first."""
 
     code = "CLO-103"
     way_out = "Give (lower, upper) with lower < upper, known without looking at the data."
 
 
 class BadScale(BadInput):
-    """A noise scale or a sensitivity must be positive and of a size that arithmetic can bear."""
+    """A noise scale or a sensitivity must be positive and within the supported range."""
 
     code = "CLO-104"
     way_out = "Check sensitivity and loss: their ratio is the scale."
 
 
 class UnknownRelation(BadInput):
-    """The neighbour relation is one of two words."""
+    """The neighbour relation must be one of two words."""
 
     code = "CLO-105"
     way_out = "Use 'add/remove' or 'replace-one'."
@@ -163,7 +163,7 @@ class MeasureMismatch(BadInput):
 
 
 class BadProbability(BadInput):
-    """A probability or a confidence must lie strictly between 0 and 1."""
+    """A probability or a confidence must be strictly between 0 and 1."""
 
     code = "CLO-108"
     way_out = "Give a number such as 0.95."
@@ -191,25 +191,25 @@ class BadSchema(BadInput):
 
 
 class BadSource(BadInput):
-    """What was opened holds no tables that Cloister can read."""
+    """The source has no tables that Cloister can read."""
 
     code = "CLO-112"
     way_out = "Open a CSV, Parquet or DuckDB file, an Arrow, pandas or polars table, a PostgreSQL address or Spark."
 
 
 class Refused(CloisterError):
-    """The call is well formed, but the promise forbids it. Nothing was charged."""
+    """The call is well formed, but the privacy guarantee forbids it. Nothing was charged."""
 
 
 class TextbookOnly(Refused):
-    """The mechanism rests on continuous noise. It exists to teach and compare; a ledger does not accept it."""
+    """The mechanism uses continuous noise. It is for teaching and comparison; a ledger does not accept it."""
 
     code = "CLO-201"
     way_out = "Use the exact mechanism named in the message, or call it without a ledger in a lesson."
 
 
 class NotPrivate(Refused):
-    """What was asked for is not differentially private, whatever its name says."""
+    """The requested method is not differentially private, whatever its name suggests."""
 
     code = "CLO-202"
     way_out = "Use the replacement named in the message."
@@ -223,10 +223,10 @@ class WrongMeasure(Refused):
 
 
 class OverBudget(Refused):
-    """The loss asked for is more than the account has left.
+    """The requested loss exceeds the remaining budget of the account.
 
     Attributes:
-        decision: the number under which a hub has written the decision down; 0 elsewhere.
+        decision: the number of the decision recorded by a hub; 0 elsewhere.
     """
 
     code = "CLO-204"
@@ -235,7 +235,7 @@ class OverBudget(Refused):
 
 
 class RowsWereRead(Refused):
-    """A charge can be voided only if no row was read; after that it stands."""
+    """A charge can be voided only before a row is read; after that it is final."""
 
     code = "CLO-205"
     way_out = "Nothing to do: the charge is the price of the look."
@@ -263,14 +263,14 @@ class ChargeClosed(Refused):
 
 
 class QueryRefused(Refused):
-    """The query asks for something outside the language that can be answered privately."""
+    """The query is outside the language that can be answered privately."""
 
     code = "CLO-209"
     way_out = "Write it the way the message suggests; docs/guides/ask-a-question.md lists what works."
 
 
 class Broken(CloisterError):
-    """Something that was signed does not hold."""
+    """A signed record is invalid."""
 
 
 class LedgerBroken(Broken):
@@ -295,28 +295,28 @@ class HeadRejected(Broken):
 
 
 class SealBroken(Broken):
-    """A sealed table, piece of an upload or secret is not what was sealed: it was changed, exchanged or cut."""
+    """A sealed table, upload part or secret was changed, replaced or truncated after sealing."""
 
     code = "CLO-304"
     way_out = "Keep the file as evidence and restore it from a backup, or make a new version of the dataset."
 
 
 class HubRefused(CloisterError):
-    """A hub says no to a person. The sentence depends on the request and on what that person may know."""
+    """A hub refuses a user's request. The message depends on the request and on what that user may know."""
 
 
 class SignInFailed(HubRefused):
-    """Nobody is signed in, or what was shown to sign in does not fit; which part, is not said."""
+    """No user is signed in, or the credentials are wrong; the message does not say which part."""
 
     code = "CLO-501"
     way_out = "Sign in again, or make a new token under Account."
 
 
 class Denied(HubRefused):
-    """A role or a policy does not allow this; the decision's page says which rule.
+    """A role or a policy does not allow this; the decision's page names the rule.
 
     Attributes:
-        decision: the number under which the hub has written the decision down; 0 if it is no policy's.
+        decision: the number of the decision recorded by the hub; 0 if no policy made it.
     """
 
     code = "CLO-502"
@@ -325,7 +325,7 @@ class Denied(HubRefused):
 
 
 class NotHere(HubRefused):
-    """There is no such thing, or not for this person: the two are not told apart."""
+    """The object does not exist, or this user may not see it; the message does not say which."""
 
     code = "CLO-503"
     way_out = "Check the name, or ask whoever gave you the link."
@@ -357,7 +357,7 @@ class UploadRefused(HubRefused):
 
 
 class NotNow(HubRefused):
-    """The thing is in a state in which this cannot be done."""
+    """The current state of the object does not allow this."""
 
     code = "CLO-507"
     way_out = "Read its state on its page; start anew if it is finished."
@@ -382,14 +382,14 @@ class MissingExtra(Unavailable, ImportError):
 
 
 class StoreFailed(Unavailable):
-    """The ledger's store could not write. What was reserved stays reserved; nothing was released."""
+    """The ledger's store could not write. Reserved losses stay reserved; nothing was released."""
 
     code = "CLO-402"
     way_out = "Free disk space or repair the database, then ask again."
 
 
 class OwnerOnly(Unavailable):
-    """A failure whose cause may show rows: it is kept in `owner_detail`, for the owner's eyes alone."""
+    """A failure whose cause may contain rows: it is kept in `owner_detail`, for the owner only."""
 
     def __init__(self, message: str, owner_detail: str = "") -> None:
         super().__init__(message)
@@ -411,7 +411,7 @@ class LookFailed(OwnerOnly):
 
 
 def catalogue() -> Iterator[type[CloisterError]]:
-    """Every error that carries a code, in the order of the codes."""
+    """Yield every error that has a code, in the order of the codes."""
     found, rest = [], [CloisterError]
     while rest:
         kind = rest.pop()

@@ -1,10 +1,10 @@
-"""Several steps under one charge, each chosen after seeing the noisy results of those before it.
+"""Privacy filter: several steps under one charge, each chosen after seeing the noisy results of earlier steps.
 
     request ──► reserve the whole spend (durable) ──► step ─► step ─► … ──► commit ──► one receipt
-                                                        every step pays from what was reserved, or is refused
+                                                        every step is paid from the reserve, or refused
 
-Training, selection and synthesis look at rows many times. The whole spend is on the disk before the first look; a
-meter then counts it down exactly, so however the steps are chosen they never cost more together than was reserved.
+Training, selection and synthesis read rows many times. The whole spend is on disk before the first look; the filter
+then subtracts each step exactly, so adaptively chosen steps never cost more together than was reserved.
 """
 
 from collections import Counter
@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class PrivacyFilter:
-    """Counts a reserved loss down.
+    """A filter that pays adaptive steps from a reserved loss.
 
     Attributes:
-        account: whose measure prices are in.
-        total: what was reserved.
-        source: where random bits come from.
-        spent: what the steps so far have cost.
+        account: the account in whose measure prices are stated.
+        total: the reserved loss.
+        source: the source of random bits.
+        spent: the loss of the steps so far.
     """
 
     account: Account
@@ -49,17 +49,17 @@ class PrivacyFilter:
 
     @property
     def left(self) -> Loss:
-        """What steps can still cost."""
+        """Return the loss that remains for further steps."""
         return self.total - self.spent
 
     def release(self, look: Callable[[], Any], mechanism: Mechanism) -> Any:
-        """One step: pay, look, add noise.
+        """Carry out one step: pay, look, add noise.
 
         Privacy: the mechanism's loss, which is part of the total; provided neighbouring tables move what `look`
             returns by at most the mechanism's sensitivity, whatever earlier steps released.
 
         Raises:
-            OverBudget: if the step costs more than is left; then nothing is read.
+            OverBudget: if the step costs more than remains; then nothing is read.
         """
         # Exact: parts that were each rounded up would not fit into their sum. Only totals are kept in a ledger.
         price = self.account.rules.exact_price(mechanism)
@@ -76,7 +76,7 @@ class PrivacyFilter:
         return value
 
     def facts(self) -> tuple[list[dict[str, str]], str]:
-        """The steps for a receipt, equal ones together, and the hash of all they released."""
+        """Return the steps for a receipt, equal ones grouped, and the hash of all released values."""
         steps = [{"mechanism": name, **dict(told), "times": str(n)} for (name, told), n in self._steps.items()]
         return steps, fingerprint("\n".join(self._answers))
 
@@ -95,14 +95,14 @@ def release_steps(
     """Carry adaptive steps out under one charge.
 
     Args:
-        steps: looks at rows only inside `meter.release`; what it returns must follow from released values alone.
+        steps: reads rows only inside `meter.release`; its result must depend on released values alone.
         accounts: each pays the whole spend, all or none.
-        spend: what all steps together may cost; all of it is charged, used up or not.
+        spend: the loss of all steps together; all of it is charged, used or not.
         request, unit, data_version, source: as in `measure`.
-        private: whether everything else that the steps use was released privately; the receipt says so.
+        private: True if every other input of the steps was released privately; stated in the receipt.
 
-    Privacy: the spend, in the first account's measure, by adaptive composition: the meter refuses what goes beyond. If
-        a step fails the charge stands, and the error says no more than that. Tested in tests/unit/test_meter.py.
+    Privacy: the spend, in the first account's measure, by adaptive composition: the filter refuses steps beyond it. If
+        a step fails the charge stands, and the error reveals nothing else. Tested in tests/unit/test_meter.py.
     """
     if not accounts or len({account.cap.measure for account in accounts}) > 1:
         raise BadInput("steps need an account that pays, and several must count alike: all epsilon or all rho.")

@@ -1,4 +1,4 @@
-"""Privacy paid, as a value: `epsilon(1)`, `epsilon(1, delta=1e-6)`, `rho("0.1")`.
+"""Privacy loss as a value: `epsilon(1)`, `epsilon(1, delta=1e-6)`, `rho("0.1")`.
 
 A loss is exact (rationals, never floats), states its neighbour relation, adds, compares and prints. Losses of
 different measure or relation never mix silently: the error names the conversion.
@@ -19,14 +19,14 @@ Measure = Literal["epsilon", "rho"]
 
 
 class Relation(StrEnum):
-    """Which pairs of tables are neighbours."""
+    """The neighbour relation: the pairs of tables that are neighbours."""
 
     ADD_REMOVE = "add/remove"
     REPLACE_ONE = "replace-one"
 
     @classmethod
     def of(cls, word: "str | Relation") -> "Relation":
-        """The relation a caller named."""
+        """Return the relation named by the caller."""
         try:
             return cls(word)
         except ValueError:
@@ -40,8 +40,8 @@ class Loss:
     Attributes:
         measure: `"epsilon"` (pure, or approximate if delta > 0) or `"rho"` (zCDP, approximate if delta > 0).
         amount: the epsilon or rho.
-        delta: probability with which the guarantee may fail; a total that reaches 1 stays there and promises nothing.
-        relation: the neighbours it speaks of.
+        delta: probability with which the guarantee may fail; a total is capped at 1, where nothing is guaranteed.
+        relation: the neighbour relation.
 
     >>> epsilon("0.1") * 10 == epsilon(1)
     True
@@ -66,12 +66,12 @@ class Loss:
 
     @classmethod
     def nothing(cls, measure: Measure, relation: Relation = Relation.ADD_REMOVE) -> "Loss":
-        """No loss at all: where a total starts."""
+        """Return a loss of zero, the start of a total."""
         return cls(measure, Fraction(0), relation=relation)
 
     @property
     def is_pure(self) -> bool:
-        """Whether this is a pure epsilon."""
+        """Return True if this is a pure epsilon."""
         return self.measure == "epsilon" and self.delta == 0
 
     # Arithmetic: composition of releases on the same data.
@@ -95,12 +95,12 @@ class Loss:
     __rmul__ = __mul__
 
     def split(self, parts: int) -> "Loss":
-        """An equal share, so that `parts` of them add up to exactly this."""
+        """Return an equal share: `parts` of them add up to exactly this loss."""
         if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
             raise BadLoss(f"a loss is split into a whole number of parts, got {parts!r:.40}.")
         return replace(self, amount=self.amount / parts, delta=self.delta / parts)
 
-    # Order: a loss is within another if both its parts are.
+    # Order: a loss is within another if its amount and its delta are.
 
     def __le__(self, other: "Loss") -> bool:
         self._alike(other, "compared")
@@ -131,16 +131,16 @@ class Loss:
                 "Convert with as_rho() (exact) or as_epsilon(delta=...) (rounded up)."
             )
 
-    # Conversions: never less than the truth.
+    # Conversions: rounded up.
 
     def as_rho(self) -> "Loss":
-        """The same loss in zCDP: rho = epsilon²/2, with the delta kept. Exact."""
+        """Convert to zCDP exactly: rho = epsilon²/2, with the same delta."""
         if self.measure == "rho":
             return self
         return replace(self, measure="rho", amount=conversion.rho_of_epsilon(self.amount))
 
     def as_epsilon(self, delta: Number | None = None) -> "Loss":
-        """The same loss as (epsilon, delta), rounded up.
+        """Convert to (epsilon, delta), rounded up.
 
         Args:
             delta: the delta to convert a rho at. It is added to the delta the loss already has, and the result
@@ -155,10 +155,10 @@ class Loss:
         return replace(self, measure="epsilon", amount=amount, delta=_capped(self.delta + extra))
 
     def group(self, size: int) -> "Loss":
-        """What this loss promises to `size` units together.
+        """Return the loss for a group of `size` units.
 
         Pure: size·epsilon. zCDP: size²·rho. (epsilon, delta): (size·epsilon, size·e^((size-1)·epsilon)·delta),
-        rounded up. Approximate zCDP is converted first. This is about `size` units in one release; `size` releases
+        rounded up. Approximate zCDP is converted first. This is for `size` units in one release; `size` releases
         about one unit are `loss * size`.
         """
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -171,12 +171,12 @@ class Loss:
             return replace(self, amount=self.amount * size * size)
         delta, exponent = self.delta, (size - 1) * self.amount
         if delta:
-            # e^5000 outgrows any delta that can be written here, and every larger power would only take longer.
+            # e^5000 exceeds the inverse of any delta allowed here; larger powers would only take longer.
             delta = _capped(rounded_up(exp_up(exponent) * size * delta)) if exponent < 5000 else Fraction(1)
         return replace(self, amount=self.amount * size, delta=delta)
 
     def as_replace_one(self) -> "Loss":
-        """An add/remove loss read as replace-one: remove one unit, add another, so a group of two."""
+        """Convert an add/remove loss to replace-one: remove one unit, add another, so a group of two."""
         if self.relation is Relation.REPLACE_ONE:
             return self
         return replace(self.group(2), relation=Relation.REPLACE_ONE)
@@ -198,7 +198,7 @@ class Loss:
         return f"{self.measure}({', '.join(parts)})"
 
     def to_json(self) -> dict[str, str]:
-        """Exact, for ledgers and receipts."""
+        """Return an exact record for ledgers and receipts."""
         return {
             "measure": self.measure,
             "amount": str(self.amount),
@@ -208,7 +208,7 @@ class Loss:
 
     @classmethod
     def from_json(cls, record: dict[str, str]) -> "Loss":
-        """The loss a ledger or receipt wrote down."""
+        """Return the loss recorded in a ledger or receipt."""
         try:
             measure, amount, delta, relation = (record[key] for key in ("measure", "amount", "delta", "relation"))
         except (KeyError, TypeError):
@@ -224,7 +224,7 @@ class Loss:
 
 
 def epsilon(amount: Number, *, delta: Number | None = None, relation: str | Relation = Relation.ADD_REMOVE) -> Loss:
-    """A loss of epsilon; with a delta, of (epsilon, delta).
+    """Return a loss of epsilon; with a delta, of (epsilon, delta).
 
     Privacy: for neighbouring tables x, y and any set S of outputs, Pr[M(x) in S] <= e^epsilon Pr[M(y) in S] + delta.
     """
@@ -232,7 +232,7 @@ def epsilon(amount: Number, *, delta: Number | None = None, relation: str | Rela
 
 
 def rho(amount: Number, *, delta: Number | None = None, relation: str | Relation = Relation.ADD_REMOVE) -> Loss:
-    """A loss of rho in zero-concentrated differential privacy; with a delta, approximate zCDP.
+    """Return a loss of rho in zero-concentrated differential privacy; with a delta, approximate zCDP.
 
     Privacy: for neighbouring tables the Rényi divergence of order alpha is at most rho·alpha for every alpha > 1,
     outside an event of probability delta.
@@ -241,7 +241,7 @@ def rho(amount: Number, *, delta: Number | None = None, relation: str | Relation
 
 
 def check_loss(loss: object, name: str = "spend") -> None:
-    """Refuse what is no loss, or one for other neighbours, before anything is read or charged."""
+    """Refuse anything but an add/remove loss, before anything is read or charged."""
     if not isinstance(loss, Loss):
         raise BadLoss(
             f"{name} is a loss, got {type(loss).__name__}. Write {name}=epsilon('0.1') or {name}=rho('0.01'), "
@@ -262,7 +262,7 @@ def _positive(amount: Number, name: str) -> Fraction:
 
 
 def _capped(delta: Fraction) -> Fraction:
-    # A probability ends at 1. Capping below 1 would turn "promises nothing" into a false promise.
+    # A probability is at most 1. Capping below 1 would turn "no guarantee" into a false guarantee.
     return min(delta, Fraction(1))
 
 

@@ -1,9 +1,9 @@
-"""The one way data goes: charge the ledger, look, add noise, release.
+"""The only path from rows to a release: charge the ledger, look, add noise, release.
 
     request ──► reserve (durable) ──► look ──► exact noise ──► commit ──► Release with receipt
                      │ refused: nothing changed, nothing read
 
-`look` is the only place where rows are read, and it is called only after the charge is on the disk.
+`look` is the only place where rows are read, and it is called only after the charge is on disk.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,16 +42,16 @@ def measure(
     Args:
         look: computes the statistic from private rows; called once, after the charge.
         mechanism: states sensitivity and loss, and adds the noise (or makes the choice).
-        account: pays.
-        besides: accounts of the same ledger that pay the same in the same entry (an analyst's, say).
-        request: what was asked, in words or SQL; its hash enters ledger and receipt.
-        unit: whom the sensitivity speaks of.
+        account: the account charged.
+        besides: accounts of the same ledger that are charged equally in the same entry (for example an analyst's).
+        request: the request, in words or SQL; its hash enters ledger and receipt.
+        unit: the unit of privacy of the sensitivity.
         data_version: the owner's name for this state of the data.
-        source: where random bits come from; a seeded one marks the release `not private`.
+        source: the source of random bits; a seeded one marks the release `not private`.
 
     Privacy: the mechanism's loss, for the unit and relation stated, provided neighbouring tables move what `look`
-        returns by at most the mechanism's sensitivity. If `look` fails the charge stands, and the error says no more
-        than that. Audited in tests/statistical/test_mechanism_audits.py.
+        returns by at most the mechanism's sensitivity. If `look` fails the charge stands, and the error reveals nothing
+        else. Audited in tests/statistical/test_mechanism_audits.py.
     """
     values, receipt = measure_all(
         lambda: [look()],
@@ -92,8 +92,8 @@ def measure_all(
     Args:
         look: computes one statistic for each mechanism.
         mechanisms: composed sequentially.
-        accounts: each pays the whole, all or none (a dataset's and an analyst's, say).
-        extra: what an account, by its key, pays beyond that in the same entry.
+        accounts: each is charged the whole, all or none (for example a dataset's and an analyst's).
+        extra: the additional charge in the same entry, by account key.
         request, unit, data_version, source: as in `measure`.
 
     Privacy: the sum of the mechanisms' losses.
@@ -129,7 +129,7 @@ def _perform(
         statistics = look()
         return [one.release(statistic, source) for one, statistic in zip(mechanisms, statistics, strict=True)]
     except Exception as error:
-        # What went wrong, and how, may depend on rows: it must not be told to whoever asked.
+        # The error and its kind may depend on rows: they must not reach the caller.
         raise LookFailed(
             "the statistic could not be computed. The charge stands; ask the owner to look into it.",
             owner_detail=getattr(error, "owner_detail", "") or f"{type(error).__name__}: {error}",
@@ -137,7 +137,7 @@ def _perform(
 
 
 def standing(charge: Charge, entry: Entry) -> dict[str, Any]:
-    """Where the charge stands in the ledger, and what it did to each account."""
+    """Return the position of the charge in the ledger, and its effect on each account."""
     accounts = [
         {
             "account": line.account,
@@ -156,7 +156,7 @@ def _zero(account: Account) -> Loss:
 
 
 def released_text(value: Any) -> str:
-    """A released value as text, exactly."""
+    """Return a released value as exact text."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return f"{value.dtype.str} {value.shape} {sha256(np.ascontiguousarray(value).data).hexdigest()}"
     return repr(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)

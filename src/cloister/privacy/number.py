@@ -1,4 +1,4 @@
-"""Exact numbers: whatever the caller wrote, as a rational; and logarithms that err on a chosen side."""
+"""Exact numbers: rationals from any input, and logarithms rounded to a chosen side."""
 
 import math
 from collections.abc import Callable
@@ -24,12 +24,12 @@ __all__ = [
 
 Number = int | str | Decimal | Fraction | float
 
-# Longer numbers help nobody and cost everybody: '1e999999999' would fill the memory.
+# Longer numbers are refused: '1e999999999' would fill the memory.
 _MOST_DIGITS = 1_000
 _MOST_BITS = math.ceil(_MOST_DIGITS * math.log2(10))
 
 # Decimal's ln, exp and sqrt are correctly rounded at 50 digits. For |ln x| and |x| up to 1e5 the errors (argument and
-# result) stay below 1e-44, so a guard of 1e-40 outward covers them ten thousand times over.
+# result) stay below 1e-44, so an outward guard of 1e-40 covers them ten thousand times.
 _PRECISE = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _GUARD = Fraction(1, 10**40)
 # Below e^-1000 a power is small enough; its exact digits would only be long.
@@ -37,7 +37,7 @@ _DEEPEST = Fraction(-1000)
 
 
 def rational(value: object, name: str = "number") -> Fraction:
-    """The exact rational a caller means.
+    """Return the exact rational that the caller means.
 
     A float is taken by its shortest decimal form, so that ten times 0.1 is one.
 
@@ -46,7 +46,7 @@ def rational(value: object, name: str = "number") -> Fraction:
     """
     if isinstance(value, np.floating):
         value = str(value)  # the shortest form of its own precision: float32(0.1) is 0.1 too
-    elif isinstance(value, np.integer) and value.dtype.kind in "iu":  # numpy counts durations among the integers
+    elif isinstance(value, np.integer) and value.dtype.kind in "iu":  # in numpy, durations are integers
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal | Fraction | float):
         raise BadNumber(f"{name} must be an int, str, Decimal, Fraction or float, got a {type(value).__name__}.")
@@ -62,7 +62,7 @@ def rational(value: object, name: str = "number") -> Fraction:
 
 
 def _is_too_long(value: Number) -> bool:
-    """Whether the exact value would be absurdly long; decided before it is built."""
+    """Return True if the exact value would be too long; decided before it is built."""
     if isinstance(value, str):
         exponent = value.lower().partition("e")[2]
         return len(value) > 2 * _MOST_DIGITS + 10 or (exponent != "" and abs(int(exponent)) > _MOST_DIGITS)
@@ -82,12 +82,12 @@ def _glimpse(value: object) -> str:
 
 
 def rounded_up(value: float | Fraction, digits: int = 12) -> Fraction:
-    """A decimal of about that many significant digits (never fewer) that is not below the value."""
+    """Round up to a decimal of about this many significant digits (never fewer)."""
     return _rounded(Fraction(value), digits, math.ceil)
 
 
 def rounded_down(value: float | Fraction, digits: int = 12) -> Fraction:
-    """A decimal of about that many significant digits (never fewer) that is not above the value."""
+    """Round down to a decimal of about this many significant digits (never fewer)."""
     return _rounded(Fraction(value), digits, math.floor)
 
 
@@ -101,27 +101,27 @@ def _rounded(value: Fraction, digits: int, to_integer: Callable[[Fraction], int]
 
 
 def log_up(value: Fraction) -> Fraction:
-    """ln(value), not below the truth and at most 1e-39 above it."""
+    """Return ln(value), rounded up by at most 1e-39."""
     return Fraction(_PRECISE.ln(_decimal(value))) + _GUARD
 
 
 def log_down(value: Fraction) -> Fraction:
-    """ln(value), not above the truth and at most 1e-39 below it."""
+    """Return ln(value), rounded down by at most 1e-39."""
     return Fraction(_PRECISE.ln(_decimal(value))) - _GUARD
 
 
 def exp_up(value: Fraction) -> Fraction:
-    """e^value, not below the truth and, for values above -1000, at most 1e-39 of itself above it."""
+    """Return e^value, rounded up, for values above -1000 by at most 1e-39 of itself."""
     return Fraction(_PRECISE.exp(_decimal(max(value, _DEEPEST)))) * (1 + _GUARD)
 
 
 def exp_down(value: Fraction) -> Fraction:
-    """e^value, not above the truth and, for values above -1000, at most 1e-39 of itself below it."""
+    """Return e^value, rounded down, for values above -1000 by at most 1e-39 of itself."""
     return Fraction(_PRECISE.exp(_decimal(value))) * (1 - _GUARD) if value >= _DEEPEST else Fraction(0)
 
 
 def sqrt_up(value: Fraction) -> Fraction:
-    """The square root, not below the truth and at most 1e-39 of itself above it."""
+    """Return the square root, rounded up by at most 1e-39 of itself."""
     return Fraction(_PRECISE.sqrt(_decimal(value))) * (1 + _GUARD)
 
 
@@ -130,7 +130,7 @@ def _decimal(value: Fraction) -> Decimal:
 
 
 def show(value: Fraction, digits: int = 6) -> str:
-    """A rational for people: exact if it is a short decimal, otherwise rounded and marked.
+    """Format a rational for display: exact if it is a short decimal, otherwise rounded and marked.
 
     >>> show(Fraction(1, 10)), show(Fraction(1, 10**6)), show(Fraction(1, 3))
     ('0.1', '1e-06', '≈0.333333')
@@ -145,7 +145,7 @@ def show(value: Fraction, digits: int = 6) -> str:
 
 
 def _as_decimal(value: Fraction) -> str | None:
-    """The finite decimal expansion, if there is one of at most 30 places."""
+    """Return the finite decimal expansion, or None if it has more than 30 places."""
     for places in range(31):
         scaled = value * 10**places
         if scaled.denominator == 1:

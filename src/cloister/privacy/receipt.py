@@ -1,9 +1,9 @@
-"""A signed proof of one release, for whoever was not there.
+"""Receipts: a signed proof of one release, for third parties.
 
-A receipt is canonical JSON: one byte string for one content, so any change breaks the signature. It says what was
-asked (as a hash), of which version of the data, at which cost, with which mechanism, and where in the ledger the charge
-stands; never a row. It is checked offline against the owner's public key, which the reader must already have: a key
-inside a receipt would prove nothing.
+A receipt is canonical JSON: one byte string for one content, so any change breaks the signature. It states the hash of
+the request, the version of the data, the loss, the mechanism, and the position of the charge in the ledger; never a
+row. It is checked offline against the owner's public key, which the reader must already have: a key inside a receipt
+would prove nothing.
 """
 
 import json
@@ -19,7 +19,7 @@ from cloister.privacy.signing import PublicKey, SigningKey
 __all__ = ["Receipt"]
 
 FORM = "cloister-receipt/1"
-# Signatures of different kinds of text must never be exchangeable.
+# A signature on one kind of text must not be valid for another.
 _PURPOSE = b"cloister receipt\n"
 _FIELDS = {
     "form", "software", "time", "request", "data_version", "unit", "mechanism", "parameters", "loss", "answer",
@@ -29,11 +29,11 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was released, and its signature.
+    """The facts of a release, and their signature.
 
     Attributes:
         body: the facts, all of them text, integers, booleans, lists or dictionaries.
-        signature: the owner's, over the canonical body.
+        signature: the owner's signature of the canonical body.
     """
 
     body: dict[str, Any]
@@ -47,7 +47,7 @@ class Receipt:
 
     @classmethod
     def parse(cls, text: str | bytes) -> "Receipt":
-        """Read a receipt. It must be in canonical form, to the byte."""
+        """Read a receipt, which must be in canonical form, to the byte."""
         try:
             raw = text.encode() if isinstance(text, str) else text
             record = json.loads(raw)
@@ -72,7 +72,7 @@ class Receipt:
             raise ReceiptRejected("the signature does not fit: the receipt was changed, or another key signed it.")
 
     def text(self) -> str:
-        """One line of canonical JSON."""
+        """Return one line of canonical JSON."""
         return canonical({"receipt": self.body, "signature": self.signature}).decode()
 
     def __str__(self) -> str:

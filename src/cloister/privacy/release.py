@@ -1,6 +1,6 @@
-"""What a private call returns: a value, how wrong it may be, what it cost, and the proof.
+"""The result of a private call: a value, its error, its loss, and its receipt.
 
-Everything after a release is post-processing and costs nothing.
+Anything computed from a release is post-processing and has no further loss.
 """
 
 from collections.abc import Callable
@@ -24,15 +24,15 @@ class Release:
 
     Attributes:
         value: the number, array or choice.
-        loss: what it cost.
-        unit: whom it protects.
+        loss: the privacy loss.
+        unit: the unit of privacy.
         mechanism: the name of the mechanism.
         parameters: its public, exact parameters.
-        standard_error: of each number, due to the noise; None for a choice.
-        private: False if the noise came from a seeded source, which protects nobody.
+        standard_error: the standard error of each number, due to the noise; None for a choice.
+        private: False if the noise came from a seeded source, which gives no protection.
         receipt: the signed proof; None outside a ledger.
 
-    Privacy: the loss, for the unit and the relation the loss states. Whatever is computed from `value` alone keeps it.
+    Privacy: the loss, for the unit and the relation the loss states. Post-processing of `value` keeps it.
     """
 
     value: Any
@@ -46,13 +46,13 @@ class Release:
     _margin: Callable[[Number], Any] | None = field(default=None, repr=False, compare=False)
 
     def margin(self, confidence: Number = "0.95") -> Any:
-        """How far the noise may have moved each number, with at least this confidence."""
+        """Return a bound on the noise of each number that holds with at least this confidence."""
         if self._margin is None:
             raise TypeError("a choice has no margin: its error is a probability, not a distance.")
         return self._margin(confidence)
 
     def interval(self, confidence: Number = "0.95") -> tuple[Any, Any]:
-        """Limits that hold the statistic without noise, each number with at least this confidence."""
+        """Return limits that contain the statistic without noise, each number with at least this confidence."""
         margin = self.margin(confidence)
         return self.value - margin, self.value + margin
 
@@ -94,7 +94,7 @@ class Release:
 
 
 def short(value: Any, margin: Any) -> str:
-    """A number with as many digits as its error makes sensible: two of the margin."""
+    """Format a number to two significant digits of its margin."""
     if isinstance(value, int | np.integer):
         return f"{int(value):,}"
     size = float(np.max(np.abs(margin)))

@@ -1,4 +1,4 @@
-"""Ed25519 signatures: the owner's key signs ledgers and receipts, everybody else holds the public half."""
+"""Ed25519 signatures: the owner's private key signs ledgers and receipts; verifiers hold the public key."""
 
 import base64
 import binascii
@@ -26,13 +26,13 @@ _PREFIX = "ed25519:"
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """The half that checks signatures. It prints as one line, `ed25519:BASE64`, to be pinned by whoever verifies."""
+    """A public key, which checks signatures. It prints as one line, `ed25519:BASE64`, for verifiers to pin."""
 
     _key: Ed25519PublicKey
 
     @classmethod
     def parse(cls, text: str) -> "PublicKey":
-        """The key that was printed."""
+        """Return the key from its printed line."""
         try:
             prefix, raw = text.strip()[: len(_PREFIX)], text.strip()[len(_PREFIX) :]
             if prefix != _PREFIX:
@@ -43,20 +43,20 @@ class PublicKey:
 
     @classmethod
     def load(cls, place: str | os.PathLike[str]) -> "PublicKey":
-        """The key in a line of text, in a file that holds that line, or of a private key file."""
+        """Return the key from a line of text, from a file that holds that line, or from a private key file."""
         if str(place).startswith(_PREFIX):
             return cls.parse(str(place))
         text = _read(place)
         return SigningKey.load(place).public if text.startswith("-----BEGIN") else cls.parse(text)
 
     def verify(self, message: bytes, signature: str) -> bool:
-        """Whether the owner signed exactly this message."""
+        """Return True if the owner signed exactly this message."""
         try:
             raw = base64.b64decode(signature, validate=True)
             self._key.verify(raw, message)
         except (InvalidSignature, ValueError, TypeError):
             return False
-        # The last letter has four bits to spare, so sixteen texts decode to one signature: only its own spelling holds.
+        # The last letter has four unused bits, so sixteen texts decode to one signature: accept only the canonical one.
         return base64.b64encode(raw).decode("ascii") == signature
 
     def __str__(self) -> str:
@@ -65,18 +65,18 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SigningKey:
-    """The owner's half. It never prints itself."""
+    """The owner's private key. It never prints itself."""
 
     _key: Ed25519PrivateKey
 
     @classmethod
     def create(cls, path: str | os.PathLike[str] | None = None) -> "SigningKey":
-        """A new key; with a path, kept there in a file that only its owner can read (mode 0600)."""
+        """Create a new key; with a path, store it in a file that only its owner can read (mode 0600)."""
         key = cls(Ed25519PrivateKey.generate())
         if path is not None:
             pem = key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             try:
-                # Never over an existing key: what it signed could not be continued.
+                # Never overwrite a key: the ledgers it signed could not be continued.
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(pem)
@@ -90,7 +90,7 @@ class SigningKey:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "SigningKey":
-        """The key kept in a file."""
+        """Return the key stored in a file."""
         text = _read(path)
         if stat.S_IMODE(Path(path).stat().st_mode) & 0o077:
             raise StoreFailed(
@@ -106,11 +106,11 @@ class SigningKey:
 
     @property
     def public(self) -> PublicKey:
-        """The half to hand out."""
+        """Return the public key."""
         return PublicKey(self._key.public_key())
 
     def sign(self, message: bytes) -> str:
-        """A signature on the message, in base64."""
+        """Return a signature of the message, in base64."""
         return base64.b64encode(self._key.sign(message)).decode("ascii")
 
 

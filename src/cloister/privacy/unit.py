@@ -1,4 +1,4 @@
-"""Whom we protect: a row, or a person with a bounded number of rows."""
+"""The unit of privacy: a row, or a person with a bounded number of rows."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from cloister.privacy.errors import BadBounds, BadName
 __all__ = ["ROW", "Unit"]
 
 
-_MOST_ROWS = 10**9  # what one unit adds stays within the integers of every engine
+_MOST_ROWS = 10**9  # the contribution of one unit fits the integers of every engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +15,8 @@ class Unit:
     """The unit of privacy.
 
     Args:
-        name: what is protected, `"row"` or the column that names a person.
-        max_rows: how many rows one unit may contribute; the rest are dropped before anything is computed.
+        name: `"row"`, or the column that identifies a person.
+        max_rows: the contribution bound in rows; further rows are dropped before anything is computed.
 
     >>> print(Unit("patient", max_rows=8))
     one patient (at most 8 rows)

@@ -1,4 +1,4 @@
-"""Blind signatures, the device's half: a ballot is hidden, signed unseen, and unveiled. `ballot.mjs` does the same."""
+"""Blind signatures, the device's half: a ballot is blinded, signed, and unblinded. `ballot.mjs` does the same."""
 
 import base64
 import hashlib
@@ -19,12 +19,12 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ballot:
-    """A ballot between being sent for signature and being signed. It holds what links the two: it never prints itself.
+    """A ballot that waits for its signature. It holds the link between request and ballot, so it never prints itself.
 
     Attributes:
-        public: the key that was asked.
+        public: the signer's key.
         message: the prepared message: 32 random bytes, then the text.
-        blinded: what was sent; the same may be sent again if no answer came.
+        blinded: the blinded number sent; it may be sent again if no answer came.
     """
 
     public: dict[str, object]
@@ -41,26 +41,25 @@ class Ballot:
         fingerprint: str,
         nonce: Callable[[int], bytes] = secrets.token_bytes,
     ) -> "tuple[bytes, Ballot]":
-        """Make a ballot and hide it: what to send to the signer, and what to keep.
+        """Make a ballot and blind it: the number to send to the signer, and the state to keep.
 
-        **The attack that no arithmetic stops:** a signer that shows every person a different key knows each ballot by
-        the key that signed it. So the device must use the key that everybody uses. Take `fingerprint` from the
-        survey's public description, which others see too and which is printed in the invitation, never from where
-        `public` came from; a key that does not fit is refused.
+        **An attack that blinding does not stop:** a signer that shows every person a different key recognises each
+        ballot by the key that signed it. So the device must use the key that everybody uses. Take `fingerprint` from
+        the survey's public description, which others see too and which is printed in the invitation, never from the
+        source of `public`; a key that does not match is refused.
 
         Args:
-            public: the signer's key, as `BlindKey.public` says it.
+            public: the signer's key, as returned by `BlindKey.public`.
             survey: the survey's name.
             wave: the wave's name, such as "1".
             fingerprint: `key_fingerprint` of the key that everybody uses.
-            nonce: where the text's random bytes come from. What hides the ballot always comes from the operating
-                system.
+            nonce: source of the text's random bytes. The blinding factor always comes from the operating system.
 
         Privacy:
-            The number sent is m·r^e for a secret, uniform unit r of the ring modulo n. Whoever sees it, its signature,
-            and later all messages with their signatures, finds for each pair exactly one r that explains it: the pairs
-            are equally likely. This holds for any n and e, since only a verified signature is handed on. Not hidden:
-            that a ballot was asked for, when, and from which address.
+            The number sent is m·r^e for a secret, uniform unit r of the ring modulo n. For an observer of this number,
+            its signature, and later all messages with their signatures, each pair is explained by exactly one r: the
+            pairs are equally likely. This holds for any n and e, since only a verified signature is passed on. Not
+            hidden: that a ballot was requested, when, and from which address.
         """
         if key_fingerprint(public) != fingerprint:
             raise BadInput(
@@ -74,10 +73,10 @@ class Ballot:
         return blinded, cls(dict(public), message, blinded, pow(factor, -1, n))
 
     def finish(self, blind_signature: bytes) -> tuple[bytes, bytes]:
-        """The ballot: its prepared message and its signature. Forget this object afterwards.
+        """Return the ballot: its prepared message and its signature. Discard this object afterwards.
 
         Raises:
-            Broken: what came back is no signature on this ballot. Nothing of the ballot is shown.
+            Broken: the answer is no signature on this ballot. Nothing of the ballot is shown.
         """
         n, _ = public_numbers(self.public)
         size = (n.bit_length() + 7) // 8
@@ -87,7 +86,7 @@ class Ballot:
         return self.message, signature
 
     def to_state(self) -> dict[str, object]:
-        """For JSON, to be kept on the respondent's own device until the signature comes, and no longer: it links."""
+        """Return the state for JSON. It is a link: keep it only on the respondent's device until it is signed."""
         size = len(self.blinded)
         raw = {"message": self.message, "blinded": self.blinded, "inverse": self._inverse.to_bytes(size, "big")}
         written = {name: base64.urlsafe_b64encode(one).decode("ascii").rstrip("=") for name, one in raw.items()}
@@ -95,7 +94,7 @@ class Ballot:
 
     @classmethod
     def from_state(cls, state: Mapping[str, object]) -> "Ballot":
-        """The ballot that `to_state`, or the browser's `begin`, kept."""
+        """Return the ballot saved by `to_state`, or by the browser's `begin`."""
         if not isinstance(state, Mapping) or set(state) != {"version", "key", "message", "blinded", "inverse"}:
             raise BadInput("this is no ballot that was kept. Begin it again.")
         key = state["key"]
@@ -106,7 +105,7 @@ class Ballot:
 
 
 def blind(n: int, e: int, message: bytes, salt: bytes, factor: int) -> bytes:
-    """Blind of RFC 9474, 4.2, for a given salt and factor: the published test vectors give both."""
+    """Compute Blind of RFC 9474, 4.2, for a given salt and factor: the published test vectors give both."""
     encoded = int.from_bytes(_encode(message, salt, n.bit_length() - 1), "big")
     if gcd(encoded, n) != 1:
         raise BadInput("the key's modulus has a small factor, so it is no proper key. Ask for another.")
@@ -114,7 +113,7 @@ def blind(n: int, e: int, message: bytes, salt: bytes, factor: int) -> bytes:
 
 
 def _encode(message: bytes, salt: bytes, bits: int) -> bytes:
-    """EMSA-PSS-ENCODE of RFC 8017, 9.1.1, with SHA-384. `bits` is one less than the modulus has, as 8.1.1 has it."""
+    """Compute EMSA-PSS-ENCODE of RFC 8017, 9.1.1, with SHA-384. `bits` is one less than the modulus has (8.1.1)."""
     size = (bits + 7) // 8
     digest = hashlib.sha384(bytes(8) + hashlib.sha384(message).digest() + salt).digest()
     block = (b"\x01" + salt).rjust(size - _HASH_BYTES - 1, b"\x00")

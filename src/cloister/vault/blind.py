@@ -1,7 +1,7 @@
 """Blind signatures, the signer's half: RSABSSA-SHA384-PSS-Randomized of RFC 9474.
 
 A device multiplies the encoded message m by r^e, for a secret random r. The key takes the e-th root of the product,
-which is the root of m times r; the device divides by r. What is left is an ordinary RSASSA-PSS signature (SHA-384, a
+which is the root of m times r; the device divides by r. The result is an ordinary RSASSA-PSS signature (SHA-384, a
 salt of 48 bytes) on a message that the signer has never seen.
 """
 
@@ -31,20 +31,20 @@ __all__ = ["SALT_BYTES", "SCHEME", "BlindKey", "key_fingerprint", "public_number
 SCHEME = "RSABSSA-SHA384-PSS-Randomized"
 SALT_BYTES = 48
 _SIZES = (2048, 3072, 4096)
-_MOST_BITS = 8192  # a larger key would only keep a phone busy
+_MOST_BITS = 8192  # a larger key would only slow a phone down
 _EXPONENTS = range(65537, 1 << 32, 2)
 _PADDING = padding.PSS(padding.MGF1(hashes.SHA384()), SALT_BYTES)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BlindKey:
-    """A key that signs without seeing what. It never prints itself.
+    """A key that signs blinded messages. It never prints itself.
 
-    **One key for one wave of one survey.** The signer cannot see what a ballot is for: were a key used for two, then
-    whoever is invited to one could have a ballot for the other. For the same reason the key signs nothing but ballots
+    **One key for one wave of one survey.** The signer cannot see what a ballot is for: if a key were used for two,
+    a person invited to one could get a ballot for the other. For the same reason the key signs nothing but ballots
     (RFC 9474, 6.2).
 
-    The same number, asked for again, gets the same signature: a device whose connection broke may send it once more.
+    Equal numbers get equal signatures: a device whose connection broke may send its number again.
     """
 
     _key: rsa.RSAPrivateKey
@@ -52,7 +52,7 @@ class BlindKey:
 
     @classmethod
     def create(cls, bits: int = 2048) -> "BlindKey":
-        """A new key of 2048, 3072 or 4096 bits."""
+        """Create a new key of 2048, 3072 or 4096 bits."""
         if bits not in _SIZES:
             raise BadInput(f"a key for blind signatures has 2048, 3072 or 4096 bits, got {bits!r:.20}. 2048 will do.")
         key = rsa.generate_private_key(public_exponent=65537, key_size=bits)
@@ -60,7 +60,7 @@ class BlindKey:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "BlindKey":
-        """The key that `to_bytes` wrote."""
+        """Return the key written by `to_bytes`."""
         try:
             key = load_der_private_key(raw, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -68,15 +68,15 @@ class BlindKey:
         if not isinstance(key, rsa.RSAPrivateKey):
             raise BadInput("these bytes are no key for blind signatures. Make one with BlindKey.create().")
         made = cls(key, key.private_numbers())
-        public_numbers(made.public())  # a weak key is refused where it comes in, not on the respondents' phones
+        public_numbers(made.public())  # a weak key is refused here, not on the respondents' phones
         return made
 
     def to_bytes(self) -> bytes:
-        """The whole secret, as PKCS #8 in DER. Not encrypted: seal it before it is kept."""
+        """Return the private key as PKCS #8 in DER, not encrypted: seal it before storing it."""
         return self._key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
     def public(self) -> dict[str, object]:
-        """The half to publish, for JSON: the scheme's name, the size, and n and e in base64url."""
+        """Return the public key for JSON: the scheme's name, the size, and n and e in base64url."""
         told = self._numbers.public_numbers
         return {
             "scheme": SCHEME,
@@ -86,17 +86,17 @@ class BlindKey:
         }
 
     def sign(self, blinded: bytes) -> bytes:
-        """BlindSign of RFC 9474, 4.3: the e-th root of the number that a device sent.
+        """Compute BlindSign of RFC 9474, 4.3: the e-th root of the number that a device sent.
 
-        Count the invitation as used before you call this, and keep `blinded` with it: a second number for the same
+        Mark the invitation as used before calling this, and store `blinded` with it: a second number for the same
         invitation would be a second ballot.
 
         Args:
-            blinded: what `Ballot.begin` made: as many bytes as the key's modulus.
+            blinded: the number from `Ballot.begin`, as many bytes as the key's modulus.
 
         Raises:
             BadInput: it is no number below the modulus.
-            Broken: the arithmetic went wrong, and showing the result would give the key away.
+            Broken: a computation error; showing the result would reveal the key.
         """
         n, e = self._numbers.public_numbers.n, self._numbers.public_numbers.e
         message = int.from_bytes(blinded, "big")
@@ -105,12 +105,12 @@ class BlindKey:
                 f"what is to be signed is a number of {_size(n)} bytes, below the key's modulus. "
                 "Begin the ballot again with this survey's key."
             )
-        # The base is chosen by whoever asks, and pow() is quick or slow by what it is given: with a random factor in
-        # it, taken out afterwards, the time no longer depends on what was sent (Kocher 1996, 10; RFC 9474, 7.1).
+        # The caller chooses the base, and the time of pow() depends on it: with a random factor, removed afterwards,
+        # the time no longer depends on the number sent (Kocher 1996, 10; RFC 9474, 7.1).
         factor = unit(n)
         root = self._root(message * pow(factor, e, n) % n) * pow(factor, -1, n) % n
-        # One wrong bit in half of the computation, and gcd(root^e - message, n) is a prime of the key (Boneh, DeMillo,
-        # Lipton 1997). So nothing leaves that was not checked.
+        # With one wrong bit in half of the computation, gcd(root^e - message, n) is a prime of the key (Boneh, DeMillo,
+        # Lipton 1997). So every result is checked before it is returned.
         if pow(root, e, n) != message:
             raise Broken(
                 "the signature came out wrong and was thrown away. Check this machine's memory, then try again."
@@ -118,7 +118,7 @@ class BlindKey:
         return root.to_bytes(_size(n), "big")
 
     def _root(self, number: int) -> int:
-        """The e-th root by the Chinese remainder theorem, with new multiples of p - 1 and q - 1 in the exponents."""
+        """Return the e-th root by the Chinese remainder theorem, with new multiples of p - 1 and q - 1 as exponents."""
         told = self._numbers
         of_p = pow(number % told.p, told.dmp1 + secrets.randbits(64) * (told.p - 1), told.p)
         of_q = pow(number % told.q, told.dmq1 + secrets.randbits(64) * (told.q - 1), told.q)
@@ -126,12 +126,12 @@ class BlindKey:
 
 
 def verify(public: Mapping[str, object], message: bytes, signature: bytes) -> bool:
-    """Whether this key signed this message: RSASSA-PSS-VERIFY with SHA-384, MGF1 and a salt of 48 bytes.
+    """Return True if this key signed this message: RSASSA-PSS-VERIFY with SHA-384, MGF1 and a salt of 48 bytes.
 
     Args:
-        public: what `BlindKey.public` says.
+        public: the key, as returned by `BlindKey.public`.
         message: the prepared message: 32 random bytes, then the text.
-        signature: what `Ballot.finish` made.
+        signature: the signature from `Ballot.finish`.
     """
     try:
         _loaded(public).verify(signature, message, _PADDING, hashes.SHA384())
@@ -141,19 +141,19 @@ def verify(public: Mapping[str, object], message: bytes, signature: bytes) -> bo
 
 
 def key_fingerprint(public: Mapping[str, object]) -> str:
-    """SHA-256 of the public half as canonical JSON, in hexadecimal: short enough to be printed and compared."""
+    """Return the SHA-256 of the public key as canonical JSON, in hexadecimal, to be printed and compared."""
     public_numbers(public)
     return fingerprint(canonical(dict(public)).decode("ascii"))
 
 
 def public_numbers(public: Mapping[str, object]) -> tuple[int, int]:
-    """n and e of a published key, doubted: a weak or odd-looking key is refused."""
+    """Return n and e of a published key; refuse a weak or malformed key."""
     told = _loaded(public).public_numbers()
     return told.n, told.e
 
 
 def unit(n: int) -> int:
-    """A secret number from 1 to n - 1, each equally likely, that has an inverse."""
+    """Draw a secret, uniform, invertible number from 1 to n - 1."""
     while True:
         drawn = 1 + secrets.randbelow(n - 1)
         if gcd(drawn, n) == 1:
@@ -161,7 +161,7 @@ def unit(n: int) -> int:
 
 
 def unbase64url(text: object) -> bytes:
-    """The bytes that are spelled so, in the one spelling without padding that they have."""
+    """Decode base64url; only the canonical form without padding is accepted."""
     try:
         raw = base64.b64decode(str(text) + "=" * (-len(str(text)) % 4), altchars="-_", validate=True)
     except (ValueError, binascii.Error):
@@ -183,7 +183,7 @@ def _loaded(public: Mapping[str, object]) -> rsa.RSAPublicKey:
 
 @lru_cache(maxsize=64)
 def _read(scheme: str, bits: str, modulus: str, exponent: str) -> rsa.RSAPublicKey:
-    """Checked and loaded once for each key: checking a signature takes less time than loading a key does."""
+    """Check and load a key, cached: checking a signature takes less time than loading a key."""
     n, e = (int.from_bytes(unbase64url(text), "big") for text in (modulus, exponent))
     if scheme != SCHEME:
         raise BadInput(f"the key's scheme must be {SCHEME}. Take it from the survey's page.")

@@ -1,7 +1,7 @@
-"""What a ballot says, and whether one is admitted.
+"""The text of a ballot, and its admission.
 
 A ballot is 32 random bytes (the preparation of RFC 9474, 4.1) and the text `cloister ballot v1|SURVEY|WAVE|NONCE`. It
-names no person and holds no answer: it is the right to hand in one report to one wave of one survey.
+names no person and holds no answer: it is the right to submit one report to one wave of one survey.
 """
 
 import base64
@@ -20,7 +20,7 @@ _NONCE = re.compile(rb"[A-Za-z0-9_-]{43}")
 
 
 def text_of(survey: str, wave: str, nonce: bytes) -> bytes:
-    """The text of a ballot.
+    """Return the text of a ballot.
 
     >>> text_of("sleep", "1", bytes(32))
     b'cloister ballot v1|sleep|1|AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
@@ -31,22 +31,22 @@ def text_of(survey: str, wave: str, nonce: bytes) -> bytes:
 
 
 def admit(public: Mapping[str, object], message: bytes, signature: bytes, survey: str, wave: str) -> str:
-    """The nonce of a good ballot for this wave of this survey. Take no second report with the same nonce.
+    """Return the nonce of a valid ballot for this wave of this survey. Accept no second report with the same nonce.
 
     Args:
         public: the key of this wave, from the hub's own store, never from the report.
-        message: what `Ballot.finish` gave, with its 32 random bytes.
+        message: the message from `Ballot.finish`, with its 32 random bytes.
         signature: the signature on it.
         survey: the survey that the report is for.
         wave: its wave.
 
     Raises:
-        Broken: it is for another survey or wave, or was not signed with this key. Which of these is not said.
+        Broken: it is for another survey or wave, or was not signed with this key. The error does not say which.
     """
     begins = _begins(survey, wave)
     text = message[PREFIX_BYTES:]
     nonce = text[len(begins) :]
-    # The form as well as the signature: the signer has not seen what it signed (RFC 9474, 7.2).
+    # Check the form as well as the signature: the signer has not seen what it signed (RFC 9474, 7.2).
     if not text.startswith(begins) or not _NONCE.fullmatch(nonce) or not verify(public, message, signature):
         raise Broken("this is no ballot for this wave of this survey. Open the invitation again on the same device.")
     return nonce.decode("ascii")

@@ -1,4 +1,4 @@
-"""Engines: DuckDB in this process, PostgreSQL at an address, Spark on a cluster. Each is loaded when it is opened."""
+"""Engines: DuckDB in this process, PostgreSQL at an address, Spark on a cluster. Each is imported on first use."""
 
 from cloister.data.engines.engine import DialectName, Engine
 

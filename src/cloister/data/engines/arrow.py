@@ -1,9 +1,9 @@
-"""Arrow datasets for DuckDB, each column in a type of which no cell can stop a scan, and the SQL that reads it back.
+"""Arrow datasets for DuckDB, with column types in which no cell can stop a scan, and the SQL that reads them back.
 
-DuckDB takes the text of Arrow for valid UTF-8 and fails on a row where it is not, and it moves seconds and milliseconds
-to microseconds, which fails beyond the year 294246. So text goes to it as bytes and such moments as integers; the SQL
-beside them gives NULL for what cannot be read. Arrow itself casts nothing that could fail: every file is read in the
-types of its own footer, not in those of the dataset.
+DuckDB assumes that Arrow text is valid UTF-8 and fails on a row where it is not, and it converts seconds and
+milliseconds to microseconds, which fails beyond the year 294246. So text is passed as bytes and such timestamps as
+integers; their SQL returns NULL for unreadable values. Arrow itself makes no cast that could fail: every file is read
+in the types of its own footer, not in those of the dataset.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class Part:
     """Files with the same columns.
 
     Attributes:
-        dataset: the files, in types that no cell can break.
+        dataset: the files, in types in which no cell can fail.
         columns: each column's name, and the SQL that reads it.
     """
 
@@ -35,15 +35,15 @@ class Part:
 
 
 def is_dataset(source: object) -> bool:
-    """Whether this is an Arrow dataset, and not a table in memory."""
+    """Return True for an Arrow dataset, False for a table in memory."""
     return hasattr(source, "scanner") and hasattr(source, "get_fragments")
 
 
 def datasets_of(dataset: Any) -> list[Any]:
-    """The datasets that a dataset is made of.
+    """Return the child datasets of a dataset.
 
     Raises:
-        BadSource: its files are CSV or JSON: Arrow guesses types from some rows and stops at a line of another type.
+        BadSource: its files are CSV or JSON: Arrow infers types from some rows and fails at a line of another type.
     """
     from pyarrow.dataset import CsvFileFormat, JsonFileFormat
 
@@ -55,11 +55,11 @@ def datasets_of(dataset: Any) -> list[Any]:
 
 
 def parquet_dataset(files: Sequence[str], keys: Sequence[str]) -> Any:
-    """Parquet files as an Arrow dataset.
+    """Open Parquet files as an Arrow dataset.
 
     Args:
         files: their paths.
-        keys: names that the paths give values to, as in `year=2026/a.parquet`; they are text.
+        keys: partition columns whose values are in the paths, as in `year=2026/a.parquet`; they are text.
     """
     import pyarrow as pa
     from pyarrow.dataset import dataset, partitioning
@@ -69,10 +69,10 @@ def parquet_dataset(files: Sequence[str], keys: Sequence[str]) -> Any:
 
 
 def parts_of(dataset: Any, facts: Table | None) -> Iterator[Part]:
-    """A dataset of files in parts, one for each set of columns that some files have.
+    """Split a dataset of files into parts, one for each distinct set of columns.
 
     Args:
-        facts: what the schema says; only its columns are read. None reads all.
+        facts: the table's schema; only its columns are read. None reads all.
     """
     import pyarrow as pa
     from pyarrow.dataset import FileSystemDataset
@@ -89,7 +89,7 @@ def parts_of(dataset: Any, facts: Table | None) -> Iterator[Part]:
         alike.setdefault(repr(kinds), []).append(fragment)
     for some in alike.values():
         own = some[0].physical_schema
-        # What only the paths of files say comes in the dataset's type.
+        # Columns that only the paths contain have the dataset's type.
         paths = {field.name: (field.type, "{0}") for field in dataset.schema if field.name not in own.names}
         passed = _all_passed(own, facts) | {name: one for name, one in paths.items() if _is_wanted(name, facts)}
         fields = pa.schema([(name, kind) for name, (kind, _) in passed.items()])
@@ -109,7 +109,7 @@ def _is_wanted(name: str, facts: Table | None) -> bool:
 
 
 def _passed(name: str, kind: Any) -> tuple[Any, str]:
-    """The Arrow type in which a column goes to DuckDB, and what reads it there; {0} stands for its name."""
+    """Return the Arrow type in which a column is passed to DuckDB, and the SQL that reads it; {0} is its name."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):

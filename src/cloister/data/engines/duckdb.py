@@ -1,9 +1,9 @@
 """DuckDB: the engine inside this process, over files, Arrow tables and DuckDB's own databases.
 
-It reads what it was given and nothing else: once the tables are there, files, extensions and settings are out of reach
-of any statement. What does not fit into memory is spilled to a folder that only this user can read and that is removed
-on close, or by the next process if this one was killed; with `spill=False` no row reaches a disk, and a statement that
-does not fit into memory fails.
+It reads only what it was given: once the tables are added, no statement can reach files, extensions or settings. Data
+that does not fit into memory is spilled to a folder that only this user can read and that is removed on close, or by
+the next process if this one was killed. With `spill=False` no row reaches a disk, and a statement that does not fit
+into memory fails.
 """
 
 import csv
@@ -47,14 +47,14 @@ _SEAL = (
 )
 _SPILL = "cloister-spill-"
 _SETTLED_S = 60  # a folder younger than this may be about to be locked
-# No line may fail and no guess may depend on rows: everything is text, short lines are filled up with NULL, lines that
-# are no text or endless are left out. One thread, because the parallel reader fails on line breaks between quotes.
+# No line may fail and no inference may depend on rows: everything is text, short lines are padded with NULL, lines that
+# are not text or too long are left out. One thread, because the parallel reader fails on line breaks between quotes.
 _CSV = (
     "auto_detect = false, header = true, quote = '\"', escape = '\"', parallel = false, "
     "ignore_errors = true, null_padding = true, strict_mode = false"
 )
-# Files of one folder may declare different types: a common one is found. Casts of moments to it may fail, so files that
-# need one are read by Arrow.
+# Files of one folder may declare different types: a common one is found. Casts of timestamps to it may fail, so files
+# that need one are read by Arrow.
 _PARQUET = "union_by_name = true, hive_types_autocast = false, utf8_validation = 'replace'"
 _PARQUET_TYPES = "SELECT DISTINCT name, duckdb_type, COALESCE(logical_type, converted_type, '') FROM parquet_schema({})"
 _TEMPORAL = ("DATE", "TIMESTAMP")
@@ -64,9 +64,9 @@ class DuckDB:
     """Tables in files and in memory, read by DuckDB.
 
     Args:
-        memory_limit: how much memory it may use, such as "2GB"; by default DuckDB's own limit.
-        threads: on how many threads it runs; by default one a core.
-        spill: whether rows that do not fit into memory may be written to a temporary folder, in clear. Without, a
+        memory_limit: largest memory use, such as "2GB"; by default DuckDB's own limit.
+        threads: number of threads; by default one per core.
+        spill: if True, rows that do not fit into memory may be written to a temporary folder, unencrypted. If False, a
             statement that needs more memory than the limit fails.
     """
 
@@ -99,29 +99,29 @@ class DuckDB:
             self._connection.execute(f"SET threads = {int(threads)}")
 
     def add_csv(self, name: str, path: Path) -> None:
-        """A CSV file. Its first line names the columns and shows the separator; all columns are text."""
+        """Add a CSV file. Its first line names the columns and shows the separator; all columns are text."""
         separator, names = _header(path)
         columns = ", ".join(f"{self._say.text(column)}: 'VARCHAR'" for column in names)
         place, option = self._file(path), f"delim = {self._say.text(separator)}, columns = {{{columns}}}, {_CSV}"
         self._add(name, f"SELECT * FROM read_csv({place}, {option})")  # noqa: S608
 
     def add_pinned(self, name: str, table: "PinnedTable", facts: Table | None = None) -> None:
-        """Parquet files that are held open, as `add_parquet` reads others. They are let go on close."""
+        """Add Parquet files that are held open, read as by `add_parquet`. They are released on close."""
         self._pinned.append(table.source)
         self._paths += map(str, table.files)
         self.add_parquet(name, table.path, facts, pinned=True)
 
     def unchanged(self) -> bool:
-        """Whether files that are held open still lie where they were found. Others are not asked about."""
+        """Return True if files that are held open are still where they were found. Other files are not checked."""
         return all(one.unchanged() for one in dict.fromkeys(self._pinned))
 
     def add_parquet(self, name: str, path: Path, facts: Table | None = None, *, pinned: bool = False) -> None:
-        """A Parquet file, or all Parquet files under a folder; with `facts`, those columns that the schema names.
+        """Add a Parquet file, or all Parquet files under a folder; with `facts`, only columns that the schema names.
 
-        Files with moments that DuckDB's own reader can stop at are read by Arrow.
+        Files with timestamps at which DuckDB's own reader can fail are read by Arrow.
         """
-        # Its least and greatest values leave NaN out, and are its writer's word. The optimizer would believe them, and
-        # drop a comparison with a bound that they lie within: what was to be clipped would not be.
+        # A file's minimum and maximum exclude NaN and are only its writer's claim. The optimizer would trust them and
+        # drop a comparison with a bound beyond them: values would not be clipped.
         self._connection.execute("SET disabled_optimizers = 'statistics_propagation'")
         place = self._file(path, pinned=pinned)
         if path.is_dir():
@@ -133,7 +133,7 @@ class DuckDB:
 
     @failing_quietly("DuckDB")
     def _has_fragile_moments(self, place: str, facts: Table | None) -> bool:
-        """Whether DuckDB's reader casts moments: milliseconds always, others to the type of another file."""
+        """Return True if DuckDB's reader casts timestamps: milliseconds always, others to the type of another file."""
         kinds: dict[str, set[str]] = {}
         found = self._connection.execute(_PARQUET_TYPES.format(place)).fetchall()
         for name, kind, unit in found:
@@ -152,16 +152,16 @@ class DuckDB:
         return parquet_dataset(files, sorted(folders & shown))
 
     def add_dataset(self, name: str, dataset: "pyarrow.dataset.Dataset", facts: Table | None = None) -> None:
-        """An Arrow dataset of files, read where they lie, and only the columns that the schema names.
+        """Add an Arrow dataset of files, read in place, and only the columns that the schema names.
 
         Raises:
-            BadSource: no file of it can be read without a row that might stop it.
+            BadSource: every file of it could fail on a row.
         """
         self._add_parts(name, datasets_of(dataset), facts)
 
     @failing_quietly("DuckDB")
     def _add_parts(self, name: str, datasets: Sequence["pyarrow.dataset.Dataset"], facts: Table | None) -> None:
-        """Files of Arrow datasets as one table; if they declare different types, in those that the schema gives it."""
+        """Add files of Arrow datasets as one table; if they declare different types, in the types of the schema."""
         selects, parts = [], [part for dataset in datasets for part in parts_of(dataset, facts)]
         for part in parts:
             raw = internal(f"files_{len(self._arrow)}")
@@ -174,7 +174,7 @@ class DuckDB:
                 select = _select(shown, f"({select})", self._say)
             selects.append(select)
         both = f"({' UNION ALL BY NAME '.join(selects)})"
-        # A column without a value has no type in Arrow. What can be read must not depend on that.
+        # A column without values has no type in Arrow. Its readability must not depend on that.
         rows = self._connection.execute(f"DESCRIBE SELECT * FROM {both}").fetchall()  # noqa: S608
         shown = {row[0]: "CAST(NULL AS VARCHAR)" if row[1] == '"NULL"' else self._say.name(row[0]) for row in rows}
         self._frames[name] = _select(shown, both, self._say)
@@ -182,13 +182,13 @@ class DuckDB:
         self._names.append(name)
 
     def _families(self, place: str) -> dict[str, Family]:
-        """What kind of values the columns of a table or query hold, of those that can be read."""
+        """Return the families of the readable columns of a table or query."""
         rows = self._connection.execute(f"DESCRIBE SELECT * FROM {place}").fetchall()  # noqa: S608
         return {row[0]: known for row in rows if (known := family(row[1], self._say)) is not None}
 
     @failing_quietly("DuckDB")
     def add_arrow(self, name: str, table: "pa.Table", facts: Table | None = None) -> None:
-        """An Arrow table in memory, read where it lies; with `facts`, in the types that the schema gives it."""
+        """Add an Arrow table in memory, read in place; with `facts`, in the types of the schema."""
         self._connection.register(name, table)
         self._arrow[name] = table
         self._names.append(name)
@@ -206,7 +206,7 @@ class DuckDB:
 
     @failing_quietly("DuckDB")
     def attach(self, path: Path) -> None:
-        """Every table and view of a DuckDB file, opened for reading."""
+        """Add every table and view of a DuckDB file, opened read-only."""
         self._connection.execute(f"ATTACH {self._file(path)} AS cloister_source (READ_ONLY)")
         found = self._connection.execute(
             "SELECT table_name FROM information_schema.tables "
@@ -217,14 +217,14 @@ class DuckDB:
 
     @failing_quietly("DuckDB")
     def seal(self) -> None:
-        """Put everything but the tables out of reach."""
+        """Block access to everything but the tables."""
         for setting, places in (("allowed_paths", self._paths), ("allowed_directories", self._folders)):
             self._connection.execute(f"SET {setting} = [{', '.join(map(self._say.text, places))}]")
         for statement in _SEAL:
             self._connection.execute(statement)
 
     def _file(self, path: Path, *, pinned: bool = False) -> str:
-        whole = str(path if pinned else path.resolve())  # links to what is held open are not to be followed
+        whole = str(path if pinned else path.resolve())  # do not resolve links to files that are held open
         if any(sign in whole for sign in "*?[]{}"):
             raise BadSource(f"{path} has a wildcard in its name, which DuckDB would follow. Rename it.")
         (self._folders if path.is_dir() else self._paths).append(whole + "/" * path.is_dir())
@@ -236,12 +236,12 @@ class DuckDB:
         self._names.append(name)
 
     def tables(self) -> list[str]:
-        """The names of the tables it was given."""
+        """Return the names of the tables added."""
         return list(self._names)
 
     @failing_quietly("DuckDB")
     def columns(self, table: str) -> dict[str, str]:
-        """Names and declared types, from the files' metadata."""
+        """Return names and declared types, from the files' metadata."""
         if table not in self._names:
             return {}
         with self._lock:
@@ -249,14 +249,14 @@ class DuckDB:
         return {row[0]: row[1] for row in rows}
 
     def place(self, table: str) -> str:
-        """The quoted name."""
+        """Return the quoted name."""
         return self._say.name(table)
 
     @failing_quietly("DuckDB")
     def prepare(self, sql: str) -> None:
-        """Run a statement on empty tables with the same columns, in a database of their own.
+        """Run a statement on empty tables with the same columns, in a separate database.
 
-        DuckDB plans with what it knows of the values, and could fail over them. There are none here.
+        DuckDB plans with statistics of the values, and could fail on them. Empty tables have none.
         """
         with self._lock:
             if self._empty is None:
@@ -264,7 +264,7 @@ class DuckDB:
             self._empty.execute(sql).fetchall()
 
     def _empty_tables(self) -> Any:
-        """A database in memory with tables of the same names and declared types, as far as views can read them."""
+        """Return a database in memory with empty tables of the same names and readable declared types."""
         import duckdb
 
         empty = duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": "1"})
@@ -278,7 +278,7 @@ class DuckDB:
 
     @failing_quietly("DuckDB")
     def run(self, sql: str) -> "pa.Table":
-        """Run one SELECT and return what it gives."""
+        """Run one SELECT and return its result."""
         from duckdb import StatementType
 
         with self._lock:
@@ -289,7 +289,7 @@ class DuckDB:
                 answer = pool.submit(self._read, sql)
                 try:
                     return answer.result()
-                except KeyboardInterrupt:  # DuckDB itself would only notice when it is done
+                except KeyboardInterrupt:  # DuckDB itself would only notice at the end
                     self._connection.interrupt()
                     raise
 
@@ -302,7 +302,7 @@ class DuckDB:
 
     @failing_quietly("DuckDB")
     def again(self) -> "DuckDB":
-        """A connection of its own to the same tables, under the same limits. Close it before this one."""
+        """Return a separate connection to the same tables, under the same limits. Close it before this one."""
         other = copy(self)
         other._lock, other._clean_up, other._empty, other._pinned = threading.Lock(), lambda: None, None, []
         other._connection = self._connection.cursor()
@@ -313,7 +313,7 @@ class DuckDB:
         return other
 
     def close(self) -> None:
-        """Close the connection; registered tables are let go, and what was spilled is removed."""
+        """Close the connection, release registered tables, and remove spilled data."""
         self._connection.close()
         if self._empty is not None:
             self._empty.close()
@@ -323,14 +323,14 @@ class DuckDB:
 
 
 def _select(columns: Mapping[str, str], place: str, say: Dialect) -> str:
-    """A query that shows columns, each read by its SQL; one of no columns has the same rows."""
+    """Return a query that selects columns, each read by its SQL; with no columns it has the same rows."""
     shown = columns or {internal("row"): "1"}
     listed = ", ".join(f"{sql} AS {say.name(column)}" for column, sql in shown.items())
     return f"SELECT {listed} FROM {place}"  # noqa: S608
 
 
 def remove_orphaned_spill() -> int:
-    """Remove the spill folders of this user's processes that ended without removing them; return how many there were.
+    """Remove spill folders left behind by this user's ended processes; return their number.
 
     A living process holds a lock on its folder, which the system releases when it is killed.
     """
@@ -354,7 +354,7 @@ def remove_orphaned_spill() -> int:
 
 
 def private_folder() -> tuple[str, int]:
-    """Make a folder that only this user can read, and the lock that says it is in use."""
+    """Create a folder that only this user can read, and the lock that marks it as in use."""
     remove_orphaned_spill()
     folder = tempfile.mkdtemp(prefix=_SPILL)
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -363,14 +363,14 @@ def private_folder() -> tuple[str, int]:
 
 
 def remove_private_folder(folder: str, lock: int, process: int) -> None:
-    """Remove a private folder, and let go of its lock."""
+    """Remove a private folder, and release its lock."""
     if os.getpid() == process:  # a forked child ends before its parent, which may still need the folder
         shutil.rmtree(folder, ignore_errors=True)
     os.close(lock)
 
 
 def _header(path: Path) -> tuple[str, list[str]]:
-    """The separator and the column names of a CSV file, from its first line alone."""
+    """Return the separator and the column names of a CSV file, from its first line alone."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rb") as file:

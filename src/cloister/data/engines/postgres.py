@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Postgres"]
 
-_GRACE_S = 10.0  # how long after the server's own time limit we wait for it to say so
+_GRACE_S = 10.0  # wait this long after the server's own time limit for its answer
 _TABLES = (
     "SELECT c.relname FROM pg_class c WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND pg_table_is_visible(c.oid) "
     "AND c.relnamespace <> ALL (SELECT oid FROM pg_namespace WHERE nspname IN ('pg_catalog', 'information_schema')) "
     "ORDER BY 1"
 )
-# A domain counts as the type it is made of, an enumeration as text.
+# A domain counts as its base type, an enumeration as text.
 _COLUMNS = (
     "SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) "
     "ELSE format_type(a.atttypid, a.atttypmod) END FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
@@ -37,8 +37,8 @@ class Postgres:
 
     Args:
         address: postgresql://user@host/database; add ?options=-csearch_path%3Dclinic for tables in a schema.
-        timeout_s: after how many seconds the server gives a statement up. If it does not, we hang up soon after: a
-            server that accepts and never answers must not keep us.
+        timeout_s: seconds after which the server cancels a statement. If it does not, the connection is dropped soon
+            after: a server that accepts and never answers must not block the caller.
     """
 
     dialect: ClassVar[DialectName] = "postgres"
@@ -60,7 +60,7 @@ class Postgres:
             self._connection.execute("SET client_encoding = 'UTF8'")
             self._connection.execute("SET TIME ZONE 'UTC'")
             self._connection.execute("SET standard_conforming_strings = on")
-            # How values are written as text, which rows are chosen by: to the last digit, whatever the server prefers.
+            # Values are written as text to the last digit, whatever the server's setting: rows are chosen by that text.
             self._connection.execute("SET extra_float_digits = 3")
             self._connection.execute("SET DateStyle = 'ISO, YMD'")
             self._connection.execute(f"SET statement_timeout = {self._timeout_ms}")
@@ -68,7 +68,7 @@ class Postgres:
 
     @contextmanager
     def _deadline(self) -> Iterator[None]:
-        """Hang up if the server has not answered some seconds after its own time limit."""
+        """Drop the connection if the server has not answered some seconds after its own time limit."""
         if not self._timeout_ms:
             yield
             return
@@ -89,29 +89,29 @@ class Postgres:
             self._open()
         with self._deadline(), self._connection.transaction():
             self._connection.execute("SET TRANSACTION READ ONLY")
-            # A prepared statement is one statement, and a percent sign in it is just that.
+            # A prepared statement is a single statement, and a percent sign in it is literal.
             cursor = self._connection.execute(sql, values, prepare=True)
             return list(cursor.description), cursor.fetchall()
 
     @failing_quietly("PostgreSQL")
     def tables(self) -> list[str]:
-        """Tables and views on the search path."""
+        """Return the tables and views on the search path."""
         with self._lock:
             return [name for (name,) in self._ask(_TABLES)[1]]
 
     @failing_quietly("PostgreSQL")
     def columns(self, table: str) -> dict[str, str]:
-        """Names and declared types, from the catalogue."""
+        """Return names and declared types, from the catalogue."""
         with self._lock:
             return dict(self._ask(_COLUMNS, [self._say.name(table)])[1])
 
     def place(self, table: str) -> str:
-        """The quoted name."""
+        """Return the quoted name."""
         return self._say.name(table)
 
     @failing_quietly("PostgreSQL")
     def prepare(self, sql: str) -> None:
-        """Have the server parse a statement and look its names and types up, and no more: it does not even plan it."""
+        """Have the server parse a statement and resolve its names and types, without planning it."""
         with self._lock:
             if self._connection.closed:
                 self._open()
@@ -122,7 +122,7 @@ class Postgres:
 
     @failing_quietly("PostgreSQL")
     def run(self, sql: str) -> "pa.Table":
-        """Run one SELECT and return what it gives, each column in the Arrow type of its declared type."""
+        """Run one SELECT and return its result, each column in the Arrow type of its declared type."""
         import pyarrow as pa
 
         with self._lock:
@@ -132,11 +132,11 @@ class Postgres:
             return pa.Table.from_arrays(arrays, names=[item.name for item in described])
 
     def again(self) -> "Postgres":
-        """A connection of its own to the same server."""
+        """Return a separate connection to the same server."""
         return Postgres(self._address, self._timeout_ms / 1000 or None)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -146,7 +146,7 @@ def _shut(line: socket.socket) -> None:
 
 
 def _arrow_type(column: Any) -> "pa.DataType":
-    """From the server's type number, never from values. A numeric without a stated scale is a sum of integers."""
+    """Return the Arrow type of a server type number, never from values. A numeric without scale is an integer sum."""
     import pyarrow as pa
 
     if column.type_code == 1700:

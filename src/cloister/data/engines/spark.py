@@ -1,4 +1,4 @@
-"""Spark: rows stay on the cluster; statements run in the session they came with."""
+"""Spark: rows stay on the cluster; statements run in the session of the DataFrames."""
 
 import itertools
 import logging
@@ -45,35 +45,35 @@ class Spark:
             frame.createOrReplaceTempView(self._views[name])
 
     def again(self) -> "Spark":
-        """Views of its own on the same DataFrames; the session is the same."""
+        """Return separate views on the same DataFrames, in the same session."""
         return Spark(self._frames)
 
     def tables(self) -> list[str]:
-        """The names of the tables it was given."""
+        """Return the names of the tables added."""
         return list(self._frames)
 
     @failing_quietly("Spark")
     def columns(self, table: str) -> dict[str, str]:
-        """Names and declared types."""
+        """Return names and declared types."""
         return dict(self._frames[table].dtypes) if table in self._frames else {}
 
     def place(self, table: str) -> str:
-        """The temporary view that stands for the table."""
+        """Return the temporary view of the table."""
         return self._say.name(self._views[table])
 
     def prepare(self, sql: str) -> None:
-        """Nothing: it may look at files to plan."""
+        """Do nothing: Spark may read files to plan."""
 
     @failing_quietly("Spark")
     def run(self, sql: str) -> "pa.Table":
-        """Run one SELECT and return what it gives."""
+        """Run one SELECT and return its result."""
         with self._lock, _silent():
             table: pa.Table = self._session.sql(sql).toArrow()
             return table
 
     @failing_quietly("Spark")
     def close(self) -> None:
-        """Drop the temporary views and give the settings back; the session stays its owner's."""
+        """Drop the temporary views and restore the settings; the session stays open."""
         for name in self._views.values():
             self._session.catalog.dropTempView(name)
         for setting, value in self._before.items():
@@ -81,7 +81,7 @@ class Spark:
 
 
 class _silent:  # noqa: N801
-    """Keep PySpark's own logger from printing an error, rows and all, before we can catch it."""
+    """Keep PySpark's own logger from printing an error with its rows before it is caught."""
 
     def __enter__(self) -> None:
         for logger in _loggers():
@@ -93,7 +93,7 @@ class _silent:  # noqa: N801
 
 
 def _loggers() -> list[logging.Logger]:
-    from pyspark.logger import PySparkLogger  # made here as PySpark would: another kind of logger would break its calls
+    from pyspark.logger import PySparkLogger  # created as PySpark would: another class of logger would break its calls
 
     return [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
 

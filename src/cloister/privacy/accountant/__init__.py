@@ -1,9 +1,9 @@
-"""What many releases cost together.
+"""Accountants: the total privacy loss of many releases.
 
     step           a Loss, a mechanism, or a line of a fixed plan (GaussianStep, LaplaceStep)
       │ compose
       ▼
-    accountant     immutable; knows one kind of arithmetic
+    accountant     immutable; one kind of arithmetic
       │ epsilon(delta), delta(epsilon), loss(delta)
       ▼
     one Loss       rounded up, ready for a ledger
@@ -13,9 +13,9 @@
     RenyiAccountant          divergences add, order by order      steps fixed beforehand; samples (DP-SGD)
     DistributionAccountant   privacy losses convolve (PLD)        steps fixed beforehand; tightest; extra `accounting`
 
-The two adaptive ones are what a ledger does, and stay valid when each query is chosen after seeing the last answer
-(Whitehouse, Ramdas, Rogers & Wu 2023). The other two price *one* release whose steps and their number are written down
-before the first row is read; what they say enters a ledger as one (epsilon, delta).
+A ledger uses the two adaptive ones, which stay valid when each query is chosen after seeing the last answer
+(Whitehouse, Ramdas, Rogers & Wu 2023). The other two price *one* release whose steps and their number are fixed before
+the first row is read; their result enters a ledger as one (epsilon, delta).
 
 The theorems are functions from losses to a loss: `sequential`, `parallel`, `advanced`, `post_processed`, `amplified`.
 """

@@ -1,4 +1,4 @@
-"""Zero-concentrated privacy: rho and delta add."""
+"""Additive accountants: epsilons add for pure privacy, rho and delta for zero-concentrated privacy."""
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -18,10 +18,10 @@ __all__ = ["ZcdpAccountant"]
 
 @dataclass(frozen=True, slots=True)
 class PureAccountant(Accountant):
-    """Adds pure epsilons, exactly.
+    """An accountant that adds pure epsilons, exactly.
 
     Privacy: valid under adaptive choice: a step may be chosen after seeing all earlier answers (Dwork et al. 2006). The
-    steps look at the same data; one's output need not be the other's input.
+    steps read the same data; the output of one need not be the input of another.
 
     >>> from cloister.privacy.loss import epsilon
     >>> PureAccountant().compose(epsilon("0.1")).compose(epsilon("0.2")).epsilon(0)
@@ -32,7 +32,7 @@ class PureAccountant(Accountant):
     relation: Relation = Relation.ADD_REMOVE
 
     def compose(self, what: Loss | Step, count: int = 1) -> Self:
-        """The accountant after `count` more steps, each with a pure guarantee."""
+        """Return the accountant after `count` more steps, each with a pure guarantee."""
         checked(what, count, self.relation)
         loss = what if isinstance(what, Loss) else what.pure
         if loss is None or not loss.is_pure:
@@ -40,7 +40,7 @@ class PureAccountant(Accountant):
         return replace(self, total=self.total + loss.amount * count)
 
     def epsilon(self, delta: Number = 0) -> Fraction:
-        """The total at delta 0; at a larger delta the smallest epsilon that a pure loss of that total implies.
+        """Return the total at delta 0; at a larger delta the smallest epsilon that a pure loss of that total implies.
 
         Randomised response is the worst mechanism of a given pure loss T, and its epsilon at delta is
         ln(e^T (1 - delta) - delta) (Kairouz, Oh & Viswanath 2015).
@@ -54,7 +54,7 @@ class PureAccountant(Accountant):
         return min(self.total, rounded_up(max(self.total + log_up(inside), Fraction(0))))
 
     def delta(self, epsilon: Number) -> Fraction:
-        """The delta at this epsilon: 0 from the total upward."""
+        """Return the delta at this epsilon: 0 from the total upward."""
         exact = chosen_epsilon(epsilon)
         if exact >= self.total:
             return Fraction(0)
@@ -64,7 +64,7 @@ class PureAccountant(Accountant):
 
 @dataclass(frozen=True, slots=True)
 class ZcdpAccountant(Accountant):
-    """Adds rho and delta, exactly; a pure or (epsilon, delta) loss counts as rho = epsilon²/2 with its delta.
+    """An accountant that adds rho and delta, exactly; an epsilon counts as rho = epsilon²/2, with its delta.
 
     Privacy: approximate zCDP (Bun & Steinke 2016, section 8). Both sums are valid under adaptive choice (Whitehouse et
     al. 2023).
@@ -79,7 +79,7 @@ class ZcdpAccountant(Accountant):
     relation: Relation = Relation.ADD_REMOVE
 
     def compose(self, what: Loss | Step, count: int = 1) -> Self:
-        """The accountant after `count` more steps, each with a zCDP guarantee."""
+        """Return the accountant after `count` more steps, each with a zCDP guarantee."""
         checked(what, count, self.relation)
         loss = what if isinstance(what, Loss) else what.zcdp
         if loss is None:
@@ -88,7 +88,7 @@ class ZcdpAccountant(Accountant):
         return replace(self, rho=self.rho + more.amount, spent_delta=min(self.spent_delta + more.delta, Fraction(1)))
 
     def epsilon(self, delta: Number) -> Fraction:
-        """The epsilon at a total delta: what the steps did not spend of it pays for the conversion."""
+        """Return the epsilon at a total delta; the delta not spent by the steps is used for the conversion."""
         exact = chosen_delta(delta, self.spent_delta)
         if self.rho == 0:
             return Fraction(0)
@@ -97,5 +97,5 @@ class ZcdpAccountant(Accountant):
         return epsilon_of_rho(self.rho, exact - self.spent_delta)
 
     def delta(self, epsilon: Number) -> Fraction:
-        """The total delta at this epsilon."""
+        """Return the total delta at this epsilon."""
         return min(self.spent_delta + delta_of_rho(self.rho, chosen_epsilon(epsilon)), Fraction(1))

@@ -14,7 +14,7 @@ __all__ = ["advanced", "parallel", "post_processed", "sequential"]
 
 
 def sequential(losses: Iterable[Loss]) -> Loss:
-    """Releases on the same data: everything adds, exactly.
+    """Compose releases on the same data: losses add, exactly.
 
     Privacy: adaptive. A mechanism may be chosen after seeing all earlier outputs, and all outputs are published.
 
@@ -27,12 +27,12 @@ def sequential(losses: Iterable[Loss]) -> Loss:
 
 
 def parallel(parts: Mapping[Hashable, Loss]) -> Loss:
-    """Releases on disjoint parts of the data: the largest loss is the whole loss.
+    """Compose releases on disjoint parts of the data: the largest loss is the total loss.
 
-    Privacy: add/remove neighbours only; the rule that assigns a unit to its part is public and looks at nothing but
-    that unit; every unit lies in one part at most, with all its rows. A caller states this by naming the parts. Under
+    Privacy: add/remove neighbours only; the rule that assigns a unit to its part is public and depends only on
+    that unit; every unit is in at most one part, with all its rows. A caller states this by naming the parts. Under
     replace-one a unit can leave one part and enter another, which changes both parts' sizes, so that their replace-one
-    losses say nothing: refused. Compose add/remove losses and convert the result with as_replace_one().
+    losses do not apply: refused. Compose add/remove losses and convert the result with as_replace_one().
 
     >>> from cloister.privacy.loss import epsilon
     >>> print(parallel({"salary > 150k": epsilon("0.1"), "salary < 20k": epsilon("0.2")}))
@@ -51,10 +51,10 @@ def parallel(parts: Mapping[Hashable, Loss]) -> Loss:
 
 
 def advanced(loss: Loss, count: int, delta: Number) -> Loss:
-    """`count` releases of one (epsilon, delta) each by advanced composition, rounded up.
+    """Compose `count` releases of one (epsilon, delta) each by advanced composition, rounded up.
 
     epsilon·sqrt(2·count·ln(1/delta')) + count·epsilon·(e^epsilon - 1), and count·delta + delta' (Dwork, Rothblum &
-    Vadhan 2010). It is here to teach: plain addition is better for few releases (below about 2 ln(1/delta')) and for
+    Vadhan 2010). It is for teaching: plain addition is better for few releases (below about 2 ln(1/delta')) and for
     epsilon above about 0.7, and zCDP is nearly always better than both.
 
     Privacy: adaptive in the mechanisms; epsilon, delta and count are fixed beforehand.
@@ -80,10 +80,10 @@ def advanced(loss: Loss, count: int, delta: Number) -> Loss:
 
 
 def post_processed(loss: Loss) -> Loss:
-    """The loss of anything computed from a release without another look at the data: the same.
+    """Return the loss of post-processing, which is the loss of the release itself.
 
-    Rounding, clamping at zero, forcing counts to add up, plotting, training on noisy statistics: all free, though they
-    may bias (clamping raises small counts on average).
+    Rounding, clamping at zero, making counts consistent, plotting and training on noisy statistics have no further
+    loss, though they may bias (clamping raises small counts on average).
     """
     _several([loss])
     return loss

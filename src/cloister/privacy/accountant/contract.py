@@ -1,4 +1,4 @@
-"""What an accountant is, and what it may be asked to compose."""
+"""The accountant protocol, and the steps that it composes."""
 
 from fractions import Fraction
 from typing import Protocol, Self, runtime_checkable
@@ -16,7 +16,7 @@ class Step(Protocol):
 
     @property
     def relation(self) -> Relation:
-        """The neighbours its guarantee speaks of."""
+        """The neighbour relation of its guarantee."""
 
     @property
     def pure(self) -> Loss | None:
@@ -31,31 +31,31 @@ class Step(Protocol):
 
 
 class Accountant(Protocol):
-    """Composes steps and says what they cost together.
+    """An accountant that composes steps and returns their total loss.
 
-    Privacy: every answer is rounded against us: no epsilon and no delta is below what the theory behind the accountant
-    gives. Composing refuses what the accountant cannot express, and then nothing has changed (accountants are values).
+    Privacy: every answer is rounded up: no epsilon and no delta is below the value that the theory gives. Composing
+    refuses what the accountant cannot express, and changes nothing (accountants are values).
     """
 
     __slots__ = ()
     relation: Relation
 
     def compose(self, what: Loss | Step, count: int = 1) -> Self:
-        """The accountant after `count` more such steps."""
+        """Return the accountant after `count` more such steps."""
 
     def epsilon(self, delta: Number) -> Fraction:
-        """The epsilon of everything composed, at this delta."""
+        """Return the epsilon of all steps, at this delta."""
 
     def delta(self, epsilon: Number) -> Fraction:
-        """The delta of everything composed, at this epsilon."""
+        """Return the delta of all steps, at this epsilon."""
 
     def loss(self, delta: Number) -> Loss:
-        """Everything composed as one (epsilon, delta), the form in which it enters a ledger."""
+        """Return the loss of all steps as one (epsilon, delta), the form in which it enters a ledger."""
         return Loss("epsilon", self.epsilon(delta), chosen_delta(delta), self.relation)
 
 
 def checked(what: Loss | Step, count: int, relation: Relation) -> None:
-    """Refuse what no accountant composes."""
+    """Refuse anything but a loss or step of this relation, and a count that is no whole number."""
     if isinstance(what, type) or not isinstance(what, Loss | Step):
         raise BadLoss(f"an accountant composes a Loss or a mechanism, got {type(what).__name__}. Write epsilon('0.1').")
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
@@ -68,7 +68,7 @@ def checked(what: Loss | Step, count: int, relation: Relation) -> None:
 
 
 def chosen_delta(delta: Number, spent: Fraction = Fraction(0), least: Fraction = Fraction(0)) -> Fraction:
-    """The delta a caller chose, in [0, 1); it must exceed what the steps spent already, unless they spent nothing."""
+    """Return the caller's delta, in [0, 1); it must exceed the delta spent by the steps, unless that is zero."""
     exact = rational(delta, "delta")
     if not 0 <= exact < 1:
         raise BadLoss(f"delta must lie between 0 and 1, got {show(exact)}. Write for example '1e-6'.")
@@ -78,7 +78,7 @@ def chosen_delta(delta: Number, spent: Fraction = Fraction(0), least: Fraction =
 
 
 def chosen_epsilon(epsilon: Number) -> Fraction:
-    """The epsilon a caller chose, zero or more."""
+    """Return the caller's epsilon, zero or more."""
     exact = rational(epsilon, "epsilon")
     if exact < 0:
         raise BadLoss(f"epsilon must not be negative, got {show(exact)}.")

@@ -1,4 +1,4 @@
-"""One line of a fixed plan, for accountants that need the noise itself and not only its loss."""
+"""Steps of a fixed plan, for accountants that need the noise itself and not only its loss."""
 
 import math
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ __all__ = ["GaussianStep", "LaplaceStep"]
 class GaussianStep:
     """Gaussian noise on a statistic, possibly of a Poisson sample: one step of DP-SGD.
 
-    The continuous law. Noise on a grid has the same rho, but no theorem says that its sampled or distribution price is
-    the same; with sigma of many grid steps the difference is far below any digit that is printed.
+    This is the continuous law. Noise on a grid has the same rho, but no theorem states that its sampled or distribution
+    price is equal; with sigma of many grid steps the difference is far below any digit that is printed.
 
     Args:
         sigma: standard deviation divided by the L2 sensitivity (the noise multiplier). A sensitivity exists only if
-            each unit's part, a gradient for example, is clipped.
+            each unit's contribution, for example a gradient, is clipped.
         rate: the probability with which each unit enters the sample.
         relation: the neighbours for which the sensitivity was computed; sampling needs add/remove.
     """
@@ -43,7 +43,7 @@ class GaussianStep:
 
     @property
     def zcdp(self) -> Loss:
-        """rho = 1/(2 sigma²), with which sampling does not help: zCDP asks about all orders, and large ones stay."""
+        """rho = 1/(2 sigma²), which sampling does not reduce: it does not amplify the large orders of zCDP."""
         return Loss("rho", 1 / (2 * self.sigma**2), relation=self.relation)
 
     def rdp(self, alpha: float) -> float:

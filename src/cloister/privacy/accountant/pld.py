@@ -23,7 +23,7 @@ __all__ = ["DistributionAccountant"]
 Line = Loss | GaussianStep | LaplaceStep | DiscreteGaussian
 
 # Convolving by floating-point Fourier transform leaves errors of about 1e-16 a point; 1e-12 covers a million points of
-# mixed sign (measured: tests/unit/test_accounting_oracles.py). Deltas below 1e-10 would drown in that allowance.
+# mixed sign (measured: tests/unit/test_accounting_oracles.py). Deltas below 1e-10 would be dominated by it.
 _ALLOWANCE = 1e-12
 _LEAST_DELTA = Fraction(1, 10**10)
 # Up to this sigma the discrete law is summed point by point.
@@ -34,13 +34,15 @@ _LARGEST = 600
 
 @dataclass(frozen=True, slots=True)
 class DistributionAccountant(Accountant):
-    """Composes privacy loss distributions of (epsilon, delta) losses, Gaussian, Laplace and sampled Gaussian steps.
+    """An accountant that composes privacy loss distributions.
+
+    Steps are (epsilon, delta) losses, Gaussian, Laplace and sampled Gaussian noise.
 
     Discrete Gaussian noise on single integers (`DiscreteGaussian.for_loss(..., scalar=True)`) has its own distribution,
     with sigma up to 16,384 steps. No distribution is known that covers integer vectors.
 
-    Privacy: only for one release whose steps and number are written down before the first row is read. Under adaptive
-    choice whoever sees the answers chooses the next distribution, and stopping when the PLD is used up is not a valid
+    Privacy: only for one release whose steps and number are fixed before the first row is read. Under adaptive choice
+    the analyst who sees the answers chooses the next distribution, and stopping when the PLD is used up is not a valid
     filter. So the result enters a ledger as one (epsilon, delta): `accountant.loss(delta)`.
 
     Args:
@@ -62,7 +64,7 @@ class DistributionAccountant(Accountant):
         _library()
 
     def compose(self, what: Loss | Step, count: int = 1) -> Self:
-        """The plan with `count` more such steps."""
+        """Return the plan with `count` more such steps."""
         checked(what, count, self.relation)
         lines = dict(self.plan)
         line = _line(what)
@@ -83,7 +85,7 @@ class DistributionAccountant(Accountant):
             return Fraction(0)
         composed = self._composed()
         found = max(float(composed.get_epsilon_for_delta(float(exact) - _ALLOWANCE)), 0.0)
-        # The library's search adds a float step a million times over and may end some 1e-9 too low; its delta does not.
+        # The library's search adds a float step a million times and may end about 1e-9 too low; its delta does not.
         steps = [Fraction(0), *(Fraction(2**k, 10**11) for k in range(60))] if math.isfinite(found) else []
         for answer in (rounded_up(Fraction(found * (1 + _ALLOWANCE)) + step) for step in steps):
             if _delta(composed, answer) <= exact:
@@ -98,7 +100,7 @@ class DistributionAccountant(Accountant):
         return min(_delta(self._composed(), exact), Fraction(1))
 
     def _composed(self) -> Any:
-        # The library bounds tails by moments of many orders and takes the best; moments that overflow are never it.
+        # The library bounds tails by moments of many orders and takes the best; one that overflows is never the best.
         with np.errstate(over="ignore"):
             first, *rest = (_distribution(line, self.interval).self_compose(times) for line, times in self.plan)
             for other in rest:
@@ -108,13 +110,13 @@ class DistributionAccountant(Accountant):
 
 def _delta(composed: Any, epsilon: Fraction) -> Fraction:
     """The delta of a composed distribution at this epsilon, rounded up."""
-    # The larger float is the smaller promise, so ask just below.
+    # Delta falls with epsilon, so evaluate just below.
     found = float(composed.get_delta_for_epsilon(min(float(epsilon), 1e9) * (1 - _ALLOWANCE)))
     return rounded_up(max(found, 0.0) + _ALLOWANCE)
 
 
 def _line(what: Loss | Step) -> Line:
-    """The step in a form whose distribution is known; a mechanism with a pure guarantee counts by that."""
+    """Return the step in a form whose distribution is known; a pure mechanism counts by its epsilon."""
     if isinstance(what, Gaussian):
         what = what.steps  # the same noise, on the integers of its grid
     if isinstance(what, DiscreteGaussian):
@@ -134,7 +136,7 @@ def _line(what: Loss | Step) -> Line:
 
 
 def _distribution(line: Line, interval: float) -> Any:
-    """The law of the privacy loss on the pair of outputs that is hardest to tell apart, rounded up."""
+    """Return the privacy loss distribution of the worst-case pair of output laws, rounded up."""
     pld = _library()
     known = pld.privacy_loss_distribution
     if isinstance(line, GaussianStep):
@@ -143,7 +145,7 @@ def _distribution(line: Line, interval: float) -> Any:
     if isinstance(line, DiscreteGaussian):
         # The loss is largest for the largest shift of one integer, as the law is log-concave. The library restricts
         # the noise to a range that holds all but t < 1e-30 of it: delta(epsilon) <= t + its delta(epsilon + ln(1 - t)),
-        # and t a step is far within the allowance.
+        # and t per step is far within the allowance.
         shift, sigma = math.floor(line.sensitivity) or 1, float(line.sigma)
         reach = math.ceil(12 * sigma) + shift
         return known.from_discrete_gaussian_mechanism(
@@ -151,7 +153,7 @@ def _distribution(line: Line, interval: float) -> Any:
         )
     if isinstance(line, LaplaceStep):
         return known.from_laplace_mechanism(_below(line.scale), value_discretization_interval=interval)
-    # Randomised response that also tells everything with probability delta: the worst of all (Kairouz et al. 2015).
+    # Randomised response that reveals everything with probability delta is the worst case (Kairouz et al. 2015).
     parameters = pld.common.DifferentialPrivacyParameters(_above(line.amount), _above(line.delta))
     return known.from_privacy_parameters(parameters, value_discretization_interval=interval)
 

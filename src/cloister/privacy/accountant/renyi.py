@@ -13,7 +13,7 @@ from cloister.privacy.number import Number
 
 __all__ = ["ORDERS", "RenyiAccountant"]
 
-# Eighths up to 10, then coarser. Every order is a float exactly: a curve read a hair beside its order would be false.
+# Eighths up to 10, then coarser. Every order is exactly a float: a curve evaluated at a rounded order would be invalid.
 ORDERS = tuple(
     Fraction(order)
     for order in [1 + eighth / 8 for eighth in range(1, 73)]
@@ -23,10 +23,10 @@ ORDERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class RenyiAccountant(Accountant):
-    """Adds Rényi divergences at fixed orders (Mironov 2017) and converts at the best one.
+    """An accountant that adds Rényi divergences at fixed orders (Mironov 2017) and converts at the best one.
 
-    Privacy: for one release whose steps and number are fixed before the first row is read. The curve is a sum and as
-    such valid adaptively, but the best order is chosen afterwards, which a filter may not do.
+    Privacy: for one release whose steps and number are fixed before the first row is read. The curve is a sum and
+    therefore valid adaptively, but the best order is chosen afterwards, which a filter may not do.
 
     >>> from cloister.privacy.accountant.events import GaussianStep
     >>> round(float(RenyiAccountant().compose(GaussianStep(1, rate="0.01"), count=1000).epsilon(1e-5)), 3)
@@ -46,7 +46,7 @@ class RenyiAccountant(Accountant):
             object.__setattr__(self, "curve", (Fraction(0),) * len(self.orders))
 
     def compose(self, what: Loss | Step, count: int = 1) -> Self:
-        """The accountant after `count` more steps; an (epsilon, delta) loss adds its delta too."""
+        """Return the accountant after `count` more steps; an (epsilon, delta) loss adds its delta too."""
         checked(what, count, self.relation)
         added = [_divergence(what, order) for order in self.orders]
         curve = tuple(
@@ -57,7 +57,7 @@ class RenyiAccountant(Accountant):
         return replace(self, curve=curve, spent_delta=min(self.spent_delta + spent, Fraction(1)))
 
     def epsilon(self, delta: Number) -> Fraction:
-        """The epsilon at a total delta, at the order where it is smallest."""
+        """Return the epsilon at a total delta, at the order where it is smallest."""
         exact = chosen_delta(delta, self.spent_delta)
         if not any(value != 0 for value in self.curve):
             return Fraction(0)
@@ -66,7 +66,7 @@ class RenyiAccountant(Accountant):
         return min(epsilon_of_renyi(*point, exact - self.spent_delta) for point in self._finite())
 
     def delta(self, epsilon: Number) -> Fraction:
-        """The total delta at this epsilon, at the order where it is smallest."""
+        """Return the total delta at this epsilon, at the order where it is smallest."""
         exact = chosen_epsilon(epsilon)
         if not any(value != 0 for value in self.curve):
             return self.spent_delta

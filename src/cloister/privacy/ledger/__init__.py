@@ -1,8 +1,8 @@
-"""The ledger: what was spent, by whom, for what, in a book that can be added to and never changed.
+"""The ledger: an append-only, signed record of all charges.
 
-Read it in this order: `head` (a signed number and hash), `entry` (one line of the book), `rules` (what a budget
-allows), `charge` (reserve, look, commit), `account` (spent and left), `store` with `sqlite` and `postgres` (where
-entries live), `kept` (the head outside), `page` (the next entry), `ledger` (all together), `verify` (the auditor).
+Read it in this order: `head` (a signed number and hash), `entry` (one signed entry), `rules` (the limits of a budget),
+`charge` (reserve, look, commit), `account` (spent and left), `store` with `sqlite` and `postgres` (storage of entries),
+`head_file` (the head outside), `chain` (reading and appending), `ledger` (the interface), `verify` (the auditor).
 """
 
 from cloister.privacy.ledger.account import Account, Balance

@@ -1,4 +1,4 @@
-"""Accounts: a budget's rules, what was spent of it, what is left."""
+"""Accounts: the rules of a budget, the loss spent and the loss left."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,26 +18,26 @@ __all__ = ["Account", "Balance", "Book"]
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An account at one moment."""
+    """The state of an account at one time."""
 
     rules: Rules
     spent: Loss
 
     @classmethod
     def at_opening(cls, rules: Rules) -> "Balance":
-        """Nothing spent yet."""
+        """Return the balance of a new account, with nothing spent."""
         return cls(rules, Loss.nothing(rules.cap.measure, rules.cap.relation))
 
     @property
     def left(self) -> Loss:
-        """What can still be spent."""
+        """Return the loss that can still be spent."""
         return self.rules.cap - self.spent
 
     def add(self, loss: Loss) -> "Balance":
-        """After a spend, if it fits.
+        """Return the balance after a spend.
 
         Raises:
-            OverBudget: it does not; the message says asked, left and difference.
+            OverBudget: the spend does not fit; the message states requested loss, remainder and difference.
         """
         amount, delta = tidy(self.spent.amount + loss.amount), tidy(self.spent.delta + loss.delta)
         cap = self.rules.cap
@@ -54,13 +54,13 @@ class Balance:
         return replace(self, spent=replace(self.spent, amount=amount, delta=delta))
 
     def take_back(self, loss: Loss) -> "Balance":
-        """After a void."""
+        """Return the balance after a void."""
         amount, delta = tidy(self.spent.amount - loss.amount), tidy(self.spent.delta - loss.delta)
         return replace(self, spent=replace(self.spent, amount=amount, delta=delta))
 
 
 class Book(Protocol):
-    """What an account needs of its ledger."""
+    """The interface that an account needs of its ledger."""
 
     @property
     def key(self) -> SigningKey:
@@ -73,11 +73,11 @@ class Book(Protocol):
         ...
 
     def balance(self, key: str) -> Balance:
-        """An account's rules and total at this moment."""
+        """Return an account's current rules and total."""
         ...
 
     def reserve(self, charges: "Sequence[tuple[Account, Loss | Priced]]", request: str) -> Charge:
-        """Set losses aside, all or none."""
+        """Reserve losses, all or none."""
         ...
 
     def charge_all(self, charges: "Sequence[tuple[Account, Loss | Priced]]", request: str) -> list[Entry]:
@@ -87,7 +87,7 @@ class Book(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A budget in a ledger. `spent` and `left` are read afresh each time: other processes spend too."""
+    """A budget in a ledger. `spent` and `left` are read each time, since other processes spend too."""
 
     rules: Rules
     book: Book
@@ -99,30 +99,30 @@ class Account:
 
     @property
     def kind(self) -> Literal["pure", "zcdp"]:
-        """Whether epsilons add, or rhos and deltas."""
+        """Return `"pure"` if epsilons add, `"zcdp"` if rhos and deltas add."""
         return self.rules.kind
 
     @property
     def cap(self) -> Loss:
-        """The limit on what adds up."""
+        """The limit on the total."""
         return self.rules.cap
 
     @property
     def spent(self) -> Loss:
-        """The total so far, reserved charges included."""
+        """The total so far, including reserved charges."""
         return self.book.balance(self.rules.key).spent
 
     @property
     def left(self) -> Loss:
-        """What can still be spent."""
+        """Return the loss that can still be spent."""
         return self.book.balance(self.rules.key).left
 
     def price(self, item: Loss | Priced) -> Loss:
-        """What a spend or a mechanism costs in this account's measure."""
+        """Return the price of a spend or a mechanism in this account's measure."""
         return self.rules.price(item)
 
     def reserve(self, item: Loss | Priced, request: str) -> Charge:
-        """Set a loss aside, durably, before any row is read. See `Ledger.reserve`."""
+        """Reserve a loss durably, before any row is read. See `Ledger.reserve`."""
         return self.book.reserve([(self, item)], request)
 
     def charge_all(self, items: Sequence[Loss | Priced], request: str) -> list[Entry]:

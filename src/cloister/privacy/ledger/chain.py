@@ -1,4 +1,4 @@
-"""The page a writer has open: the end of the chain inside one transaction, and how the next entry is written on it."""
+"""Read the chain of entries, and append to its end inside one transaction."""
 
 import threading
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ __all__ = ["ChainWriter", "ChainReader"]
 
 
 class ChainReader:
-    """Follows the chain: every account's rules and total, from entries that hang together and end in a signed head.
+    """A reader of the chain: every account's rules and total, from linked entries that end in a signed head.
 
-    Nothing but the chain is believed. The first look reads all entries, later ones only what was added since; so a
-    file whose entries were changed, left out or taken back under a running process is noticed at the next charge.
+    Only the chain is trusted. The first call reads all entries, later ones only new entries; so entries that were
+    changed, removed or rolled back under a running process are detected at the next charge.
     """
 
     def __init__(self, key: PublicKey) -> None:
@@ -30,7 +30,7 @@ class ChainReader:
         self._balances: dict[str, Balance] = {}
 
     def follow(self, tables: Tables) -> Head | None:
-        """Read on to the newest entry; its head, or None for an empty ledger."""
+        """Read up to the newest entry; return its head, or None for an empty ledger."""
         with self._lock:
             if self._head is not None and tables.hash_of(self._head.number) != self._head.hash:
                 raise RolledBack(
@@ -42,7 +42,7 @@ class ChainReader:
                 for row in rows:
                     last = self._next(Entry.parse(*row), last.head if last else self._head)
             if last is not None:
-                # One signature is enough: it covers the hash of this entry, and that the hashes of all before it.
+                # One signature is enough: it covers the hash of this entry, which covers those of all earlier ones.
                 last.check_signature(self._key)
                 self._head = last.head
             return self._head
@@ -61,18 +61,18 @@ class ChainReader:
         return entry
 
     def balance(self, key: str) -> Balance:
-        """An account's rules and total, as of the last `follow`."""
+        """Return an account's rules and total, as of the last `follow`."""
         if key not in self._balances:
             raise AccountMismatch(f"there is no account {key} in this ledger. Open it with open_account(name, budget).")
         return self._balances[key]
 
     def accounts(self) -> list[str]:
-        """Every account."""
+        """Return the keys of all accounts."""
         return sorted(self._balances)
 
 
 class ChainWriter:
-    """Writes at the end of a ledger, inside one transaction; if that fails, nothing here has happened."""
+    """A writer at the end of a ledger, inside one transaction; if it fails, nothing is changed."""
 
     def __init__(self, tables: Tables, key: SigningKey, reader: ChainReader) -> None:
         self.tables = tables
@@ -82,34 +82,34 @@ class ChainWriter:
         self.head: Head | None = reader.follow(tables)
 
     def contains(self, head: Head) -> bool:
-        """Whether this ledger has the entry the head speaks of."""
+        """Return True if this ledger has the entry of this head."""
         return self.tables.hash_of(head.number) == head.hash
 
     def settlement(self, number: int) -> Entry | None:
-        """The commit or void that ended this reserve, checked."""
+        """Return the commit or void that ended this reserve, checked."""
         settled = self.tables.settlement(number)
         if settled is not None:
             settled.check_hash()
         return settled
 
     def balance(self, key: str) -> Balance:
-        """An account as this transaction leaves it so far."""
+        """Return an account's balance within this transaction."""
         if key not in self._balances:
             self._balances[key] = self._reader.balance(key)
         return self._balances[key]
 
     def open(self, rules: Rules) -> Line:
-        """The line of a new account."""
+        """Return the line of a new account."""
         balance = self._balances[rules.key] = Balance.at_opening(rules)
         return Line(rules.key, balance.spent, balance.spent)
 
     def debit(self, key: str, loss: Loss) -> Line:
-        """The line that charges a loss, if it fits."""
+        """Return the line that charges a loss, if it fits."""
         balance = self._balances[key] = self.balance(key).add(loss)
         return Line(key, loss, balance.spent)
 
     def credit(self, key: str, loss: Loss) -> Line:
-        """The line that gives a loss back."""
+        """Return the line that refunds a loss."""
         balance = self._balances[key] = self.balance(key).take_back(loss)
         return Line(key, loss, balance.spent)
 
@@ -122,7 +122,7 @@ class ChainWriter:
         settles: int | None = None,
         detail: dict[str, Any] | None = None,
     ) -> Entry:
-        """Write the next entry."""
+        """Append the next entry."""
         entry = Entry.seal(self._key, self.head, kind, lines=lines, request=request, settles=settles, detail=detail)
         self.tables.append(entry)
         self.head = entry.head

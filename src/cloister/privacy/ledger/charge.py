@@ -1,4 +1,4 @@
-"""A charge on its way: reserved, looked, then committed; or reserved and voided."""
+"""The life of a charge: reserved, looked, then committed; or reserved and voided."""
 
 import os
 import threading
@@ -12,16 +12,16 @@ __all__ = ["Charge"]
 
 
 class Charge:
-    """A loss that is already counted. It is given back only by `void()`, and only before `look()`.
+    """A loss that is already counted. Only `void()` refunds it, and only before `look()`.
 
         charge = account.reserve(rho("0.1"), request)   # durable
         charge.look()                                   # rows may be read from here on
         ...
         charge.commit()                                 # the release exists
 
-    A charge that is never finished, because of an error, a crash or a power cut, stays charged.
+    A charge that is never finished, because of an error, a crash or a power failure, stays charged.
 
-    Privacy: the loss is in the ledger before `look()` can be called, so no answer can exist that was not paid for.
+    Privacy: the loss is in the ledger before `look()` can be called, so no answer exists without a charge.
     """
 
     def __init__(self, entry: Entry, settle: Callable[[Entry, Literal["commit", "void"]], Entry]) -> None:
@@ -37,7 +37,7 @@ class Charge:
         return self._state
 
     def look(self) -> None:
-        """Mark that rows may be read from here on; after this the charge cannot be voided."""
+        """Mark that rows may be read; from now on the charge cannot be voided."""
         with self._lock:
             self._still_open()
             self._state = "looked"
@@ -51,12 +51,12 @@ class Charge:
             return entry
 
     def void(self) -> Entry:
-        """Give the loss back: nothing was read."""
+        """Refund the loss: nothing was read."""
         with self._lock:
             self._still_open()
             if self._state == "looked":
                 raise RowsWereRead(f"charge {self.entry.number} cannot be voided: rows may have been read. It stands.")
-            # Closed first: if the store fails halfway, nobody can still look at rows that are no longer paid for.
+            # Closed first: if the store fails halfway, rows can no longer be read without a charge.
             self._state = "voided"
             return self._settle(self.entry, "void")
 

@@ -1,16 +1,16 @@
-"""An entry: one line in the book, chained to the one before by its hash, and signed.
+"""Entries: signed records, each chained to the previous one by its hash.
 
     hash      = SHA-256 of the canonical JSON of everything below, which holds the previous entry's hash
     signature = Ed25519 of (number, hash)
 
-| kind       | says                                                          | changes totals  |
+| kind       | meaning                                                       | changes totals  |
 |------------|---------------------------------------------------------------|-----------------|
 | create     | the ledger begins; its public key                             | no              |
 | open       | an account and its rules                                      | sets them to 0  |
-| reserve    | a loss is set aside, rows may be read                         | adds            |
+| reserve    | a loss is reserved, rows may be read                          | adds            |
 | charge     | a loss is spent at once, one of a batch                       | adds            |
 | commit     | a reserve led to a release                                    | no              |
-| void       | a reserve ended before a row was read                         | takes back      |
+| void       | a reserve ended before a row was read                         | subtracts       |
 | write-off  | the owner gives up what is left of an account                 | adds            |
 | head-shown | the owner showed a head, and the ledger contained it          | no              |
 """
@@ -35,14 +35,14 @@ BEFORE_ALL = "0" * 64  # stands for the hash before the first entry
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What an entry does to one account."""
+    """The effect of an entry on one account."""
 
     account: str
     loss: Loss
     spent: Loss  # the account's total after this line
 
     def to_json(self) -> dict[str, object]:
-        """As it is hashed."""
+        """Return the record that is hashed."""
         return {"account": self.account, "loss": self.loss.to_json(), "spent": self.spent.to_json()}
 
 
@@ -53,10 +53,10 @@ class Entry:
     Attributes:
         number: 1, 2, 3, ... without gaps.
         kind: one of the kinds in the table above.
-        lines: the accounts it touches, with their totals afterwards.
+        lines: the accounts it changes, with their new totals.
         request: SHA-256 of the request's text.
         settles: the reserve that a commit or void ends.
-        detail: what only this kind needs, such as an account's rules.
+        detail: facts of this kind only, such as an account's rules.
         body: the canonical JSON that the hash covers.
     """
 
@@ -84,7 +84,7 @@ class Entry:
         settles: int | None = None,
         detail: dict[str, Any] | None = None,
     ) -> "Entry":
-        """The next entry, hashed and signed."""
+        """Return the next entry, hashed and signed."""
         number, previous = (after.number + 1, after.hash) if after else (1, BEFORE_ALL)
         time = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         record = {
@@ -106,7 +106,7 @@ class Entry:
 
     @classmethod
     def parse(cls, number: int, settles: int | None, body: str, digest: str, signature: str) -> "Entry":
-        """The entry in a row of the store. What the row says must be what the hashed body says."""
+        """Return the entry in a row of the store. The row must agree with the hashed body."""
         try:
             record = json.loads(body)
             lines = tuple(
@@ -127,7 +127,7 @@ class Entry:
 
     @property
     def head(self) -> Head:
-        """This entry as a head: what to keep outside the ledger, and to print in receipts."""
+        """Return this entry as a head, to keep outside the ledger and to print in receipts."""
         return Head(self.number, self.hash, self.signature)
 
     def check_hash(self) -> None:

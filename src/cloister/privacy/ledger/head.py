@@ -1,4 +1,4 @@
-"""The head: number and hash of the newest entry, signed. Whoever kept one can tell a ledger from an older copy."""
+"""The head: the signed number and hash of the newest entry. A stored head reveals an older copy of the ledger."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ __all__ = ["Head", "statement"]
 
 
 def statement(number: int, digest: str) -> bytes:
-    """What the owner signs for an entry. The words keep it from being taken for a signature on anything else."""
+    """Return the bytes that the owner signs for an entry. A prefix separates them from other signed texts."""
     return f"cloister ledger entry {number} {digest}".encode("ascii", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest entry of a ledger at some moment. It prints as one line, `NUMBER:HASH:SIGNATURE`."""
+    """The newest entry of a ledger at one time. It prints as one line, `NUMBER:HASH:SIGNATURE`."""
 
     number: int
     hash: str
@@ -23,7 +23,7 @@ class Head:
 
     @classmethod
     def parse(cls, text: str) -> "Head":
-        """The head that was printed, kept in a file or written in a receipt."""
+        """Return the head from its printed line, from a file or a receipt."""
         parts = text.strip().split(":")
         if (
             len(parts) != 3
@@ -36,7 +36,7 @@ class Head:
         return cls(int(parts[0]), parts[1], parts[2])
 
     def signed_by(self, key: PublicKey) -> bool:
-        """Whether the owner of the key signed this head."""
+        """Return True if the owner of the key signed this head."""
         return key.verify(statement(self.number, self.hash), self.signature)
 
     def __str__(self) -> str:

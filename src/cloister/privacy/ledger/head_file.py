@@ -1,7 +1,7 @@
-"""The head kept outside the ledger: a small file at a path of the owner's choice, best on another disk.
+"""The head stored outside the ledger: a small file at a path chosen by the owner, best on another disk.
 
-It is written after the database has committed, so it is never ahead of the true ledger. Being a little behind is
-harmless: the ledger still contains it. Whoever restores an older ledger meets a head that the old one does not contain.
+It is written after the database has committed, so it is never ahead of the true ledger. An older head is harmless:
+the ledger still contains it. A restored older ledger does not contain the stored head.
 
 The file is one line of fixed length, overwritten in place: it fits into one sector of a disk, which is written whole or
 not at all, needs no new space on a full disk, and can be locked (a lock would be lost with a rename).
@@ -28,18 +28,18 @@ class HeadFile:
         self.path = Path(path).absolute()
 
     def read(self) -> Head | None:
-        """The head in the file; None if there is no file, or something else in it."""
+        """Return the head in the file; None if there is no file or no valid head."""
         if not self.path.exists():
             return None
         with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as file:
             return _parse(file)
 
     def advance(self, head: Head) -> None:
-        """Keep this head, unless another process has kept a newer one."""
+        """Store this head, unless another process has stored a newer one."""
         self._write(head, only_forward=True)
 
     def replace(self, head: Head) -> None:
-        """Keep this head whatever was there: nothing that holds, or a head whose ledger the owner wrote off."""
+        """Store this head unconditionally: over an invalid head, or one whose ledger the owner wrote off."""
         self._write(head, only_forward=False)
 
     def _write(self, head: Head, only_forward: bool) -> None:

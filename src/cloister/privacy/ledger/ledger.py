@@ -1,4 +1,4 @@
-"""The ledger: durable accounts that many processes charge at once and none can overspend."""
+"""The ledger: durable accounts that many processes can charge concurrently without overspending."""
 
 import os
 import secrets
@@ -36,17 +36,17 @@ _WAY_OUT = "Restore the newest ledger, show its newest head, or write the remain
 
 
 class Ledger:
-    """A book of accounts in a file or a PostgreSQL database, signed by its owner.
+    """A ledger of accounts in a file or a PostgreSQL database, signed by its owner.
 
         ledger = Ledger.create("visits.ledger", key=key, head="/mnt/usb/visits.head")
         account = ledger.open_account("visits", epsilon(1, delta="1e-6"))
         charge = account.reserve(rho("0.01"), request="SELECT COUNT(*) FROM visits")
 
-    Privacy: the losses of all releases charged to an account add up to at most its cap, for the neighbours its budget
-    names, however the requests were chosen and whatever crashed in between. Assumed: the key is secret, and nobody else
-    writes to the store; whoever does can have a total taken from an older entry, which `verify` finds. A ledger that
-    was restored from a backup is noticed by the head kept outside it, or by any receipt newer than the backup; if both
-    are lost with it, it is not.
+    Privacy: the losses of all releases charged to an account add up to at most its cap, for the neighbour
+    relation of its budget, under adaptive requests and any crashes. Assumptions: the key is secret, and no one else
+    writes to the store; an intruder could make a total be read from an older entry, which `verify` detects. A ledger
+    that was restored from a backup is detected by the head stored outside it, or by any receipt newer than the backup;
+    if both are lost with it, it is not.
     """
 
     def __init__(self, store: Store, key: SigningKey, kept: HeadFile) -> None:
@@ -58,12 +58,12 @@ class Ledger:
 
     @classmethod
     def create(cls, place: str | os.PathLike[str], *, key: SigningKey, head: str | os.PathLike[str]) -> "Ledger":
-        """A new ledger.
+        """Create a new ledger.
 
         Args:
             place: a file path, or a `postgresql://` address.
-            key: the owner's; it signs every entry.
-            head: where to keep the newest head, outside the ledger; best on another disk.
+            key: the owner's key, which signs every entry.
+            head: path of the newest head, outside the ledger; best on another disk.
         """
         ledger = cls(open_store(place, "create"), key, HeadFile(head))
         if ledger._kept.path.exists():
@@ -84,18 +84,18 @@ class Ledger:
 
     @classmethod
     def open(cls, place: str | os.PathLike[str], *, key: SigningKey, head: str | os.PathLike[str]) -> "Ledger":
-        """A ledger that exists. If it may be an older copy it opens too, but refuses to spend."""
+        """Open an existing ledger. A possible older copy opens too, but refuses to spend."""
         ledger = cls(open_store(place), key, HeadFile(head))
         with ledger._closed_on_error():
-            _ = ledger.head  # there is one, and this key signed it
+            _ = ledger.head  # check that it exists and that this key signed it
         return ledger
 
     @classmethod
     def in_folder(cls, folder: str | os.PathLike[str]) -> "Ledger":
-        """The ledger in a folder, made now if there is none: `ledger.db`, the key `owner.key` and the kept head `head`.
+        """Open the ledger in a folder, or create it: `ledger.db`, the key `owner.key` and the stored head `head`.
 
-        The quick way to begin. With the head beside the ledger, a backup restores both: for real budgets keep key and
-        head elsewhere (`Ledger.create`).
+        This is for a quick start. With the head beside the ledger, a backup restores both: for real budgets store key
+        and head elsewhere (`Ledger.create`).
         """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
@@ -110,12 +110,12 @@ class Ledger:
 
     @property
     def folder(self) -> Path | None:
-        """The folder that `in_folder` opened; None for a ledger whose parts lie elsewhere."""
+        """The folder that `in_folder` opened; None for a ledger opened otherwise."""
         return self._folder
 
     @property
     def key(self) -> SigningKey:
-        """The owner's key; its public half checks entries and receipts."""
+        """The owner's key; its public key checks entries and receipts."""
         return self._key
 
     # Accounts.
@@ -123,12 +123,12 @@ class Ledger:
     def open_account(
         self, name: str, budget: Loss, analyst: str | None = None, *, delta_for_spends: Number = "1/2"
     ) -> Account:
-        """The account of a dataset (and analyst), opened now if it is not there yet.
+        """Return the account of a dataset (and analyst), opened if it does not exist.
 
         Args:
             name: the dataset.
             budget: `epsilon(1)` adds epsilons; `rho("0.5")` and `epsilon(1, delta=1e-6)` add rho (and delta).
-            analyst: whose account; None for one that all share.
+            analyst: the analyst of the account; None for a shared account.
             delta_for_spends: the share of an (epsilon, delta) budget's delta that spends may use up themselves.
 
         Raises:
@@ -140,7 +140,7 @@ class Ledger:
                 if rules.key not in self._reader.accounts():  # another process may have been faster
                     page.append("open", [page.open(rules)], detail=rules.to_json())
         account = self.account(name, analyst)
-        # The budget and its split are what was agreed; the cap follows from them, as it was computed at opening.
+        # The budget and its split are fixed; the cap follows from them, as computed at opening.
         if (account.rules.budget, account.rules.converted) != (rules.budget, rules.converted):
             raise AccountMismatch(
                 f"account {rules.key} was opened with {account.rules.budget}, not {budget}. A budget never changes."
@@ -148,25 +148,25 @@ class Ledger:
         return account
 
     def account(self, name: str, analyst: str | None = None) -> Account:
-        """An account that is open."""
+        """Return an existing account."""
         return Account(self.balance(name if analyst is None else f"{name}@{analyst}").rules, self)
 
     def accounts(self) -> list[Account]:
-        """All accounts."""
+        """Return all accounts."""
         return [Account(self._reader.balance(key).rules, self) for key in self._keys()]
 
     def balance(self, key: str) -> Balance:
-        """An account's rules and total at this moment."""
+        """Return an account's current rules and total."""
         self._keys()
         return self._reader.balance(key)
 
     def balances(self, *keys: str) -> list[Balance]:
-        """Those of some accounts that are open, at one moment."""
+        """Return the balances of some existing accounts, at one time."""
         opened = self._keys()
         return [self._reader.balance(key) for key in keys if key in opened]
 
     def _keys(self) -> list[str]:
-        """Every account, after reading on to the newest entry."""
+        """Return the keys of all accounts, after reading up to the newest entry."""
         with self._store.reading() as tables:
             self._reader.follow(tables)
         return self._reader.accounts()
@@ -174,14 +174,14 @@ class Ledger:
     # Charges.
 
     def reserve(self, charges: Sequence[tuple[Account, Loss | Priced]], request: str) -> Charge:
-        """Set losses aside in one or several accounts, all or none, before any row is read.
+        """Reserve losses in one or several accounts, all or none, before any row is read.
 
         Args:
-            charges: accounts, and what is spent from each: a loss or a mechanism.
+            charges: accounts, and the loss or mechanism charged to each.
             request: the text of the request; its SHA-256 enters the ledger.
 
-        Privacy: when this returns, the loss is on the disk and counts. If it raises, nothing may be read; after
-        StoreFailed the loss may be counted all the same.
+        Privacy: when this returns, the loss is on disk and counted. If it raises, nothing may be read; after
+        StoreFailed the loss may still be counted.
 
         Raises:
             OverBudget: an account has less left; nothing changed.
@@ -202,7 +202,7 @@ class Ledger:
             return [page.append("charge", [self._debit(page, *each)], request=digest) for each in priced]
 
     def charged(self, digest: str) -> bool:
-        """Whether a request was charged, and not given back: what to ask after a crash.
+        """Return True if a request was charged and not voided; for recovery after a crash.
 
         Args:
             digest: the SHA-256 of the request's text (`fingerprint(request)`).
@@ -214,7 +214,7 @@ class Ledger:
         return any(one is None or one.kind != "void" for one in settled)
 
     def _debit(self, page: ChainWriter, account: Account, loss: Loss) -> Line:
-        # By its book and by its rules: two ledgers may have accounts of one name and budget, and only one would pay.
+        # By ledger and rules: two ledgers may have accounts of equal name and budget, and only one would be charged.
         if account.book is not self or page.balance(account.rules.key).rules != account.rules:
             raise AccountMismatch(f"account {account.rules.key} belongs to another ledger. Take it from this one.")
         return page.debit(account.rules.key, loss)
@@ -226,7 +226,7 @@ class Ledger:
                     f"charge {reserved.number} is no longer in the ledger, which is an older copy. {_WAY_OUT}"
                 )
             if (settled := page.settlement(reserved.number)) is not None:
-                if settled.kind == kind:  # asked again after a failure that came too late
+                if settled.kind == kind:  # repeated after a failure that came after the commit
                     return settled
                 raise ChargeClosed(
                     f"charge {reserved.number} is closed by a {settled.kind}. Reserve again for another look."
@@ -234,11 +234,11 @@ class Ledger:
             lines = [page.credit(line.account, line.loss) for line in reserved.lines] if kind == "void" else []
             return page.append(kind, lines, request=reserved.request, settles=reserved.number)
 
-    # The head, and what to do when it does not fit.
+    # The head, and recovery when it does not match.
 
     @property
     def head(self) -> Head:
-        """The newest entry, signed: print it, keep it, and show it if this ledger is ever restored."""
+        """The newest entry, signed: store it, and show it if this ledger is ever restored."""
         with self._store.reading() as tables:
             head = self._reader.follow(tables)
         if head is None:
@@ -246,7 +246,7 @@ class Ledger:
         return head
 
     def contains(self, head: Head) -> bool:
-        """Whether this ledger has the entry that a head speaks of."""
+        """Return True if this ledger has the entry of this head."""
         with self._store.reading() as tables:
             return tables.hash_of(head.number) == head.hash
 
@@ -254,18 +254,18 @@ class Ledger:
         """Refuse, as a charge would, if this ledger may be an older copy. Nothing is written.
 
         Raises:
-            RolledBack: no head is kept, or the ledger does not contain it.
+            RolledBack: no head is stored, or the ledger does not contain it.
         """
-        kept, head = self._kept.read(), self.head  # in this order: what is kept was committed before
+        kept, head = self._kept.read(), self.head  # in this order: a stored head was committed before
         if kept is None:
             raise self._no_head()
         if not self.contains(kept):
             raise _older(kept, head)
 
     def show_head(self, head: Head) -> Entry:
-        """Prove by its newest head that the ledger is not an older copy, when the kept head was lost.
+        """Prove by its newest head that the ledger is not an older copy, when the stored head was lost.
 
-        A head that is newer than the ledger is kept, so that every process refuses to spend from now on.
+        A head that is newer than the ledger is stored, so that every process refuses to spend from then on.
         """
         if not head.signed_by(self._key.public):
             raise HeadRejected(
@@ -277,7 +277,7 @@ class Ledger:
             if kept is None:
                 self._kept.replace(head)
             else:
-                _require(page, kept)  # first: a head that the ledger lost must not be forgotten
+                _require(page, kept)  # first: a head that the ledger lacks must not be overwritten
                 self._kept.advance(head)
             _require(page, head)
             entry = page.append("head-shown", detail={"head": str(head)})
@@ -285,11 +285,11 @@ class Ledger:
         return entry
 
     def write_off(self, account: Account) -> Entry:
-        """Give up whatever is left of an account.
+        """Write off the remaining budget of an account.
 
-        A ledger that may be an older copy goes on once all its accounts are written off: then nothing that was spent in
-        the lost entries can be spent twice. Accounts that were opened in the lost entries are unknown here; the owner
-        must not open them anew.
+        A ledger that may be an older copy can be used again once all its accounts are written off: then no loss spent
+        in the lost entries can be spent twice. Accounts opened in the lost entries are unknown here; the owner must
+        not open them again.
         """
         kept = self._signed_kept()
         with self._store.writing() as tables:
@@ -311,7 +311,7 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[ChainWriter]:
-        # Read before the transaction: a kept head was committed before it was kept, so a true ledger contains it.
+        # Read before the transaction: a head was committed before it was stored, so a true ledger contains it.
         kept = self._kept.read()
         with self._store.writing() as tables:
             page = ChainWriter(tables, self._key, self._reader)

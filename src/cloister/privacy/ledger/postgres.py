@@ -7,7 +7,7 @@ from cloister.privacy.errors import MissingExtra
 
 __all__ = ["Postgres"]
 
-_LOCK = 0x636C6F6973746572  # "cloister": any constant will do, if all writers use the same
+_LOCK = 0x636C6F6973746572  # "cloister": any constant, if all writers use the same
 
 
 class Postgres:
@@ -25,7 +25,7 @@ class Postgres:
         self.failures: tuple[type[Exception], ...] = (self._driver.Error,)
 
     def connect(self) -> Any:
-        """A connection whose commits wait for the disk, whatever the server's default."""
+        """Return a connection whose commits wait for the disk, whatever the server's default."""
         connection = self._driver.connect(self._address, autocommit=True)
         connection.execute("SET synchronous_commit = on")
         return connection

@@ -1,6 +1,6 @@
-"""The rules of an account: what its budget allows and what a spend costs in it.
+"""The rules of an account: the limit of its budget and the price of a spend.
 
-    budget                      kind   what adds        cap
+    budget                      kind   sum of           cap
     epsilon(2)                  pure   epsilon          2
     rho("0.5")                  zcdp   rho              0.5, and no delta
     epsilon(2, delta="1e-6")    zcdp   rho, delta       the largest rho that is (2, half the delta); the other half
@@ -28,7 +28,7 @@ _LONGEST_BITS = 512
 
 
 class Priced(Protocol):
-    """What a ledger needs to know of a mechanism."""
+    """The losses that a ledger needs of a mechanism."""
 
     name: ClassVar[str]
     textbook: ClassVar[bool]
@@ -46,14 +46,14 @@ class Priced(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What was agreed when an account was opened; it never changes.
+    """The rules fixed when an account was opened; they never change.
 
     Attributes:
         name: the dataset.
-        analyst: whose account it is, or None if shared by all.
-        budget: as the owner wrote it.
-        cap: the same as a limit on what adds up: epsilon, or rho and the spends' own deltas.
-        converted: the part of the budget's delta that pays for reading the rho cap as the budget's epsilon.
+        analyst: the analyst of the account, or None if shared.
+        budget: the budget as the owner wrote it.
+        cap: the budget as a limit on sums: of epsilon, or of rho and the spends' own deltas.
+        converted: the part of the budget's delta used to convert the rho cap to the budget's epsilon.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Rules:
 
     @classmethod
     def of(cls, name: str, budget: Loss, analyst: str | None = None, delta_for_spends: Number = "1/2") -> "Rules":
-        """The rules that a budget implies.
+        """Return the rules that a budget implies.
 
         Args:
             name: the dataset.
             budget: the loss that all spends together may reach.
-            analyst: whose account it is; None for one shared by all.
+            analyst: the analyst of the account; None for a shared account.
             delta_for_spends: for an (epsilon, delta) budget, the share of delta that spends may use up themselves; the
                 rest converts the rho cap to epsilon.
         """
@@ -98,7 +98,7 @@ class Rules:
 
     @property
     def sound(self) -> bool:
-        """Whether spends up to the cap do keep the budget."""
+        """Return True if spends up to the cap keep the budget."""
         if not self.converted:
             return self.cap == self.budget
         paid = conversion.delta_of_rho(self.cap.amount, self.budget.amount) <= self.converted * (1 + Fraction(1, 10**9))
@@ -113,18 +113,18 @@ class Rules:
 
     @property
     def kind(self) -> Literal["pure", "zcdp"]:
-        """Whether epsilons add, or rhos and deltas."""
+        """Return `"pure"` if epsilons add, `"zcdp"` if rhos and deltas add."""
         return "pure" if self.cap.measure == "epsilon" else "zcdp"
 
     def price(self, item: "Loss | Priced") -> Loss:
-        """What a spend or a mechanism costs in this account's measure, exactly or rounded up, for the ledger."""
+        """Return the price of a spend or a mechanism in this account's measure, exact or rounded up, for the ledger."""
         exact = self.exact_price(item)
         return replace(exact, amount=tidy(exact.amount), delta=tidy(exact.delta))
 
     def exact_price(self, item: "Loss | Priced") -> Loss:
-        """What a spend or a mechanism costs in this account's measure, with all its digits.
+        """Return the exact price of a spend or a mechanism in this account's measure.
 
-        Privacy: the price is never below the loss: a pure account takes pure epsilons as they are; a zCDP account takes
+        Privacy: the price is never below the loss: a pure account adds pure epsilons; a zCDP account adds
         rho, or epsilon²/2 for an epsilon, and the delta (Bun & Steinke 2016, Prop. 1.4 and Lemma 8.8).
         """
         loss = item if isinstance(item, Loss) else self._of_mechanism(item)
@@ -170,7 +170,7 @@ class Rules:
         return text
 
     def to_json(self) -> dict[str, Any]:
-        """Exact, for the ledger."""
+        """Return an exact record for the ledger."""
         return {
             "name": self.name,
             "analyst": self.analyst,
@@ -181,13 +181,13 @@ class Rules:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Rules":
-        """The rules an `open` entry wrote down."""
+        """Return the rules recorded in an `open` entry."""
         budget, cap = Loss.from_json(record["budget"]), Loss.from_json(record["cap"])
         return cls(record["name"], record["analyst"], budget, cap, rational(record["converted"]))
 
 
 def tidy(amount: Fraction) -> Fraction:
-    """The amount itself, unless it takes absurdly many digits: then rounded up, by less than 1e-77.
+    """Return the amount, rounded up by less than 1e-77 if it has too many digits.
 
     Otherwise a few hundred spends with large, unrelated denominators would make every later entry enormous.
     """

@@ -23,12 +23,12 @@ class Sqlite:
         self._mode = _MODES[mode]
 
     def connect(self) -> sqlite3.Connection:
-        """A connection that waits up to a minute for its turn."""
+        """Return a connection that waits up to a minute for the lock."""
         connection = sqlite3.connect(
             f"file:{quote(self.place)}?mode={self._mode}",
             uri=True,
             timeout=60,
-            isolation_level=None,  # we begin and commit ourselves
+            isolation_level=None,  # transactions are explicit
             check_same_thread=False,  # each thread has its own; only close() comes from another
         )
         if self._mode != "ro":

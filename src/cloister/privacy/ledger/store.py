@@ -1,9 +1,9 @@
-"""Where entries live: one table that is only ever appended to, the same SQL for every database.
+"""Storage of entries: one append-only table, with the same SQL for every database.
 
     entries    number, settles, body, hash, signature
 
 Writers take turns: a transaction that may write holds the only lock from its first statement to its commit, so a total
-that was read is still the total when the charge is added.
+read in it is still valid when the charge is added.
 """
 
 import os
@@ -26,16 +26,16 @@ _PAGE = 1_000
 
 
 class Dialect(Protocol):
-    """What differs between databases."""
+    """The differences between databases."""
 
     place: str
-    mark: str  # stands for a parameter in a statement
+    mark: str  # placeholder of a parameter
     begin_write: tuple[str, ...]  # starts a transaction and takes the writers' lock
-    begin_read: str  # starts a transaction that sees one moment
+    begin_read: str  # starts a transaction with one snapshot
     failures: tuple[type[Exception], ...]
 
     def connect(self) -> Any:
-        """A connection with `execute` and `close`, that leaves transactions to us and commits to the disk itself."""
+        """Return a connection with `execute` and `close`, explicit transactions, and commits that reach the disk."""
         ...
 
 
@@ -47,7 +47,7 @@ class Tables:
         self._mark = mark
 
     def create(self) -> None:
-        """Make the table."""
+        """Create the table."""
         self._run(_CREATE)
 
     def last(self) -> Entry | None:
@@ -64,14 +64,14 @@ class Tables:
         return self._entry(_ENTRY + "WHERE settles = ?", number)
 
     def pages(self, after: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of entries in order, some at a time; all of them, or those after a number."""
-        after = -(2**31) if after is None else after  # below any number: a row with an impossible one is met too
+        """Yield the rows of entries in order and in batches; all of them, or those after a number."""
+        after = -(2**31) if after is None else after  # below any number: a row with an invalid one is read too
         while rows := self._run(_ENTRY + "WHERE number > ? ORDER BY number LIMIT ?", after, _PAGE).fetchall():
             yield rows
             after = rows[-1][0]
 
     def asked(self, digest: str) -> list[Entry]:
-        """The entries of a request, by its digest. Looks through all of them: for recovery, not for every day."""
+        """Return the entries of a request, by its digest. Scans all entries: for recovery only."""
         rows = self._run(_ENTRY + "WHERE body LIKE ? ORDER BY number", f'%"request":"{digest}"%').fetchall()
         return [entry for entry in (Entry.parse(*row) for row in rows) if entry.request == digest]
 
@@ -98,13 +98,13 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Tables]:
-        """A transaction that is alone with the ledger; it is on disk when this returns, or never happened."""
+        """Open an exclusive write transaction; it is on disk when this returns, or has no effect."""
         with self._transaction(self._dialect.begin_write) as tables:
             yield tables
 
     @contextmanager
     def reading(self) -> Iterator[Tables]:
-        """A transaction that sees the ledger at one moment, while others go on writing."""
+        """Open a read transaction on one snapshot, while others write."""
         with self._transaction((self._dialect.begin_read,)) as tables:
             yield tables
 
@@ -148,7 +148,7 @@ class Store:
 
 
 def open_store(place: str | os.PathLike[str], mode: Literal["create", "write", "read"] = "write") -> Store:
-    """The store at a file path, or at a `postgresql://` address."""
+    """Open the store at a file path, or at a `postgresql://` address."""
     address = os.fspath(place)
     if address.startswith(("postgresql://", "postgres://")):
         from cloister.privacy.ledger.postgres import Postgres

@@ -1,7 +1,7 @@
 """The auditor: recompute a whole ledger offline from its entries and the owner's public key.
 
-Every hash, every signature, every running total against its cap; and, if a head is shown, that the
-ledger contains it. Memory does not grow with the ledger, only with accounts and with charges that were never finished.
+It checks every hash, every signature, every running total against its cap, and, if a head is given, that the ledger
+contains it. Memory does not grow with the ledger, only with accounts and with charges that were never finished.
 """
 
 import os
@@ -26,14 +26,14 @@ _PART = 100  # rows that one thread checks at a time
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the auditor found.
+    """The result of verifying a ledger.
 
     Attributes:
-        entries: how many entries are good, from the first on.
-        head: the last good entry.
-        balances: every account as the good entries leave it.
+        entries: number of valid entries, from the first.
+        head: the last valid entry.
+        balances: every account after the valid entries.
         bad_entry: the number of the first bad entry, or None.
-        reason: what is wrong with it.
+        reason: the error of that entry.
     """
 
     entries: int
@@ -44,11 +44,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds."""
+        """Return True if everything is valid."""
         return self.bad_entry is None
 
     def require_ok(self) -> None:
-        """Raise LedgerBroken, naming the first bad entry, unless everything holds."""
+        """Raise LedgerBroken, naming the first bad entry, unless everything is valid."""
         if not self.ok:
             raise LedgerBroken(self.reason)
 
@@ -59,12 +59,12 @@ class Report:
 
 
 def verify(place: str | os.PathLike[str], key: PublicKey, head: Head | None = None) -> Report:
-    """Check a ledger that may have been edited or exchanged for an older copy.
+    """Check a ledger that may have been edited or replaced by an older copy.
 
     Args:
         place: the file, or a `postgresql://` address; it is only read.
-        key: the owner's public key, from where you pinned it, not from the ledger.
-        head: a head that was printed, kept or found in a receipt; the ledger must contain it.
+        key: the owner's public key, pinned by the caller, not from the ledger.
+        head: a stored head, or one from a receipt; the ledger must contain it.
 
     Raises:
         HeadRejected: the head itself is not signed by this key.
@@ -87,7 +87,7 @@ def verify(place: str | os.PathLike[str], key: PublicKey, head: Head | None = No
 
 
 class _Replay:
-    """The ledger's arithmetic done again, entry by entry."""
+    """Recomputation of the ledger's totals, entry by entry."""
 
     def __init__(self, key: PublicKey, shown: Head | None) -> None:
         self.at = 1  # the entry being checked
@@ -98,7 +98,7 @@ class _Replay:
         self._unfinished: dict[int, list[tuple[str, Loss]]] = {}
 
     def page(self, rows: list[tuple[Any, ...]], pool: ThreadPoolExecutor) -> None:
-        """Check the next rows. Signatures cost most, so all processors share them."""
+        """Check the next rows. Signatures take most of the time, so they are checked in parallel."""
         parts = [rows[start : start + _PART] for start in range(0, len(rows), _PART)]
         for outcome in chain.from_iterable(pool.map(self._authentic, parts)):
             if isinstance(outcome, LedgerBroken):
@@ -133,7 +133,7 @@ class _Replay:
         self.at += 1
 
     def _lines(self, entry: Entry) -> None:
-        """The totals this entry must leave behind. A kind that is not here is a KeyError: unknown means refuse."""
+        """Check the totals after this entry. An unknown kind is a KeyError: it is refused."""
         {
             "create": self._nothing,
             "open": self._open,
@@ -179,7 +179,7 @@ class _Replay:
         self._balances[key] = balance
 
     def end(self) -> None:
-        """After the last entry: the head that was shown."""
+        """Check the given head after the last entry."""
         if self._head is None:
             raise LedgerBroken("the ledger is empty.")
         if self._shown is not None and self._shown.number > self._head.number:
@@ -190,6 +190,6 @@ class _Replay:
             )
 
     def report(self, bad_entry: int | None = None, reason: str = "") -> Report:
-        """What was found so far."""
+        """Return the result so far."""
         entries = self._head.number if self._head else 0
         return Report(entries, self._head, tuple(self._balances.values()), bad_entry, reason)

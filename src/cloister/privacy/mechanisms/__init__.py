@@ -1,15 +1,15 @@
-"""Mechanisms: how noise becomes a promise. One file each; each enters itself into `REGISTRY`.
+"""Mechanisms: noise with a stated privacy loss. One file each; each registers itself in `REGISTRY`.
 
     numbers    discrete_laplace, discrete_gaussian      integers and integer vectors
                laplace, gaussian                        reals, on a grid
     choices    exponential, permute_and_flip, noisy_max, top_k
-    many       above_threshold                          questions of which few are positive
+    many       above_threshold                          queries of which few are positive
     answers    randomised_response, kary_response       given by the people themselves
     textbook   vector, staircase                        float noise: for lessons, refused by every ledger
     refused    wishart                                  not private
 
-A mechanism states one loss and reads it as pure epsilon, as rho and as a Rényi curve, wherever it has them; it knows
-the error of its noise (`margin`, `interval`) and, the other way round, the loss that an error needs (`within`).
+A mechanism states one loss and converts it to a pure epsilon, a rho and a Rényi curve, where they exist. It computes
+the error of its noise (`margin`, `interval`) and, conversely, the loss that an error requires (`within`).
 """
 
 from cloister.privacy.mechanisms.above_threshold import AboveThreshold, Watch

@@ -1,4 +1,4 @@
-"""The sparse vector technique: many questions, payment only for those that come out above a threshold."""
+"""The sparse vector technique: many queries, with a loss only for those above a threshold."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,21 +23,21 @@ __all__ = ["AboveThreshold", "Watch"]
 @register
 @dataclass(frozen=True, slots=True)
 class AboveThreshold(Pure):
-    """Whether integer answers, one after another, lie above a public threshold, until `positives` of them did.
+    """Compare a sequence of integer answers with a public threshold, until `positives` of them are above it.
 
     Lyu, Su & Li 2017, algorithm 1 (several published variants are not private at all): the threshold gets its noise
     once, of scale sensitivity/epsilon1; every answer gets fresh noise of scale 2·positives·sensitivity/epsilon2, half
-    of that for monotone answers; only above or below is told. On integers every step of the proof is a shift by whole
-    steps. epsilon1 : epsilon2 is about 1 : (2·positives)^(2/3), their best split.
+    of that for monotone answers; only above or below is released. On integers every step of the proof is a shift by
+    whole steps. epsilon1 : epsilon2 is about 1 : (2·positives)^(2/3), their best split.
 
     Args:
         threshold: public, a whole number.
-        sensitivity: the most that a neighbour moves any one answer; a whole number.
-        loss: a pure epsilon, or a rho (epsilon = sqrt(2 rho), rounded down), however many questions are asked.
-        positives: how many answers above the threshold are told before the watch ends.
-        monotone: that neighbours move all answers the same way.
+        sensitivity: the largest change of any one answer between neighbours; a whole number.
+        loss: a pure epsilon, or a rho (epsilon = sqrt(2 rho), rounded down), for any number of queries.
+        positives: number of answers above the threshold that are released before the watch ends.
+        monotone: True if neighbours move all answers in the same direction.
 
-    Privacy: pure, for adaptively chosen questions. Audited exactly in tests/statistical/test_mechanisms_exact.py.
+    Privacy: pure, for adaptively chosen queries. Audited exactly in tests/statistical/test_mechanisms_exact.py.
     """
 
     name: ClassVar[str] = "above-threshold"
@@ -70,7 +70,7 @@ class AboveThreshold(Pure):
         relation: str | Relation = Relation.ADD_REMOVE,
         **more: Any,
     ) -> "AboveThreshold":
-        """One that is right about all answers further than `error` from the threshold, with this confidence."""
+        """Return a mechanism that errs on no answer further than `error` from the threshold, with this confidence."""
         most = checks.positive(error, "error")
 
         def at(amount: Fraction) -> "AboveThreshold":
@@ -96,17 +96,17 @@ class AboveThreshold(Pure):
 
     @property
     def answer_scale(self) -> Fraction:
-        """Scale of the noise on each answer, from exactly what the threshold leaves of epsilon."""
+        """Scale of the noise on each answer, from exactly the epsilon that the threshold leaves."""
         return short_above(self._weight * self.sensitivity / (self.epsilon - self.sensitivity / self.threshold_scale))
 
     def watch(self, source: noise.Source | None = None) -> "Watch":
-        """Begin: draw the threshold's noise. The loss is that of all that follows, paid once."""
+        """Begin a watch: draw the threshold's noise. The loss covers all later answers and is paid once."""
         return Watch(self, source)
 
     def release(self, answers: Any, source: noise.Source | None = None) -> list[bool]:
-        """Above or below for each answer in turn, ending after the last positive.
+        """Return above or below for each answer in turn, ending after the last positive.
 
-        Privacy: the loss of the mechanism, whatever the number of answers.
+        Privacy: the loss of the mechanism, for any number of answers.
         """
         watch, told = self.watch(source), []
         for answer in checks.integers(np.atleast_1d(np.array(answers, dtype=object))):
@@ -116,7 +116,7 @@ class AboveThreshold(Pure):
         return told
 
     def probabilities(self, answers: Any) -> dict[tuple[bool, ...], float]:
-        """The probability of each transcript; for few answers. As secret as the answers."""
+        """Return the probability of each transcript; for few answers. As secret as the answers."""
         reach = int(40 * self.threshold_scale) + 40
         shift = np.arange(-reach, reach + 1)
         base, scale = laplace_at(shift, float(self.threshold_scale)), float(self.answer_scale)
@@ -129,19 +129,19 @@ class AboveThreshold(Pure):
         }
 
     def _cut(self, signs: tuple[bool, ...]) -> tuple[bool, ...]:
-        """A transcript ends with its last positive."""
+        """Cut a transcript after its last positive."""
         ends = np.flatnonzero(np.cumsum(signs) == self.positives)
         return signs[: int(ends[0]) + 1] if ends.size else signs
 
     def margin(self, confidence: Number, questions: int) -> int:
-        """All of that many answers, if further than this from the threshold, are told rightly with this confidence."""
+        """Return the distance to the threshold beyond which all `questions` answers are right, with this confidence."""
         beta = checks.confidence_left(confidence) / 4  # two kinds of noise, two sides
         each = beta / checks.count(questions, "questions")
         return laplace_beyond(self.threshold_scale, beta) + laplace_beyond(self.answer_scale, each)
 
 
 class Watch:
-    """A running sparse vector: ask one integer answer after another.
+    """A running sparse vector, queried with one integer answer after another.
 
     Privacy: its noisy threshold is a secret; it is neither shown nor stored, and serves this watch only.
     """
@@ -153,7 +153,7 @@ class Watch:
         self._threshold = mechanism.threshold + noise.discrete_laplace(mechanism.threshold_scale, None, source)
 
     def ask(self, answer: int) -> bool:
-        """Whether this answer is, noisily, at or above the threshold."""
+        """Return True if this answer with noise is at or above the noisy threshold."""
         if not self.left:
             raise ChargeClosed("this watch has told all its positives. Begin another, at its own loss.")
         noisy = checks.integers(answer) + noise.discrete_laplace(self._mechanism.answer_scale, None, self._source)

@@ -1,4 +1,4 @@
-"""Noise that is added to numbers: how far it may go, and how integers take it."""
+"""Additive noise: its error bounds, and its release on integers."""
 
 import math
 from abc import abstractmethod
@@ -17,13 +17,13 @@ __all__ = ["IntegerNoise", "Numeric", "whole_error"]
 
 
 class Numeric:
-    """A mechanism that adds noise to numbers and knows how large it is."""
+    """A mechanism that adds noise to numbers and states its error."""
 
     __slots__ = ()
 
     @abstractmethod
     def release(self, statistic: Any, source: Source | None = None) -> Any:
-        """The statistic with noise."""
+        """Return the statistic with noise."""
 
     @property
     @abstractmethod
@@ -32,7 +32,7 @@ class Numeric:
 
     @abstractmethod
     def margin(self, confidence: Number) -> Any:
-        """The smallest distance that the noise on one number keeps within with at least this probability."""
+        """Return the smallest bound on the absolute noise on one number, with at least this probability."""
 
     @property
     def standard_error(self) -> float:
@@ -40,42 +40,42 @@ class Numeric:
         return math.sqrt(self.variance)
 
     def interval(self, value: Any, confidence: Number) -> tuple[Any, Any]:
-        """Limits around a released value that hold the true one with at least this confidence, number by number."""
+        """Return limits around a released value that contain the true one with at least this confidence, per number."""
         margin = self.margin(confidence)
         return value - margin, value + margin
 
 
 class IntegerNoise(Numeric):
-    """A symmetric law on the integers. Its quantiles are exact, so an interval covers at least as often as it says."""
+    """A symmetric law on the integers. Its quantiles are exact, so an interval covers at least as often as stated."""
 
     __slots__ = ()
 
     @abstractmethod
     def beyond(self, beta: Fraction) -> int:
-        """The smallest k >= 0 with Pr[noise > k] <= beta, for beta <= 1/2."""
+        """Return the smallest k >= 0 with Pr[noise > k] <= beta, for beta <= 1/2."""
 
     @abstractmethod
     def draw(self, shape: tuple[int, ...] | None, source: Source | None) -> Any:
-        """Noise of that shape."""
+        """Draw noise of this shape."""
 
     def quantile(self, p: Number) -> int:
-        """The smallest k with Pr[noise <= k] >= p."""
+        """Return the smallest k with Pr[noise <= k] >= p."""
         exact = checks.probability(p, "p")
         return self.beyond(1 - exact) if exact >= Fraction(1, 2) else -self.beyond(exact)
 
     def margin(self, confidence: Number) -> int:
-        """The smallest k with Pr[|noise| <= k] >= confidence, for one number."""
+        """Return the smallest k with Pr[|noise| <= k] >= confidence, for one number."""
         return self.beyond(checks.confidence_left(confidence) / 2)
 
     def release(self, statistic: Any, source: Source | None = None) -> Any:
-        """The statistic with noise on every number.
+        """Return the statistic with noise on every number.
 
         Args:
             statistic: an int, or an array of integers. Floats are refused.
-            source: where random bits come from; the operating system's unless given.
+            source: the source of random bits; the operating system's unless given.
 
         Returns:
-            An int, or an int64 array (an object array if a noisy value is beyond int64).
+            An int, or an int64 array (an object array if a noisy value does not fit).
 
         Privacy: the loss of the mechanism, for neighbours under which the statistic moves by at most `sensitivity`
             in the mechanism's norm. The shape is taken as public.
@@ -87,7 +87,7 @@ class IntegerNoise(Numeric):
         noise = self.draw(exact.shape, source)
         if _small(exact) and _small(noise):
             return exact.astype(np.int64) + noise
-        # Python integers cannot wrap. The type of the answer depends on the noisy values only, not on the private ones.
+        # Python integers cannot overflow. The type of the result depends on the noisy values only, not on private ones.
         noisy = exact.astype(object) + noise.astype(object)
         fits = all(-(2**63) <= one < 2**63 for one in noisy.flat)
         return noisy.astype(np.int64) if fits else noisy
@@ -98,7 +98,7 @@ def _small(part: NDArray[Any]) -> bool:
 
 
 def whole_error(error: Number) -> int:
-    """The integer distance that keeps within an error."""
+    """Return the largest integer within an error."""
     exact = rational(error, "error")
     if exact < 0:
         raise BadNumber(f"error must not be negative, got {show(exact)}. Say how far off an answer may be.")

@@ -1,11 +1,11 @@
-"""How much Gaussian noise a loss needs.
+"""Calibrate Gaussian noise to a loss.
 
     classical     the textbook's formula, for the continuous normal law and epsilon < 1
     analytic      the least sigma for the continuous normal law, any epsilon (Balle & Wang 2018)
     concentrated  sigma = sensitivity / sqrt(2 rho): zCDP, the same for the normal and the discrete law, any dimension
     discrete      the least sigma we can prove for the discrete law on one integer
 
-The first two are theorems about reals and teach; noise is drawn at sigmas of the last two. All round sigma up.
+The first two are theorems about reals, for teaching; noise is drawn at sigmas of the last two. All round sigma up.
 """
 
 import math
@@ -28,7 +28,7 @@ __all__ = ["analytic", "classical", "concentrated", "discrete", "discrete_delta"
 _DIRECT = 4096
 # Simpson's panels on an interval of length below 1: its relative error stays below 1e-9.
 _PANELS = 8
-# Below this, sums of doubles vanish, and a delta of nothing would be claimed. `concentrated` works with rationals.
+# Below this, sums of doubles underflow, and a delta of zero would be claimed. `concentrated` works with rationals.
 _LEAST_DELTA = Fraction(1, 10**299)
 
 
@@ -70,7 +70,7 @@ def normal_delta(sigma: float, epsilon: float) -> float:
     derivative is positive and Simpson's rule errs upwards. Both are upper bounds, and the smaller one is returned.
     `ndtr` and `erfcx` are assumed exact to 1e-13; tests/unit/test_mechanisms_numbers.py compares with mpmath.
     """
-    from scipy.special import erfcx, ndtr  # half of this room's import time, and seldom needed
+    from scipy.special import erfcx, ndtr  # half of this package's import time, and seldom needed
 
     # Delta grows with u and falls with a: round both to the side that makes it larger.
     u = math.nextafter(1 / sigma, math.inf)
@@ -93,13 +93,13 @@ def _mills(erfcx: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _float_below(value: Fraction) -> float:
-    """The largest double, or nearly, that is not above the value; values beyond the doubles become 1e300."""
+    """Return about the largest double that is not above the value; values beyond the doubles become 1e300."""
     near = float(min(value, Fraction(10) ** 300))
     return math.nextafter(near, 0.0) if Fraction(near) > value else near
 
 
 def concentrated(sensitivity: Number, loss: Loss) -> Fraction:
-    """sigma for a rho; for an (epsilon, delta), through the largest rho that implies it.
+    """Return sigma for a rho; for an (epsilon, delta), through the largest rho that implies it.
 
     Canonne, Kamath & Steinke 2020, Thm 14: discrete Gaussian noise on integer vectors of L2 sensitivity D is
     D²/(2 sigma²)-zCDP, exactly as the continuous law.
@@ -109,9 +109,9 @@ def concentrated(sensitivity: Number, loss: Loss) -> Fraction:
 
 
 def discrete(sensitivity: Number, loss: Loss) -> Fraction:
-    """sigma for which discrete Gaussian noise on one integer is (epsilon, delta)-private.
+    """Return a sigma for which discrete Gaussian noise on one integer is (epsilon, delta)-private.
 
-    Starts from the continuous answer and grows until the exact delta of the discrete law is within.
+    The search starts from the continuous sigma and grows until the exact delta of the discrete law is within the loss.
     """
     steps = math.floor(checks.positive(sensitivity, "sensitivity")) or 1  # a single integer moves by whole steps
     start, growth = analytic(steps, loss), Fraction(1, 10**9)
@@ -122,7 +122,7 @@ def discrete(sensitivity: Number, loss: Loss) -> Fraction:
 
 
 def discrete_delta(sensitivity: int, sigma: Fraction, epsilon: Fraction) -> float:
-    """The least delta of discrete Gaussian noise on one integer, rounded up.
+    """Return the least delta of discrete Gaussian noise on one integer, rounded up.
 
     Canonne, Kamath & Steinke 2020, Thm 7: the sum over k of max(0, p(k) - e^epsilon p(k + sensitivity)), which is
     positive for k > a = epsilon sigma²/sensitivity - sensitivity/2. It grows with the sensitivity, as p is log-concave.
@@ -137,7 +137,7 @@ def discrete_delta(sensitivity: int, sigma: Fraction, epsilon: Fraction) -> floa
 def _sum(first: int, sensitivity: int, sigma: Fraction, epsilon: float) -> float:
     s = float(sigma)
     last = max(first, 0) + math.ceil(12 * s) + 12
-    first = max(first, -math.ceil(39 * s) - 39)  # below, p(k) is nothing to a double: its sum is under 1e-300
+    first = max(first, -math.ceil(39 * s) - 39)  # below, the sum of p(k) is under 1e-300
     k = np.arange(first, last, dtype=np.float64)
     gain = epsilon - sensitivity * (2 * k + sensitivity) / (2 * s * s)
     weights = np.exp(-((k / s) ** 2) / 2)
@@ -147,7 +147,10 @@ def _sum(first: int, sensitivity: int, sigma: Fraction, epsilon: float) -> float
 
 
 def _integral(first: float, sensitivity: int, s: float, epsilon: float) -> float:
-    """Trapezoids: |sum - integral - g(first)/2| <= (1/8) · the variation of g' (Peano), g = p(x) - e^epsilon p(x+D)."""
+    """Bound the sum by trapezoids.
+
+    |sum - integral - g(first)/2| <= (1/8) · the variation of g' (Peano), g = p(x) - e^epsilon p(x+D).
+    """
     near, far = (_log_below(-(first + shift) / s) for shift in (0, sensitivity))
     upper = math.exp(near)
     area = upper * -math.expm1(min(0.0, epsilon + far - near))
@@ -164,20 +167,20 @@ def _integral(first: float, sensitivity: int, s: float, epsilon: float) -> float
 
 def _log_below(x: float) -> float:
     """ln Pr[standard normal <= x]."""
-    from scipy.special import log_ndtr  # half of this room's import time, and seldom needed
+    from scipy.special import log_ndtr  # half of this package's import time, and seldom needed
 
     return float(log_ndtr(x))
 
 
 def _normaliser(s: float) -> float:
-    """The sum of e^(-k²/2s²). For s >= 3 Poisson summation leaves less than 1e-76 beside s sqrt(2 pi)."""
+    """Return the sum of e^(-k²/2s²). For s >= 3 it differs from s sqrt(2 pi) by less than 1e-76 (Poisson summation)."""
     if s >= 3:
         return s * math.sqrt(2 * math.pi)
     return 1 + 2 * float(np.exp(-((np.arange(1, 130) / s) ** 2) / 2).sum())
 
 
 def rho_of(loss: Loss) -> Fraction:
-    """The rho that Gaussian noise may have under this loss."""
+    """Return the rho that Gaussian noise may have under this loss."""
     if not isinstance(loss, Loss):
         raise BadLoss(f"Gaussian noise needs a loss, got a {type(loss).__name__}. Write rho('0.1').")
     if loss.measure == "rho" and not loss.delta and loss.amount:

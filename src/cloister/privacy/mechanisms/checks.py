@@ -1,4 +1,4 @@
-"""What a mechanism accepts: one phrase for each rule, and never a private value in a message."""
+"""Check the arguments of mechanisms. No message contains a private value."""
 
 from fractions import Fraction
 from typing import Any
@@ -10,14 +10,14 @@ from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, BadNumber,
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import Number, rational, show
 
-# Beyond this a sensitivity or scale is a mistake, and its square would leave the range of a double.
+# Beyond this a sensitivity or scale is a mistake, and its square would overflow a double.
 _LARGEST = Fraction(10) ** 100
-# Nearer than this to 0 or 1 a probability is one of them to a double.
+# Closer than this to 0 or 1, a probability rounds to it as a double.
 _NEAREST = Fraction(1, 10**200)
 
 
 def positive(value: Number, name: str) -> Fraction:
-    """A positive number of a size that arithmetic can bear."""
+    """Return a positive number within the supported range."""
     exact = rational(value, name)
     if not 1 / _LARGEST <= exact <= _LARGEST:
         raise BadScale(f"{name} must be positive and between 1e-100 and 1e100, got {show(exact)}.")
@@ -25,7 +25,7 @@ def positive(value: Number, name: str) -> Fraction:
 
 
 def whole(value: Number, name: str) -> int:
-    """A positive whole number."""
+    """Return a positive whole number."""
     exact = positive(value, name)
     if exact.denominator != 1:
         raise BadScale(
@@ -36,14 +36,14 @@ def whole(value: Number, name: str) -> int:
 
 
 def count(value: int, name: str) -> int:
-    """How many of something: a Python integer of at least 1."""
+    """Return a count: a Python integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BadNumber(f"{name} must be a whole number of at least 1, got {value!r:.40}.")
     return value
 
 
 def probability(value: Number, name: str) -> Fraction:
-    """A probability strictly between 0 and 1."""
+    """Return a probability strictly between 0 and 1."""
     exact = rational(value, name)
     if not _NEAREST <= exact <= 1 - _NEAREST:
         raise BadProbability(f"{name} must lie strictly between 0 and 1, got {show(exact)}.")
@@ -51,12 +51,12 @@ def probability(value: Number, name: str) -> Fraction:
 
 
 def confidence_left(confidence: Number) -> Fraction:
-    """What a confidence leaves over: the probability of being wrong."""
+    """Return 1 - confidence, the probability of being wrong."""
     return 1 - probability(confidence, "confidence")
 
 
 def order(alpha: float) -> float:
-    """The order of a Rényi divergence."""
+    """Return the order of a Rényi divergence, checked."""
     exact = rational(alpha, "alpha")
     if not 1 < exact <= 10**9:
         raise BadNumber(f"alpha must be larger than 1 and at most 1e9, got {show(exact)}.")
@@ -64,7 +64,7 @@ def order(alpha: float) -> float:
 
 
 def pure_or_rho(loss: Loss, name: str) -> None:
-    """A loss that a pure mechanism can state."""
+    """Refuse a loss that a pure mechanism cannot state."""
     if not isinstance(loss, Loss):
         raise BadLoss(f"{name} needs a loss, got a {type(loss).__name__}. Write epsilon(1) or rho('0.1').")
     if loss.delta or not loss.amount:
@@ -72,7 +72,7 @@ def pure_or_rho(loss: Loss, name: str) -> None:
 
 
 def integers(statistic: object) -> Any:
-    """A Python int, or an array of integers (object arrays of Python ints too), untouched by floats."""
+    """Return a Python int, or an array of integers (object arrays of Python ints too), never through floats."""
     if isinstance(statistic, list | tuple):
         statistic = np.array(statistic, dtype=object)  # numpy would turn a mixture of large integers into floats
     if isinstance(statistic, np.ndarray | np.generic):
@@ -92,7 +92,7 @@ def _is_integer(value: object) -> bool:
 
 
 def scores_of(scores: Any, *, whole_only: bool = False) -> NDArray[Any]:
-    """Scores as an array of integers (or Fractions), one for each candidate of a public list."""
+    """Return scores as an array of integers (or Fractions), one for each candidate of a public list."""
     listed = scores if isinstance(scores, np.ndarray) else np.array([*scores, None], dtype=object)[:-1]
     if listed.ndim != 1 or not listed.size:
         raise BadCandidates("a choice needs a list of candidates from public knowledge, one score each.")

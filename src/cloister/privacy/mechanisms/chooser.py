@@ -1,4 +1,4 @@
-"""What mechanisms that choose from a public list share: sensitivity, rate, and how far off a choice may be."""
+"""The base of mechanisms that choose from a public list: sensitivity, rate and error."""
 
 import math
 from abc import abstractmethod
@@ -20,12 +20,12 @@ __all__ = ["Chooser", "monotone_allowed"]
 class Chooser(Pure):
     """A choice by score, at a rate of epsilon/(2 sensitivity) per point, or twice that for monotone scores.
 
-    Scores are monotone if a neighbour moves all of them the same way, as one more row does to counts.
+    Scores are monotone if a neighbour moves all of them in the same direction, as one more row moves counts.
 
     Args:
-        sensitivity: the most that a neighbour moves any one score.
+        sensitivity: the largest change of any one score between neighbours.
         loss: a pure epsilon, or a rho.
-        monotone: that neighbours move all scores the same way, which doubles the rate.
+        monotone: True if neighbours move all scores in the same direction, which doubles the rate.
     """
 
     told: ClassVar[tuple[str, ...]] = ("sensitivity", "epsilon", "monotone")
@@ -49,7 +49,7 @@ class Chooser(Pure):
         relation: str | Relation = Relation.ADD_REMOVE,
         **more: Any,
     ) -> Self:
-        """The mechanism of least loss that we can prove to choose a score at most `error` below the best."""
+        """Return the mechanism of least loss that is proved to choose a score at most `error` below the best."""
         one = cls.for_loss(sensitivity, Loss("epsilon", Fraction(1), relation=Relation.of(relation)), **more)
         beta = checks.confidence_left(confidence) / checks.count(candidates, "candidates")
         amount = rounded_up(one._rate_within(checks.positive(error, "error"), beta) / one.rate)
@@ -59,7 +59,7 @@ class Chooser(Pure):
         return Fraction(-math.log(beta) * (1 + 1e-12)) / error
 
     def release(self, scores: Any, source: Source | None = None) -> Any:
-        """The same as `choose`: every mechanism has a release.
+        """Call `choose`: every mechanism has a release.
 
         Privacy: the loss of the mechanism.
         """
@@ -67,7 +67,7 @@ class Chooser(Pure):
 
     @abstractmethod
     def choose(self, scores: Any, source: Source | None = None) -> Any:
-        """The index of the candidate (or the indices of those) chosen."""
+        """Return the index (or indices) of the chosen candidates."""
 
     @property
     def rate(self) -> Fraction:
@@ -75,13 +75,13 @@ class Chooser(Pure):
         return self.epsilon / self.sensitivity / (1 if self.monotone else 2)
 
     def margin(self, confidence: Number, candidates: int) -> float:
-        """How far below the best the chosen score may be, with this confidence: ln(candidates/beta)/rate."""
+        """Return the largest gap of the chosen score to the best, with this confidence: ln(candidates/beta)/rate."""
         beta = checks.confidence_left(confidence) / checks.count(candidates, "candidates")
         return -math.log(beta) / float(self.rate) * (1 + 1e-12)
 
 
 def monotone_allowed(monotone: bool, relation: Relation) -> None:
-    """Replacing a row moves some counts up and others down. A word or a number in the flag's place is a mistake."""
+    """Refuse `monotone` unless it is a bool, and True only under add/remove: replacing a row moves counts both ways."""
     if not isinstance(monotone, bool):
         raise BadInput(f"monotone must be True or False, got {monotone!r:.40}. Name the argument that you meant.")
     if monotone and relation is not Relation.ADD_REMOVE:

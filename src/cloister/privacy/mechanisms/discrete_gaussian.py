@@ -22,7 +22,7 @@ from cloister.privacy.number import Number, rounded_down, rounded_up
 __all__ = ["DiscreteGaussian"]
 
 # Beyond this sigma tails come from the normal law. The midpoint rule is then off by at most (1/8) of the variation of
-# the density's derivative, 0.121/sigma² < 1e-9; beyond one sigma the density is convex and the error on the safe side.
+# the density's derivative, 0.121/sigma² < 1e-9; beyond one sigma the density is convex and the error conservative.
 _DIRECT = 2**14
 _ALLOWANCE = 1e-9
 _NORMAL = NormalDist()
@@ -36,13 +36,13 @@ class DiscreteGaussian(IntegerNoise):
     Canonne, Kamath & Steinke 2020. Made with `for_loss` or `within`; the constructor checks that the claim holds.
 
     Args:
-        sensitivity: the most that neighbours differ in L2 norm. `root_above(2)` is a square root, rounded up.
+        sensitivity: the largest L2 distance between neighbours. `root_above(2)` is a square root, rounded up.
         sigma: the exact rational that is sampled.
         loss: a rho, or an (epsilon, delta).
-        scalar: that single integers are released, never vectors, so that the exact delta may be claimed;
+        scalar: True if single integers are released, never vectors, so that the exact delta may be claimed;
             a vector's (epsilon, delta) comes from its rho.
 
-    Privacy: rho = sensitivity²/(2 sigma²) zCDP; an (epsilon, delta) for the stated loss. Nothing pure.
+    Privacy: rho = sensitivity²/(2 sigma²) zCDP; an (epsilon, delta) for the stated loss. Not pure.
 
     >>> from cloister.privacy.loss import rho
     >>> DiscreteGaussian.for_loss(1, rho("0.02")).sigma
@@ -65,7 +65,7 @@ class DiscreteGaussian(IntegerNoise):
             raise BadLoss(f"noise of this sigma costs more than {self.loss}. Use DiscreteGaussian.for_loss().")
 
     def _holds(self) -> bool:
-        """Whether the stated loss is one that we can prove."""
+        """Return True if the stated loss can be proved."""
         if self._by_delta:
             steps = math.floor(self.sensitivity) or 1
             return calibration.discrete_delta(steps, self.sigma, self.loss.amount) <= self.loss.delta
@@ -80,7 +80,7 @@ class DiscreteGaussian(IntegerNoise):
 
     @classmethod
     def for_loss(cls, sensitivity: Number, loss: Loss, *, scalar: bool = False) -> Self:
-        """The mechanism that costs this loss: the least sigma that we can prove, rounded up."""
+        """Return the mechanism with this loss: the least sigma that can be proved, rounded up."""
         calibrate = calibration.concentrated
         if scalar and isinstance(loss, Loss) and loss.measure == "epsilon":
             calibrate = calibration.discrete
@@ -90,7 +90,7 @@ class DiscreteGaussian(IntegerNoise):
     def within(
         cls, error: Number, confidence: Number, sensitivity: Number, relation: str | Relation = Relation.ADD_REMOVE
     ) -> Self:
-        """The mechanism of least rho whose noise on one number is at most `error` with this confidence."""
+        """Return the mechanism of least rho whose noise on one number is at most `error` with this confidence."""
         beta = checks.confidence_left(confidence) / 2
         size, k = checks.positive(sensitivity, "sensitivity"), whole_error(error)
         low, high = 0.0, k + 1.0
@@ -104,7 +104,7 @@ class DiscreteGaussian(IntegerNoise):
 
     @property
     def relation(self) -> Relation:
-        """The neighbours the loss speaks of."""
+        """The neighbour relation of the loss."""
         return self.loss.relation
 
     @property
@@ -125,7 +125,7 @@ class DiscreteGaussian(IntegerNoise):
 
     @property
     def variance(self) -> float:
-        """Variance of the noise on one number: at most sigma², and equal to it but for 1e-70 from sigma = 3 on."""
+        """Variance of the noise on one number: at most sigma², and within 1e-70 of it from sigma = 3 on."""
         s = float(self.sigma)
         if s >= 3:
             return s * s
@@ -134,17 +134,17 @@ class DiscreteGaussian(IntegerNoise):
         return float(2 * (squares * weights).sum() / (1 + 2 * weights.sum()))
 
     def beyond(self, beta: Fraction) -> int:
-        """The smallest k >= 0 with Pr[noise > k] <= beta (or, for a large sigma, one that is at most 1e-9 off)."""
+        """Return the smallest k >= 0 with Pr[noise > k] <= beta (for a large sigma, to within 1e-9)."""
         return _beyond(float(self.sigma), beta)
 
     def draw(self, shape: tuple[int, ...] | None, source: noise.Source | None) -> Any:
-        """Noise of that shape."""
+        """Draw noise of this shape."""
         if self.scalar and shape is not None and math.prod(shape) > 1:
             raise BadInput("this loss was stated for a single number. For vectors leave scalar=True out.")
         return noise.discrete_gaussian(self.sigma, shape, source)
 
     def release_symmetric(self, matrix: Any, source: noise.Source | None = None) -> NDArray[Any]:
-        """A symmetric integer matrix, such as a scatter matrix on a grid, with symmetric noise.
+        """Return a symmetric integer matrix, such as a scatter matrix on a grid, with symmetric noise.
 
         Privacy: the loss of the mechanism, if neighbours differ by at most `sensitivity` in the L2 norm of the upper
             triangle with its diagonal (the Frobenius norm of the whole is never smaller).
@@ -160,13 +160,13 @@ class DiscreteGaussian(IntegerNoise):
         return answer
 
     def parameters(self) -> dict[str, str]:
-        """Public and exact, for a receipt."""
+        """Public, exact parameters for a receipt."""
         proof = "exact delta" if self._by_delta else "zCDP"
         return {"sensitivity": str(self.sensitivity), "sigma": str(self.sigma), "proof": proof}
 
 
 def _beyond(sigma: float, beta: Fraction) -> int:
-    """The smallest k >= 0 with Pr[noise > k] <= beta."""
+    """Return the smallest k >= 0 with Pr[noise > k] <= beta."""
     if sigma <= _DIRECT:
         tails = _tails(sigma)
         k = len(tails) - int(np.searchsorted(tails[::-1], float(beta), side="right"))
@@ -181,7 +181,7 @@ def _beyond(sigma: float, beta: Fraction) -> int:
 
 @lru_cache(maxsize=4)
 def _tails(sigma: float) -> NDArray[np.float64]:
-    """Pr[noise > k] for k = 0, 1, … as far as twelve sigma, summed from the far end and rounded up."""
+    """Return Pr[noise > k] for k = 0, 1, … up to twelve sigma, summed from the far end and rounded up."""
     weights = np.exp(-((np.arange(math.ceil(15 * sigma) + 15) / sigma) ** 2) / 2)
     above = np.cumsum(weights[::-1])[::-1]
     return np.asarray(above[1 : math.ceil(12 * sigma) + 12] / (2 * above[0] - 1) * (1 + 1e-12))

@@ -28,7 +28,7 @@ class DiscreteLaplace(Pure, IntegerNoise):
     Ghosh, Roughgarden & Sundararajan 2009. Better than rounding Laplace noise, and exact.
 
     Args:
-        sensitivity: the most that neighbours differ in L1 norm; a whole number.
+        sensitivity: the largest L1 distance between neighbours; a whole number.
         loss: a pure epsilon, or a rho (epsilon = sqrt(2 rho), rounded down).
 
     Privacy: pure, for the stated loss and its relation.
@@ -52,7 +52,7 @@ class DiscreteLaplace(Pure, IntegerNoise):
     def within(
         cls, error: Number, confidence: Number, sensitivity: Number, relation: str | Relation = Relation.ADD_REMOVE
     ) -> Self:
-        """The mechanism of least loss whose noise on one number is at most `error` with this confidence."""
+        """Return the mechanism of least loss whose noise on one number is at most `error` with this confidence."""
         steps = checks.whole(sensitivity, "sensitivity")
         rate = laplace_rate(whole_error(error), checks.confidence_left(confidence) / 2)
         amount = rounded_up(Fraction(rate) * steps)
@@ -70,18 +70,18 @@ class DiscreteLaplace(Pure, IntegerNoise):
         return 2 * math.exp(-x) / math.expm1(-x) ** 2
 
     def beyond(self, beta: Fraction) -> int:
-        """The smallest k >= 0 with Pr[noise > k] <= beta."""
+        """Return the smallest k >= 0 with Pr[noise > k] <= beta."""
         return laplace_beyond(self.scale, beta)
 
     def draw(self, shape: tuple[int, ...] | None, source: noise.Source | None) -> Any:
-        """Noise of that shape."""
+        """Draw noise of this shape."""
         return noise.discrete_laplace(self.scale, shape, source)
 
     def rdp(self, alpha: float) -> float:
-        """The Rényi divergence of order alpha, exact for the discrete law but for rounding up.
+        """Return the Rényi divergence of order alpha, exact for the discrete law and rounded up.
 
         With q = e^(-1/scale) and neighbours d apart, e^((alpha-1) D) = A q^((1-alpha) d) + (1-A) q^(alpha d), where
-        A = (1 - q^(2 alpha)) / ((1+q)(1 - q^(2 alpha - 1))) lies in (0, 1): sum the three parts of the line. It is
+        A = (1 - q^(2 alpha)) / ((1+q)(1 - q^(2 alpha - 1))) is in (0, 1): sum the three parts of the line. It is
         log-convex in d and 1 at d = 0, so of all vectors of one L1 norm the worst moves a single coordinate.
         The limit of large scales is that of Mironov 2017, Prop. 6.
         """
@@ -98,7 +98,7 @@ class DiscreteLaplace(Pure, IntegerNoise):
 
 
 def laplace_beyond(scale: Fraction, beta: Fraction) -> int:
-    """The smallest k >= 0 with Pr[noise > k] = q^(k+1)/(1+q) <= beta, q = e^(-1/scale)."""
+    """Return the smallest k >= 0 with Pr[noise > k] = q^(k+1)/(1+q) <= beta, q = e^(-1/scale)."""
     with localcontext() as context:
         size = decimal(scale)
         context.prec = DIGITS + max(0, size.adjusted())
@@ -107,7 +107,7 @@ def laplace_beyond(scale: Fraction, beta: Fraction) -> int:
 
 
 def laplace_rate(k: int, beta: Fraction) -> float:
-    """The smallest 1/scale with Pr[noise > k] <= beta, rounded up."""
+    """Return the smallest 1/scale with Pr[noise > k] <= beta, rounded up."""
     log_beta = float(decimal(beta).ln())
     low, high = 0.0, (1 - log_beta) / (k + 1)
     for _ in range(200):
@@ -120,11 +120,11 @@ def laplace_rate(k: int, beta: Fraction) -> float:
 
 
 def laplace_at(k: NDArray[Any], scale: float) -> NDArray[np.float64]:
-    """Pr[noise = k] for each k."""
+    """Return Pr[noise = k] for each k."""
     return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(k) / scale))
 
 
 def laplace_at_least(k: NDArray[Any], scale: float) -> NDArray[np.float64]:
-    """Pr[noise >= k] for each k; by symmetry Pr[noise < k] is that of 1 - k."""
+    """Return Pr[noise >= k] for each k; by symmetry Pr[noise < k] is that of 1 - k."""
     tail = np.exp(-np.abs(np.where(k > 0, k, 1 - k)) / scale) / (1 + math.exp(-1 / scale))
     return np.asarray(np.where(k > 0, tail, 1 - tail))

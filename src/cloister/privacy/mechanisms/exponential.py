@@ -1,4 +1,4 @@
-"""The exponential mechanism: a candidate from a public list, likelier the better its score."""
+"""The exponential mechanism: a candidate from a public list, more likely the better its score."""
 
 from fractions import Fraction
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["Exponential", "weights"]
 
 @register
 class Exponential(Chooser):
-    """Candidate a with probability proportional to e^(rate · score(a)). McSherry & Talwar 2007.
+    """Choose candidate a with probability proportional to e^(rate · score(a)). McSherry & Talwar 2007.
 
     A rho is spent at epsilon = sqrt(8 rho), rounded down.
 
@@ -33,17 +33,17 @@ class Exponential(Chooser):
         return 8
 
     def choose(self, scores: Any, source: noise.Source | None = None) -> int:
-        """The index of a candidate, at the loss of the mechanism. Scores are integers or Fractions."""
+        """Return the index of a candidate, at the loss of the mechanism. Scores are integers or Fractions."""
         return noise.exponential_choice(checks.scores_of(scores), self.rate, source)
 
     def probabilities(self, scores: Any) -> NDArray[np.float64]:
-        """The probability of each candidate, to a double's precision. As secret as the scores."""
+        """Return the probability of each candidate, to double precision. As secret as the scores."""
         likely = weights(scores, self.rate)
         return np.asarray(likely / likely.sum())
 
 
 def weights(scores: Any, rate: Fraction) -> NDArray[np.float64]:
-    """e^(rate · (score - best)), whatever the size of the scores."""
+    """Return e^(rate · (score - best)), for scores of any size."""
     exact = checks.scores_of(scores).astype(object)
     best = max(exact)
     return np.exp([-float(min(rate * (best - score), 10_000)) for score in exact])

@@ -18,7 +18,7 @@ class Gaussian(OnGrid):
 
     Args:
         steps: the mechanism in grid steps.
-        grid: where values live.
+        grid: the grid of the values.
 
     Privacy: the stated rho or (epsilon, delta), for its relation; rounding is part of the sensitivity.
 

@@ -1,4 +1,4 @@
-"""Randomised response with several answers: keep yours, or say any other, all alike."""
+"""Randomised response with several answers: the true one, or a uniform other one."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,7 +31,7 @@ class KaryResponse(Pure):
 
     Kairouz, Oh & Viswanath 2014. With two choices it is symmetric randomised response.
 
-    Privacy: pure, for one person's answer against another's (replace-one); who takes part is not hidden.
+    Privacy: pure, for one person's answer against another's (replace-one); participation is not hidden.
         Audited exactly in tests/statistical/test_mechanisms_exact.py.
     """
 
@@ -54,17 +54,17 @@ class KaryResponse(Pure):
 
     @classmethod
     def for_loss(cls, choices: int, loss: Loss) -> Self:  # type: ignore[override]  # an answer has no sensitivity
-        """The truth with probability e^epsilon / (e^epsilon + choices - 1), rounded down."""
+        """Return the mechanism with truth probability e^epsilon / (e^epsilon + choices - 1), rounded down."""
         of_replacement(loss, cls.name)
         others = checks.count(choices, "choices") - 1
         return cls(choices, 1 - rounded_up(others / (Fraction(exp_decimal(epsilon_of(loss))) + others)), loss)
 
     @classmethod
     def with_truth(cls, choices: int, truth: Number) -> Self:
-        """For a stated probability of the truth; epsilon = ln(truth/lie), rounded up."""
+        """Return the mechanism of a stated truth probability; epsilon = ln(truth/lie), rounded up."""
         p = checks.probability(truth, "truth")
         ratio = p * (checks.count(choices, "choices") - 1) / (1 - p)
-        amount = log_above(ratio) if ratio > 1 else Fraction(1)  # of no use, as the constructor will say
+        amount = log_above(ratio) if ratio > 1 else Fraction(1)  # the constructor will refuse it
         return cls(choices, p, Loss("epsilon", amount, relation=Relation.REPLACE_ONE))
 
     @property
@@ -79,13 +79,13 @@ class KaryResponse(Pure):
         return min(Pure.rdp(self, alpha), channel_rdp((p, q, *rest), (q, p, *rest), alpha))
 
     def release(self, answers: Any, source: noise.Source | None = None) -> Any:
-        """Randomised answers.
+        """Return randomised answers.
 
         Args:
-            answers: an integer in [0, choices), or an array of them, one a person.
-            source: where random bits come from; the operating system's unless given.
+            answers: an integer in [0, choices), or an array of them, one per person.
+            source: the source of random bits; the operating system's unless given.
 
-        Privacy: the loss of the mechanism for each person, against whoever sees the answers.
+        Privacy: the loss of the mechanism for each person, against any observer of the answers.
         """
         truth = answers_of(answers, self.choices)
         shape = truth.shape or None
@@ -98,6 +98,6 @@ class KaryResponse(Pure):
         return tuple(self.truth if other == answer else self.lie for other in range(self.choices))
 
     def estimate(self, answers: Any) -> Estimate:
-        """The unbiased share of each answer among those asked; some may be below 0 when they are few."""
+        """Return the unbiased share of each answer among the people; with few people some may be below 0."""
         given = answers_of(answers, self.choices).ravel()
         return debiased(np.bincount(given, minlength=self.choices), given.size, self.truth, self.lie)

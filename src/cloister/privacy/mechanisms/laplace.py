@@ -16,12 +16,12 @@ __all__ = ["Laplace"]
 class Laplace(OnGrid):
     """Reals, summed on a public grid, plus discrete Laplace noise of the same grid.
 
-    Textbook Laplace noise in floats gives the true answer away through its last bits (Mironov 2012). Here rows are
+    Textbook Laplace noise in floats reveals the true answer through its last bits (Mironov 2012). Here rows are
     rounded to the grid before they are summed, and noise is added to the integer.
 
     Args:
         steps: the mechanism in grid steps.
-        grid: where values live.
+        grid: the grid of the values.
 
     Privacy: pure, for the stated loss and its relation; rounding is part of the sensitivity.
 

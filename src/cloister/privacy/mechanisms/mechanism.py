@@ -1,4 +1,4 @@
-"""What a mechanism is: a stated loss, its other readings, and public parameters."""
+"""The mechanism protocol: a stated loss, its conversions, and public parameters."""
 
 import math
 from fractions import Fraction
@@ -16,18 +16,18 @@ __all__ = ["REGISTRY", "Mechanism", "Pure", "epsilon_of", "pure_curve", "registe
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """The role every mechanism plays, and all that a ledger or an accountant needs to know."""
+    """The interface of every mechanism, as ledgers and accountants use it."""
 
     name: ClassVar[str]
     textbook: ClassVar[bool]
 
     @property
     def relation(self) -> Relation:
-        """The neighbours the loss speaks of."""
+        """The neighbour relation of the loss."""
 
     @property
     def loss(self) -> Loss:
-        """The loss as it was stated."""
+        """The stated loss."""
 
     @property
     def pure(self) -> Loss | None:
@@ -41,10 +41,10 @@ class Mechanism(Protocol):
         """An upper bound on the Rényi divergence of order alpha > 1 between neighbours."""
 
     def parameters(self) -> dict[str, str]:
-        """Public and exact, for a receipt."""
+        """Public, exact parameters for a receipt."""
 
     def release(self, statistic: Any, source: Source | None = None) -> Any:
-        """The statistic with noise, or the choice that the statistic makes."""
+        """Return the statistic with noise, or the choice made from it."""
 
 
 REGISTRY: dict[str, type] = {}
@@ -52,13 +52,13 @@ _Kind = TypeVar("_Kind", bound=type)
 
 
 def register(kind: _Kind) -> _Kind:
-    """Enter a mechanism under its name. A class decorator."""
+    """Register a mechanism under its name; a class decorator."""
     REGISTRY[kind.name] = kind  # type: ignore[attr-defined]
     return kind
 
 
 class Pure:
-    """A pure mechanism states its loss as epsilon or as rho; the other is derived, never to its advantage."""
+    """A pure mechanism that states its loss as epsilon or rho; the other is derived, rounded conservatively."""
 
     __slots__ = ()
     name: ClassVar[str]
@@ -68,11 +68,11 @@ class Pure:
 
     @classmethod
     def for_loss(cls, sensitivity: Number, loss: Loss, **more: Any) -> Self:
-        """The mechanism that costs this loss, where neighbours differ by at most `sensitivity`."""
+        """Return the mechanism with this loss, where neighbours differ by at most `sensitivity`."""
         return cls(sensitivity=sensitivity, loss=loss, **more)  # type: ignore[call-arg]
 
     def _check(self, *, whole: bool = False) -> None:
-        """Read the fields that every mechanism of this kind has."""
+        """Check and convert the fields of every pure mechanism."""
         same_neighbours(self.sensitivity, self.loss)  # type: ignore[attr-defined]
         read = checks.whole if whole else checks.positive
         object.__setattr__(self, "sensitivity", read(self.sensitivity, "sensitivity"))  # type: ignore[attr-defined]
@@ -86,12 +86,12 @@ class Pure:
 
     @property
     def relation(self) -> Relation:
-        """The neighbours the loss speaks of."""
+        """The neighbour relation of the loss."""
         return self.loss.relation
 
     @property
     def epsilon(self) -> Fraction:
-        """The pure epsilon that the noise is made for."""
+        """The pure epsilon of the noise."""
         return epsilon_of(self.loss, self._curvature)
 
     @property
@@ -112,17 +112,17 @@ class Pure:
         return min(pure_curve(epsilon, alpha), alpha * epsilon**2 / self._curvature * (1 + 1e-12))
 
     def parameters(self) -> dict[str, str]:
-        """Public and exact, for a receipt."""
+        """Public, exact parameters for a receipt."""
         return {name.replace("_", " "): str(getattr(self, name)).lower() for name in self.told}
 
 
 def epsilon_of(loss: Loss, curvature: int = 2) -> Fraction:
-    """The pure epsilon that a stated epsilon or rho allows, where rho = epsilon²/curvature."""
+    """Return the pure epsilon that a stated epsilon or rho allows, where rho = epsilon²/curvature."""
     return loss.amount if loss.measure == "epsilon" else root_below(loss.amount * curvature)
 
 
 def pure_curve(epsilon: float, alpha: float) -> float:
-    """The Rényi curve of randomised response, which no epsilon-private mechanism exceeds.
+    """Return the Rényi divergence of randomised response, which no epsilon-private mechanism exceeds.
 
     Any pure pair of output laws is a post-processing of that of randomised response (Kairouz, Oh & Viswanath 2015).
     The divergence is ln(cosh((alpha - 1/2) epsilon) / cosh(epsilon/2)) / (alpha - 1), rounded up.

@@ -1,4 +1,4 @@
-"""Report-noisy-max: add noise to every score, tell only whose was largest."""
+"""Report-noisy-max: add noise to every score, release only the index of the largest."""
 
 import math
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class NoisyMax(Chooser):
     Args:
         noise: "laplace", or "geometric": one-sided, and never worse.
 
-    Privacy: pure. Only the index may be told. The list of candidates must be public.
+    Privacy: pure. Only the index may be released. The list of candidates must be public.
         Audited exactly in tests/statistical/test_mechanisms_exact.py.
     """
 
@@ -48,19 +48,19 @@ class NoisyMax(Chooser):
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise on every score."""
+        """Scale of the noise on every score."""
         return short_above(1 / self.rate)
 
     def choose(self, scores: Any, source: Source | None = None) -> int:
-        """The index of a candidate, at the loss of the mechanism. Scores are integers."""
+        """Return the index of a candidate, at the loss of the mechanism. Scores are integers."""
         return noisy_max(checks.scores_of(scores, whole_only=True), self.scale, self.noise, source)
 
     def probabilities(self, scores: Any) -> NDArray[np.float64]:
-        """The probability of each candidate, by summation to about 1e-12. As secret as the scores."""
+        """Return the probability of each candidate, by summation to about 1e-12. As secret as the scores."""
         exact = [int(score) for score in checks.scores_of(scores, whole_only=True)]
         (at, below), scale = _LAWS[self.noise], float(self.scale)
         reach = math.ceil(40 * scale) + 40
-        marks = np.arange(-2 * reach, reach) + max(exact)  # where the winning noisy score may lie
+        marks = np.arange(-2 * reach, reach) + max(exact)  # the range of the winning noisy score
         chances = []
         for i, score in enumerate(exact):
             # Those before i must stay below the mark, those after it may tie.
@@ -74,7 +74,7 @@ class NoisyMax(Chooser):
         return Fraction(laplace_rate(int(error / 2), beta / 2))
 
     def margin(self, confidence: Number, candidates: int) -> float:
-        """How far below the best the chosen score may be, with this confidence."""
+        """Return the largest gap of the chosen score to the best, with this confidence."""
         if self.noise == "geometric":  # the winner's noise is at most the largest of all
             return Chooser.margin(self, confidence, candidates)
         beta = checks.confidence_left(confidence) / checks.count(candidates, "candidates")

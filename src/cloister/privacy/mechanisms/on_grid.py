@@ -1,4 +1,4 @@
-"""Integer noise seen through a grid: the same mechanism in the units of real values."""
+"""Integer noise on a grid: a mechanism in the units of real values."""
 
 import math
 from fractions import Fraction
@@ -28,10 +28,10 @@ class OnGrid(Numeric):
 
     @classmethod
     def for_bounds(cls, lower: Number, upper: Number, loss: Loss, *, rows: int = 1, **more: Any) -> Self:
-        """For a sum of values clipped to the bounds, of which one unit has at most `rows`. The sensitivity is exact.
+        """Return the mechanism for a sum of values clipped to the bounds, with at most `rows` per unit.
 
-        With one row, a unit that is replaced leaves one row behind. With several, its place may be taken by a unit of
-        fewer rows, so that its sum can also fall to zero: the range from lower to upper is not enough then.
+        The sensitivity is exact. With one row, a replaced unit leaves one row. With several, it may be replaced by a
+        unit of fewer rows, so that its sum can also fall to zero: then the range from lower to upper is not enough.
         """
         if not isinstance(loss, Loss):
             raise BadLoss(f"{cls.__name__} needs a loss, got a {type(loss).__name__}. Write epsilon(1) or rho('0.1').")
@@ -47,14 +47,14 @@ class OnGrid(Numeric):
     def for_loss(
         cls, sensitivity: Number, loss: Loss, *, grid: Grid | None = None, roundings: int = 1, **more: Any
     ) -> Self:
-        """The mechanism that costs this loss.
+        """Return the mechanism with this loss.
 
         Args:
-            sensitivity: the most that neighbours differ, a positive real (L1 norm for Laplace, L2 for Gaussian).
-            loss: what it may cost.
+            sensitivity: the largest distance between neighbours, a positive real (L1 for Laplace, L2 for Gaussian).
+            loss: the loss.
             grid: chosen from the sensitivity unless given.
-            roundings: how many rounded numbers of one unit take part: its rows times the coordinates.
-            more: what the mechanism on the integers takes besides.
+            roundings: number of rounded numbers of one unit: its rows times the coordinates.
+            more: further arguments of the mechanism on the integers.
         """
         steps, grid = _steps(sensitivity, grid, roundings)
         return cls(cls.law.for_loss(steps, loss, **more), grid)  # type: ignore[call-arg]
@@ -63,19 +63,19 @@ class OnGrid(Numeric):
     def within(
         cls, error: Number, confidence: Number, sensitivity: Number, relation: str | Relation = Relation.ADD_REMOVE
     ) -> Self:
-        """The mechanism of least loss whose noise on one number is at most `error` with this confidence."""
+        """Return the mechanism of least loss whose noise on one number is at most `error` with this confidence."""
         steps, grid = _steps(sensitivity, None, 1)
         most = checks.positive(error, "error") / grid.step
         return cls(cls.law.within(most, confidence, steps, relation), grid)  # type: ignore[call-arg]
 
     @property
     def loss(self) -> Loss:
-        """The loss as it was stated."""
+        """The stated loss."""
         return self.steps.loss
 
     @property
     def relation(self) -> Relation:
-        """The neighbours the loss speaks of."""
+        """The neighbour relation of the loss."""
         return self.steps.relation
 
     @property
@@ -98,19 +98,19 @@ class OnGrid(Numeric):
         return self.steps.variance * float(self.grid.step) ** 2
 
     def quantile(self, p: Number) -> float:
-        """The smallest grid value with Pr[noise <= value] >= p."""
+        """Return the smallest grid value with Pr[noise <= value] >= p."""
         return float(self.steps.quantile(p) * self.grid.step)
 
     def margin(self, confidence: Number) -> float:
-        """The smallest grid distance that the noise keeps within with at least this probability."""
+        """Return the smallest grid bound on the absolute noise, with at least this probability."""
         return float(self.steps.margin(confidence) * self.grid.step)
 
     def release(self, statistic: Any, source: Source | None = None) -> Any:
-        """The statistic with noise, as floats.
+        """Return the statistic with noise, as floats.
 
         Args:
-            statistic: grid integers, as `grid.total(grid.encode(values, lower, upper))` gives them.
-            source: where random bits come from; the operating system's unless given.
+            statistic: grid integers, from `grid.total(grid.encode(values, lower, upper))`.
+            source: the source of random bits; the operating system's unless given.
 
         Privacy: the loss of the mechanism. Noise is added to integers; floats appear only afterwards.
             Audited in tests/statistical/test_mechanism_audits.py.
@@ -118,12 +118,12 @@ class OnGrid(Numeric):
         return self.grid.decode(self.steps.release(statistic, source))
 
     def parameters(self) -> dict[str, str]:
-        """Public and exact, for a receipt; the sensitivity and the noise in grid steps."""
+        """Public, exact parameters for a receipt; the sensitivity and the noise in grid steps."""
         return {**self.steps.parameters(), "step": str(self.grid.step)}
 
 
 def _steps(sensitivity: Number, grid: Grid | None, roundings: int) -> tuple[int, Grid]:
-    """A sensitivity in whole grid steps. Rounding moves a number by half a step, so a difference by one more."""
+    """Return a sensitivity in whole grid steps. Rounding moves a number by half a step, so a difference by one step."""
     size = checks.positive(sensitivity, "sensitivity")
     found = Grid.for_scale(size, -size, size) if grid is None else grid
     if not isinstance(found, Grid):

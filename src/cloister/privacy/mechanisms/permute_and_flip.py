@@ -1,4 +1,4 @@
-"""Permute-and-flip: the same promise as the exponential mechanism, never a worse choice."""
+"""Permute-and-flip: the guarantee of the exponential mechanism, never with a worse choice."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ __all__ = ["PermuteAndFlip"]
 class PermuteAndFlip(Chooser):
     """Visit candidates in random order and take the first whose coin of e^(rate · (score - best)) shows heads.
 
-    McKenna & Sheldon 2020. The same law as report-noisy-max with exponential noise (Ding et al. 2021), hence the same
+    McKenna & Sheldon 2020. It has the law of report-noisy-max with exponential noise (Ding et al. 2021), hence the same
     proof, for monotone scores too. A rho is spent at epsilon = sqrt(2 rho): the better bound of `Exponential` does not
     hold here.
 
@@ -29,11 +29,11 @@ class PermuteAndFlip(Chooser):
     name = "permute-and-flip"
 
     def choose(self, scores: Any, source: noise.Source | None = None) -> int:
-        """The index of a candidate, at the loss of the mechanism. Scores are integers or Fractions."""
+        """Return the index of a candidate, at the loss of the mechanism. Scores are integers or Fractions."""
         return noise.permute_and_flip(checks.scores_of(scores), self.rate, source)
 
     def probabilities(self, scores: Any) -> NDArray[np.float64]:
-        """The probability of each candidate, to a double's precision. As secret as the scores.
+        """Return the probability of each candidate, to double precision. As secret as the scores.
 
         Give every candidate a uniform arrival time. One arriving at t with heads p wins if none of the others came
         earlier with heads: p times the integral of the product of (1 - t p'). Gauss's rule of k/2 points is exact.

@@ -1,4 +1,4 @@
-"""Randomised response: a yes-or-no answer with deniability, given by the person who knows it."""
+"""Randomised response: a yes-or-no answer, randomised by the person who gives it."""
 
 import math
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ class Estimate(NamedTuple):
 class RandomisedResponse(Pure):
     """Say yes with probability `yes_if_true` or `yes_if_false`, exact rationals. Warner 1965.
 
-    `for_loss` is the most useful form, symmetric; `coin` the classroom's: toss a coin that shows heads with
+    `for_loss` is the symmetric form, the most useful; `coin` is the classroom form: toss a coin that shows heads with
     probability p; at heads tell the truth, at tails toss again and say yes at heads.
 
-    Privacy: pure, for one person's answer against another's (replace-one); who takes part is not hidden.
+    Privacy: pure, for one person's answer against another's (replace-one); participation is not hidden.
         Audited exactly in tests/statistical/test_mechanisms_exact.py.
 
     >>> fair = RandomisedResponse.coin("1/2")
@@ -61,23 +61,23 @@ class RandomisedResponse(Pure):
 
     @classmethod
     def for_loss(cls, loss: Loss) -> Self:  # type: ignore[override]  # an answer has no sensitivity
-        """The symmetric form: the truth with probability e^epsilon / (1 + e^epsilon), rounded down."""
+        """Return the symmetric form: the truth with probability e^epsilon / (1 + e^epsilon), rounded down."""
         of_replacement(loss, cls.name)
         lie = rounded_up(1 / (1 + Fraction(exp_decimal(epsilon_of(loss)))))
         return cls(1 - lie, lie, loss)
 
     @classmethod
     def coin(cls, p: Number) -> Self:
-        """The classroom form for a coin that shows heads with probability p."""
+        """Return the classroom form for a coin that shows heads with probability p."""
         heads = checks.probability(p, "p")
         a, b = heads + (1 - heads) * heads, (1 - heads) * heads
         return cls(a, b, Loss("epsilon", log_above(_ratio(a, b)), relation=Relation.REPLACE_ONE))
 
     @staticmethod
     def coin_for_loss(loss: Loss) -> Fraction:
-        """The p of the coin that costs this loss, rounded down.
+        """Return the p of the coin with this loss, rounded down.
 
-        epsilon = ln(1 + p/(1-p)²) for p >= 1/2 and ln(1 + 1/(1-p)) below: no coin costs less than ln 2.
+        epsilon = ln(1 + p/(1-p)²) for p >= 1/2 and ln(1 + 1/(1-p)) below: no coin has a loss below ln 2.
         """
         of_replacement(loss, "a coin")
         with localcontext() as context:
@@ -94,13 +94,13 @@ class RandomisedResponse(Pure):
         return min(Pure.rdp(self, alpha), max(channel_rdp(yes, no, alpha), channel_rdp(no, yes, alpha)))
 
     def release(self, answers: Any, source: noise.Source | None = None) -> Any:
-        """Randomised answers.
+        """Return randomised answers.
 
         Args:
-            answers: a bool (or 0 or 1), or an array of them, one a person.
-            source: where random bits come from; the operating system's unless given.
+            answers: a bool (or 0 or 1), or an array of them, one per person.
+            source: the source of random bits; the operating system's unless given.
 
-        Privacy: the loss of the mechanism for each person, against whoever sees the answers.
+        Privacy: the loss of the mechanism for each person, against any observer of the answers.
         """
         truth = answers_of(answers, 2)
         yes, no = (noise.bernoulli(p, truth.shape or None, source) for p in (self.yes_if_true, self.yes_if_false))
@@ -112,13 +112,13 @@ class RandomisedResponse(Pure):
         return 1 - yes, yes
 
     def estimate(self, answers: Any) -> Estimate:
-        """The unbiased share of yes among those asked; it may lie outside [0, 1] when they are few."""
+        """Return the unbiased share of yes among the people; with few people it may be outside [0, 1]."""
         given = answers_of(answers, 2)
         return debiased(float(given.sum()), given.size, self.yes_if_true, self.yes_if_false)
 
 
 def answers_of(answers: Any, choices: int) -> NDArray[np.int64]:
-    """Answers from a public list, as integers below `choices`."""
+    """Return answers from a public list, as integers below `choices`."""
     given = np.asarray(answers)
     if given.dtype.kind not in "biu" or not ((given >= 0) & (given < choices)).all():
         raise BadCandidates(f"answers are whole numbers from 0 to {choices - 1} (or False and True).")
@@ -126,7 +126,7 @@ def answers_of(answers: Any, choices: int) -> NDArray[np.int64]:
 
 
 def debiased(seen: Any, people: int, if_true: Fraction, if_false: Fraction) -> Estimate:
-    """Shares from the counts seen, when an answer is seen with these probabilities if true and if false."""
+    """Estimate shares from counts, given the probabilities of an answer if true and if false."""
     a, b = float(if_true), float(if_false)
     share = (seen / checks.count(people, "the number of answers") - b) / (a - b)
     likely = np.clip(share, 0, 1)
@@ -134,7 +134,7 @@ def debiased(seen: Any, people: int, if_true: Fraction, if_false: Fraction) -> E
 
 
 def of_replacement(loss: Loss, name: str) -> None:
-    """A local mechanism hides what a person says, not that they were asked."""
+    """Refuse a loss that is not replace-one: a local mechanism hides an answer, not participation."""
     checks.pure_or_rho(loss, name)
     if loss.relation is not Relation.REPLACE_ONE:
         raise RelationMismatch(
@@ -144,7 +144,7 @@ def of_replacement(loss: Loss, name: str) -> None:
 
 
 def channel_rdp(left: tuple[float, ...], right: tuple[float, ...], alpha: float) -> float:
-    """The Rényi divergence of two finite laws, rounded up."""
+    """Return the Rényi divergence of two finite laws, rounded up."""
     alpha = checks.order(alpha)
     pairs = [(math.log(p), math.log(q)) for p, q in zip(left, right, strict=True)]
     logs = [alpha * p + (1 - alpha) * q for p, q in pairs]

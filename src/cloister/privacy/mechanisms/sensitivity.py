@@ -1,4 +1,4 @@
-"""How far one unit moves a statistic, together with the neighbours that this was worked out for."""
+"""Sensitivities that carry their neighbour relation."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ __all__ = ["Sensitivity", "same_neighbours"]
 
 
 class Sensitivity(int):
-    """A whole sensitivity that knows its neighbours: a mechanism refuses it beside a loss of another relation.
+    """An integer sensitivity with its neighbour relation: a mechanism refuses it with a loss of another relation.
 
-    Times a whole number it stays one.
+    Its product with a whole number is a sensitivity too.
 
     >>> from cloister.privacy.loss import epsilon
     >>> Sensitivity(3, Relation.ADD_REMOVE) * 2, (Sensitivity(3, Relation.ADD_REMOVE) * 2).relation.value
@@ -21,7 +21,7 @@ class Sensitivity(int):
     relation: Relation
 
     def __new__(cls, steps: int, relation: Relation) -> "Sensitivity":
-        """So many steps, between these neighbours."""
+        """Create a sensitivity of this many steps for this relation."""
         made = super().__new__(cls, steps)
         made.relation = relation
         return made
@@ -37,9 +37,9 @@ class Sensitivity(int):
 
 
 def same_neighbours(sensitivity: object, loss: object) -> None:
-    """Refuse a loss that speaks of other neighbours than a sensitivity does.
+    """Refuse a loss whose neighbour relation differs from that of a sensitivity.
 
-    A number without a relation is the caller's word, and passes.
+    A number without a relation is accepted on the caller's responsibility.
     """
     if isinstance(sensitivity, Sensitivity) and isinstance(loss, Loss) and loss.relation is not sensitivity.relation:
         raise RelationMismatch(

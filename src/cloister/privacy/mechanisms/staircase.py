@@ -21,16 +21,16 @@ __all__ = ["Staircase"]
 @register
 @dataclass(frozen=True, slots=True)
 class Staircase(Pure, Numeric):
-    """A real plus noise whose density falls in steps, by e^(-epsilon) every `sensitivity`.
+    """Add noise to a real, with a density that falls in steps, by e^(-epsilon) every `sensitivity`.
 
-    Geng & Viswanath 2014. The first step of each stair is as wide as gamma = 1/(1 + e^(epsilon/2)) of it, which makes
-    the expected size of the noise least.
+    Geng & Viswanath 2014. The first step of each stair has a share gamma = 1/(1 + e^(epsilon/2)) of its width, which
+    minimises the expected absolute noise.
 
     Args:
-        sensitivity: the most that neighbours differ.
+        sensitivity: the largest distance between neighbours.
         loss: a pure epsilon, or a rho.
 
-    Privacy: pure on paper, for real numbers. This one adds floats: a ledger refuses it. Use `Laplace` on its grid.
+    Privacy: pure in theory, for real numbers. This implementation adds floats: a ledger refuses it. Use `Laplace`.
     """
 
     name: ClassVar[str] = "staircase"
@@ -46,7 +46,7 @@ class Staircase(Pure, Numeric):
     def within(
         cls, error: Number, confidence: Number, sensitivity: Number, relation: str | Relation = Relation.ADD_REMOVE
     ) -> Self:
-        """The mechanism of least loss whose noise is at most `error` with this confidence."""
+        """Return the mechanism of least loss whose noise is at most `error` with this confidence."""
         most, size = float(checks.positive(error, "error")), checks.positive(sensitivity, "sensitivity")
         low, high = 1e-9, 1e9
         for _ in range(200):
@@ -83,13 +83,13 @@ class Staircase(Pure, Numeric):
         return float(self.sensitivity) ** 2 * (high * first + (1 - high) * second)
 
     def quantile(self, p: Number) -> float:
-        """The value that the noise stays below with probability p."""
+        """Return the p-quantile of the noise."""
         exact = checks.probability(p, "p")
         side = 2 * exact - 1
         return math.copysign(self.margin(abs(side)), side) if side else 0.0
 
     def margin(self, confidence: Number) -> float:
-        """The distance that the noise keeps within with this probability."""
+        """Return the bound on the absolute noise with this probability."""
         b, g, high = self._shape
         left = 1 - checks.probability(confidence, "confidence")  # Pr[noise beyond k stairs] = b^k
         stairs = math.floor(-math.log(left) / float(self.epsilon))
@@ -98,7 +98,7 @@ class Staircase(Pure, Numeric):
         return float(self.sensitivity) * (stairs + within)
 
     def release(self, statistic: Any, source: Source | None = None) -> Any:
-        """The statistic with noise. In a lesson, never for people: see the class."""
+        """Return the statistic with noise. For lessons only, never for real data: see the class."""
         given = np.asarray(statistic, dtype=np.float64)
         _, g, high = self._shape
         sign, whole, step, part = (source or SYSTEM).floats((4, *given.shape))

@@ -1,4 +1,4 @@
-"""The k best of a public list, best first: choose, set aside, choose again."""
+"""The k best of a public list, best first: choose repeatedly without replacement."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,7 +22,7 @@ __all__ = ["TopK"]
 @register
 @dataclass(frozen=True, slots=True)
 class TopK(Chooser):
-    """k rounds of the exponential mechanism, each at epsilon/k, without those already chosen.
+    """Run k rounds of the exponential mechanism, each at epsilon/k, without candidates already chosen.
 
     The loss is that of all rounds together; a rho is spent at epsilon = sqrt(8 k rho), rounded down.
 
@@ -49,7 +49,7 @@ class TopK(Chooser):
         return self.epsilon / self.k / self.sensitivity / (1 if self.monotone else 2)
 
     def choose(self, scores: Any, source: noise.Source | None = None) -> list[int]:
-        """The indices of k candidates, best first, at the loss of the mechanism. Scores are integers or Fractions."""
+        """Return the indices of k candidates, best first, at the mechanism's loss. Scores are integers or Fractions."""
         left = self._enough(scores)
         index, chosen = np.arange(len(left)), []
         for _ in range(self.k):
@@ -59,7 +59,7 @@ class TopK(Chooser):
         return chosen
 
     def probabilities(self, scores: Any) -> dict[tuple[int, ...], float]:
-        """The probability of each ordered choice; for short lists. As secret as the scores."""
+        """Return the probability of each ordered choice; for short lists. As secret as the scores."""
         likely = weights(self._enough(scores), self.rate)
         chances = {}
         for chosen in permutations(range(len(likely)), self.k):
@@ -68,10 +68,10 @@ class TopK(Chooser):
         return chances
 
     def _rate_within(self, error: Fraction, beta: Fraction) -> Fraction:
-        return Chooser._rate_within(self, error, beta / self.k)  # every round must do well
+        return Chooser._rate_within(self, error, beta / self.k)  # every round must be within the error
 
     def margin(self, confidence: Number, candidates: int) -> float:
-        """How far below the best one left each chosen score may be, with this confidence for all of them."""
+        """Return the largest gap of each chosen score to the best remaining one, with this joint confidence."""
         return Chooser.margin(self, 1 - checks.confidence_left(confidence) / self.k, candidates)
 
     def _enough(self, scores: Any) -> NDArray[Any]:

@@ -27,11 +27,12 @@ class Vector(Pure, Numeric):
     Independent Laplace noise of that scale on each coordinate, as sometimes printed, is not private.
 
     Args:
-        sensitivity: the most that neighbours differ in L2 norm.
+        sensitivity: the largest L2 distance between neighbours.
         loss: a pure epsilon, or a rho.
-        dimension: how many coordinates.
+        dimension: number of coordinates.
 
-    Privacy: pure on paper, for real numbers. This one adds floats: a ledger refuses it. Use `DiscreteGaussian`.
+    Privacy: pure in theory, for real numbers. This implementation adds floats: a ledger refuses it. Use
+        `DiscreteGaussian`.
     """
 
     name: ClassVar[str] = "vector"
@@ -56,7 +57,7 @@ class Vector(Pure, Numeric):
         dimension: int,
         relation: str | Relation = Relation.ADD_REMOVE,
     ) -> Self:
-        """The mechanism of least loss whose noise is at most `error` long with this confidence."""
+        """Return the mechanism of least loss whose noise has length at most `error` with this confidence."""
         c, size = float(checks.probability(confidence, "confidence")), checks.positive(sensitivity, "sensitivity")
         radius = Fraction(_length(checks.count(dimension, "dimension"), c) * (1 + 1e-12))
         amount = rounded_up(radius * size / checks.positive(error, "error"))
@@ -73,15 +74,15 @@ class Vector(Pure, Numeric):
         return (self.dimension + 1) * float(self.scale) ** 2
 
     def quantile(self, p: Number) -> float:
-        """The length that the noise stays below with probability p."""
+        """Return the p-quantile of the length of the noise."""
         return _length(self.dimension, float(checks.probability(p, "p"))) * float(self.scale)
 
     def margin(self, confidence: Number) -> float:
-        """The same: a ball of this radius around the release holds the truth with this confidence."""
+        """Return the radius of a ball around the release that contains the true vector with this confidence."""
         return self.quantile(confidence)
 
     def release(self, statistic: Any, source: Source | None = None) -> NDArray[np.float64]:
-        """The vector with noise. In a lesson, never for people: see the class."""
+        """Return the vector with noise. For lessons only, never for real data: see the class."""
         given = np.asarray(statistic, dtype=np.float64)
         if given.shape != (self.dimension,):
             raise BadInput(f"this mechanism was made for {self.dimension} coordinates in one row.")
@@ -92,7 +93,7 @@ class Vector(Pure, Numeric):
 
 
 def _length(dimension: int, p: float) -> float:
-    """The p-quantile of Gamma(dimension)."""
-    from scipy.special import gammaincinv  # half of this room's import time, and seldom needed
+    """Return the p-quantile of Gamma(dimension)."""
+    from scipy.special import gammaincinv  # half of this package's import time, and seldom needed
 
     return float(gammaincinv(dimension, p))

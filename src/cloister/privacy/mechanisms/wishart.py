@@ -8,10 +8,10 @@ __all__ = ["wishart"]
 
 
 def wishart(*_ignored: object, **_named: object) -> NoReturn:
-    """Refused, whatever it is called with.
+    """Refuse every call.
 
-    Positive semidefinite noise moves a matrix in some directions only, so a release A + W tells which matrices A
-    cannot have been: the outputs possible for one table are impossible for its neighbour, and no epsilon is finite.
+    Positive semidefinite noise moves a matrix in some directions only, so a release A + W excludes some matrices
+    A: outputs possible for one table are impossible for its neighbour, and no epsilon is finite.
     """
     raise NotPrivate(
         "Wishart noise is not differentially private: it is positive semidefinite, so outputs that one table can give "

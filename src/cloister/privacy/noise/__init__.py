@@ -1,13 +1,13 @@
-"""Exact noise, in the order of the work.
+"""Exact noise: samplers on integers, in reading order.
 
-    source ──► lazy_uniform ──► scalar                   one draw, Python integers, any size
-       │
-       └──► dispatch ──► uniform, bernoulli_exp ──► laplace ──► gaussian   a million draws, int64
-                                         └────────► selection              a choice
-    grid                                                 values to integers, before they are summed
+    source ──► lazy_uniform ──► scalar                                        one draw, Python integers, any size
+       │            │
+       └──► dispatch ──► uniform, bernoulli_exp ──► laplace ──► gaussian       a million draws, int64
+                                              └───► selection                  a choice
+    grid                                                                       values to integers, before summing
 
-No float and no generator of numpy's takes part. Every sampler draws from exactly the law it names: integers and
-rational arithmetic throughout, random bits from the operating system.
+Floats and numpy's generators are not used. Every sampler draws from exactly the law it names: integers and rational
+arithmetic throughout, random bits from the operating system.
 """
 
 from cloister.privacy.noise.bernoulli_exp import bernoulli_exp

@@ -1,7 +1,7 @@
-"""Coins that show True with probability e^(-x), by the million.
+"""Arrays of coins that are True with probability e^(-x).
 
 One uniform number of 31 bits is compared with a two-sided integer bound on e^(-x). About one toss in ten million
-falls between the bounds; it goes on as a `Toss`, exactly, from the bits it already has.
+falls between the bounds; it is continued exactly as a `Toss`, from the bits already drawn.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ _ONE = 1 << BITS
 
 
 def _table(step_bits: int, entries: int) -> Integers:
-    """The lower bounds of 2^31 e^(-i / 2^step_bits), each less than 2 below the truth."""
+    """Return lower bounds of 2^31 e^(-i / 2^step_bits), each less than 2 below the exact value."""
     return np.array([exp_bounds(i, 1 << step_bits, 64)[0] >> (64 - BITS) for i in range(entries)], dtype=np.int64)
 
 
-# e^(-23) < 2^(-31): from the 23rd on there is nothing left to bound but zero.
+# e^(-23) < 2^(-31): from the 23rd on the lower bound is zero.
 _WHOLE = np.append(_table(0, 23), 0)
 _EIGHTHS = _table(8, 256)
 _SIXTEENTHS = _table(16, 256)
@@ -35,13 +35,13 @@ _SHORT = 10
 
 
 def bernoulli_exp(x: object, size: Size | None = None, source: Source | None = None) -> Any:
-    """Coins that are True with probability exactly e^(-x), for a rational x >= 0."""
+    """Draw coins that are True with probability exactly e^(-x), for a rational x >= 0."""
     asked = read(x, size, "x", 0, 2**4000)
     return draw(asked, source or SYSTEM, scalar.bernoulli_exp, _bernoulli_exp_array, 2**62)
 
 
 def coins(p: NDArray[Any], q: int, source: Source) -> Bools:
-    """One coin of probability e^(-p/q) for each integer p, whatever their size."""
+    """Draw one coin of probability e^(-p/q) for each integer p of any size."""
     if p.dtype == np.int64 and q < 2**62:
         return _bernoulli_exp_array(p, q, len(p), source)
     return np.array([scalar.bernoulli_exp(int(one), q, source) for one in p], dtype=bool)
@@ -54,7 +54,7 @@ def _bernoulli_exp_array(p: Whole, q: Whole, count: int, source: Source) -> Bool
 
 
 def split_ratio(p: Whole, q: Whole) -> tuple[Integers, Integers]:
-    """p/q as whole part and 31 further bits, rounded down by less than 8 units. Integers below 2^62."""
+    """Return p/q as whole part and 31 further bits, rounded down by less than 8 units. Integers below 2^62."""
     whole, rest = np.divmod(np.asarray(p, dtype=np.int64), q)
     # Shift both so that the divisor keeps about 31 bits: numerator down, divisor up, so the quotient is never above.
     shift = np.maximum(np.frexp(np.asarray(q, dtype=np.float64))[1] - (62 - BITS), 0).astype(np.int64)
@@ -64,13 +64,13 @@ def split_ratio(p: Whole, q: Whole) -> tuple[Integers, Integers]:
 def below_exp(
     whole: Integers, part: Integers, slack: int, exact: Callable[[int], tuple[int, int]], source: Source
 ) -> Bools:
-    """For each x, whether a fresh uniform number is below e^(-x).
+    """Return, for each x, True if a fresh uniform number is below e^(-x).
 
     Args:
-        whole, part: x lies in [whole + part/2^31, whole + (part + slack)/2^31).
-        slack: how far x may be above what whole and part say, in units of 2^-31.
-        exact: the true x of a place, as a ratio, for the few tosses that need it.
-        source: where bits come from.
+        whole, part: x is in [whole + part/2^31, whole + (part + slack)/2^31).
+        slack: largest excess of x over whole and part, in units of 2^-31.
+        exact: the exact x at an index, as a ratio, for the few tosses that need it.
+        source: the source of bits.
     """
     low = _WHOLE[np.minimum(whole, len(_WHOLE) - 1)]
     low = low * _EIGHTHS[part >> 23] >> BITS

@@ -1,7 +1,7 @@
-"""How a call becomes draws: read exact ratios, then send few or huge ones to `scalar`, many to the arrays.
+"""Dispatch of draws: read exact ratios, then send few or huge ones to `scalar`, many to the arrays.
 
 A scale or probability is one ratio p/q for all draws, or an array of them, one for each. Arrays work in int64, in
-pieces that stay in the processor's cache; whatever int64 could not hold goes through Python integers instead.
+pieces that stay in the processor's cache; values beyond int64 go through Python integers instead.
 """
 
 import math
@@ -27,15 +27,15 @@ Whole = int | Integers  # one integer for all draws, or one for each
 # Up to this many draws, Python integers are quicker than arrays.
 _FEW = 8
 _PIECE = 1 << 15
-# Beyond this many bits a scale is a mistake, and arithmetic on it an attack on our patience.
+# Beyond this many bits a scale is a mistake, and arithmetic on it would take too long.
 _MOST_BITS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class DrawRequest:
-    """Exact ratios p/q: two integers, or two flat object arrays of Python integers, one entry a draw.
+    """Exact ratios p/q: two integers, or two flat object arrays of Python integers, one entry per draw.
 
-    `shape` is that of the answer; None asks for a single Python number.
+    `shape` is that of the result; None means a single Python number.
     """
 
     p: Any
@@ -44,12 +44,12 @@ class DrawRequest:
 
     @property
     def lone(self) -> bool:
-        """Whether one ratio serves all draws."""
+        """Return True if all draws have one ratio."""
         return isinstance(self.p, int)
 
     @property
     def count(self) -> int:
-        """How many draws are asked for."""
+        """Return the number of draws requested."""
         return 1 if self.shape is None else math.prod(self.shape)
 
     @property
@@ -81,7 +81,7 @@ def draw(
     many: Callable[[Whole, Whole, int, Source], NDArray[Any]],
     limit: int,
 ) -> Any:
-    """Draw with `one` (Python integers) if few are asked for or a ratio reaches `limit`, else with `many` (int64)."""
+    """Draw with `one` (Python integers) if few are requested or a ratio reaches `limit`, else with `many` (int64)."""
     if asked.shape is None:
         return one(asked.p, asked.q, source)
     count = asked.count
@@ -95,7 +95,7 @@ def draw(
 
 
 def redraw(count: int, propose: Callable[[Index, int], tuple[Integers, Bools]]) -> Integers:
-    """Rejection sampling: propose for every place, then again for those that were not accepted."""
+    """Sample by rejection: propose for every index, then again for those not accepted."""
     values, accepted = propose(slice(0, count), count)
     while (rejected := np.flatnonzero(~accepted)).size:
         values[rejected], accepted[rejected] = propose(rejected, rejected.size)
@@ -103,12 +103,12 @@ def redraw(count: int, propose: Callable[[Index, int], tuple[Integers, Bools]]) 
 
 
 def pick(value: Whole, where: Index) -> Whole:
-    """The entries that belong to some of the draws."""
+    """Return the entries of some of the draws."""
     return value if isinstance(value, int) else value[where]
 
 
 def _array(values: list[Any]) -> NDArray[Any]:
-    """As int64 or bool; as Python objects if one is too large: never a silent wrap."""
+    """Return an array of int64 or bool; of Python objects if one is too large, so that none overflows."""
     if all(-(2**63) <= value < 2**63 for value in values):
         return np.array(values, dtype=bool if values and isinstance(values[0], bool) else np.int64)
     return np.array(values, dtype=object)

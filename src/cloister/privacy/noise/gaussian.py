@@ -18,20 +18,20 @@ from cloister.privacy.noise.source import SYSTEM, Size, Source
 __all__ = ["discrete_gaussian"]
 
 _LIMIT = 2**55  # so that the Laplace draws stay within int64
-# Of the bound on the exponent, in units of 2^-31; see _exponent.
+# Slack of the bound on the exponent, in units of 2^-31; see _exponent.
 _SLACK = 4200
 
 
 def discrete_gaussian(sigma: object, size: Size | None = None, source: Source | None = None) -> Any:
-    """Integers k with probability proportional to e^(-k²/(2 sigma²)).
+    """Draw integers k with probability proportional to e^(-k²/(2 sigma²)).
 
     Args:
         sigma: a positive int, str or Fraction (a float is taken by its shortest decimal form), or an array of them.
-        size: how many, or a shape; None gives one Python integer.
-        source: where bits come from; the operating system unless a lesson or test says otherwise.
+        size: a number of draws, or a shape; None gives one Python integer.
+        source: the source of bits; the operating system, except in lessons and tests.
 
     Returns:
-        int64, or an object array of Python integers if a value is beyond it.
+        int64, or an object array of Python integers if a value does not fit.
 
     Privacy: added to an integer statistic of L2 sensitivity D this is D²/(2 sigma²)-zCDP.
         Audited in tests/statistical/test_mechanism_audits.py.
@@ -63,10 +63,10 @@ def _gaussian_array(p: Whole, q: Whole, count: int, source: Source) -> Integers:
 
 @lru_cache(maxsize=1024)
 def _facts(p: int, q: int) -> tuple[int, int, int, int]:
-    """What the filter needs of sigma = p/q.
+    """Return the constants that the rejection step needs of sigma = p/q.
 
-    t; a shift k with 2^23 < sigma 2^k < 2^25; and, rounded down, the centre 2^k sigma²/t and the divisor 2 sigma² 4^k,
-    plus one (which lies between 2^47 and 2^51).
+    These are t; a shift k with 2^23 < sigma 2^k < 2^25; and, rounded down, the centre 2^k sigma²/t and the divisor
+    2 sigma² 4^k, plus one (which is between 2^47 and 2^51).
     """
     scale = p // q + 1
     shift = 24 - p.bit_length() + q.bit_length()
@@ -82,10 +82,10 @@ def _facts_of_each(p: Whole, q: Whole) -> tuple[Integers, ...]:
 
 
 def _exponent(size: Integers, shift: Whole, centre: Whole, divisor: Whole) -> tuple[Integers, Integers]:
-    """z²/(2 sigma²) from below, as whole part and 31 bits.
+    """Return a lower bound of z²/(2 sigma²), as whole part and 31 bits.
 
-    z 2^k is known to within 1, so the truth is less than 4 (z 2^k)/divisor above: below 3,500 units of 2^-31 wherever
-    the exponent is at most 23, and beyond that e^(-exponent) is less than one unit anyway. Rounding the last division
+    z 2^k is known to within 1, so the exact value is less than 4 (z 2^k)/divisor above: below 3,500 units of 2^-31
+    wherever the exponent is at most 23; beyond that e^(-exponent) is less than one unit. Rounding the last division
     costs at most 40 units more.
     """
     up, down = np.clip(shift, 0, 31), np.maximum(np.negative(shift), 0)

@@ -1,8 +1,8 @@
-"""Fixed point: every row's value goes to a public integer grid before anything is summed.
+"""Fixed-point grids: every row's value is rounded to a public integer grid before summing.
 
-A sum of floats depends on the order of its terms, and its last bits tell; rounding afterwards does not help
+A sum of floats depends on the order of its terms, and its last bits leak; rounding afterwards does not help
 (Casacuberta et al. 2022). So each row is clipped to public bounds and rounded to a multiple of 2^-exponent first.
-Integers add the same in any order, and the sensitivity of the sum is exact: the largest integer one row can become.
+Integer sums do not depend on the order, and the sensitivity of the sum is exact: the largest integer of one row.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from cloister.privacy.number import Number, rational
 
 __all__ = ["Grid"]
 
-# Steps a noise scale, or the largest value if that is smaller, is cut into. Rounding must be invisible even if every
-# one of 10^8 rows is rounded the same way: at most a twentieth of one row's worth.
+# Steps per noise scale, or per largest value if that is smaller. Rounding must be negligible even if every one of 10^8
+# rows is rounded in the same direction: at most a twentieth of one row.
 _STEPS_BITS = 30
 # Values stay below this, so that doubles hold them exactly and half sums of 2^31 rows fit into int64.
 _LARGEST = 2**52
@@ -40,10 +40,10 @@ class Grid:
 
     @classmethod
     def for_scale(cls, scale: Number, lower: Number, upper: Number) -> "Grid":
-        """The grid for noise of that scale on values within those bounds: a billion steps to the smaller of the two.
+        """Return the grid for noise of this scale on values within bounds: a billion steps to the smaller of the two.
 
         Args:
-            scale: of the noise, in the units of the values.
+            scale: scale of the noise, in the units of the values.
             lower, upper: public bounds of a value.
         """
         wanted = rational(scale, "scale")
@@ -59,9 +59,9 @@ class Grid:
         return Fraction(2) ** -self.exponent
 
     def encode(self, values: ArrayLike, lower: Number, upper: Number) -> Integers:
-        """Clip to the bounds, then round half up to the grid. NaN and None are the lower bound: an error would tell.
+        """Clip to the bounds, then round half up to the grid. NaN and None become the lower bound: an error would leak.
 
-        Rounding is monotone, so no row lands beyond where the bounds themselves land, and `sensitivity` is exact.
+        Rounding is monotone, so no encoded row is beyond the encoded bounds, and `sensitivity` is exact.
         """
         low, high = self._ends(lower, upper)
         rows = _plain(np.asarray(values))
@@ -74,24 +74,24 @@ class Grid:
         return np.asarray(np.clip(scaled, low, high), dtype=np.int64)
 
     def total(self, encoded: Integers) -> Any:
-        """The exact sum over rows, as Python integers. Halves are summed apart, so 2^31 rows cannot overflow."""
+        """Return the exact sum over rows, as Python integers. Halves are summed apart, so 2^31 rows cannot overflow."""
         high, low = encoded >> np.int64(31), encoded & np.int64(2**31 - 1)
         total = (np.asarray(high.sum(axis=0)).astype(object) << 31) + np.asarray(low.sum(axis=0)).astype(object)
         return total if encoded.ndim > 1 else int(total)
 
     def sensitivity(self, lower: Number, upper: Number, relation: str | Relation = Relation.ADD_REMOVE) -> int:
-        """How far one row can move the sum, in grid steps, rounding included."""
+        """Return the sensitivity of the sum to one row, in grid steps, rounding included."""
         low, high = self._ends(lower, upper)
         if Relation.of(relation) is Relation.REPLACE_ONE:
             return high - low
         return max(abs(low), abs(high))
 
     def point(self, value: Number) -> int:
-        """Where a public number lies on the grid."""
+        """Return the grid integer of a public number."""
         return (2 * rational(value) * Fraction(2) ** self.exponent + 1).__floor__() // 2
 
     def decode(self, integers: Any) -> Any:
-        """Grid integers as floats in the units of the values: the last step, after the noise."""
+        """Return grid integers as floats in the units of the values: the last step, after the noise."""
         if isinstance(integers, int):
             return float(integers * self.step)
         whole: NDArray[Any] = np.asarray(integers)
@@ -107,7 +107,7 @@ class Grid:
 
 
 def read_bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
-    """Two finite numbers, the lower one first."""
+    """Return two finite numbers, the lower one first."""
     low, high = rational(lower, "lower bound"), rational(upper, "upper bound")
     if low >= high:
         raise BadBounds("the lower bound must be below the upper bound.")
@@ -115,7 +115,7 @@ def read_bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
 
 
 def _plain(rows: NDArray[Any]) -> NDArray[Any]:
-    """Python numbers as doubles: numpy makes objects of a list as soon as one row is missing or beyond 64 bits."""
+    """Return Python numbers as doubles: numpy makes objects of a list if one row is missing or beyond 64 bits."""
     if rows.dtype != object or not all(one is None or isinstance(one, int | float) for one in rows.flat):
         return rows
     known = (np.nan if one is None else max(min(one, 2**1000), -(2**1000)) for one in rows.flat)

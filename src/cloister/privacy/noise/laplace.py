@@ -25,20 +25,20 @@ _QUOTIENTS = np.array([exp_bounds(k, 1, 96)[0] >> 64 for k in range(24, 0, -1)],
 
 
 def geometric(scale: object, size: Size | None = None, source: Source | None = None) -> Any:
-    """Integers k >= 0 with probability (1 - e^(-1/scale)) e^(-k/scale)."""
+    """Draw integers k >= 0 with probability (1 - e^(-1/scale)) e^(-k/scale)."""
     return draw(read(scale, size, "scale", 0), source or SYSTEM, scalar.geometric, _geometric_array, _LIMIT)
 
 
 def discrete_laplace(scale: object, size: Size | None = None, source: Source | None = None) -> Any:
-    """Integers k with probability proportional to e^(-|k|/scale).
+    """Draw integers k with probability proportional to e^(-|k|/scale).
 
     Args:
         scale: a positive int, str or Fraction (a float is taken by its shortest decimal form), or an array of them.
-        size: how many, or a shape; None gives one Python integer.
-        source: where bits come from; the operating system unless a lesson or test says otherwise.
+        size: a number of draws, or a shape; None gives one Python integer.
+        source: the source of bits; the operating system, except in lessons and tests.
 
     Returns:
-        int64, or an object array of Python integers if a value is beyond it.
+        int64, or an object array of Python integers if a value does not fit.
 
     Privacy: added to an integer statistic of L1 sensitivity D this is (D/scale)-differentially private.
         Audited in tests/statistical/test_mechanism_audits.py.
@@ -59,7 +59,7 @@ def _laplace_array(p: Whole, q: Whole, count: int, source: Source) -> Integers:
 
 
 def propose_laplace(p: Whole, q: Whole, m: int, source: Source) -> tuple[Integers, Bools]:
-    """Discrete Laplace draws of scale p/q, and which of them count."""
+    """Return discrete Laplace draws of scale p/q, and a mask of those accepted."""
     size, kept = _propose(p, q, m, source)
     negative = words(m, np.uint8, source) & np.uint8(1)
     kept &= (size > 0) | (negative == 0)  # zero has one sign only
@@ -67,7 +67,7 @@ def propose_laplace(p: Whole, q: Whole, m: int, source: Source) -> tuple[Integer
 
 
 def _propose(p: Whole, q: Whole, m: int, source: Source) -> tuple[Integers, Bools]:
-    """Geometric draws of scale p/q, and which of them count."""
+    """Return geometric draws of scale p/q, and a mask of those accepted."""
     remainder = uniform_array(p, m, source)
     whole, part = split_ratio(remainder, p)
     kept = below_exp(whole, part, 8, lambda i: (int(remainder[i]), p if isinstance(p, int) else int(p[i])), source)
@@ -75,7 +75,7 @@ def _propose(p: Whole, q: Whole, m: int, source: Source) -> tuple[Integers, Bool
 
 
 def _quotients(m: int, source: Source) -> Integers:
-    """Geometric with ratio 1/e: the largest k with U < e^(-k)."""
+    """Draw geometric integers with ratio 1/e: the largest k with U < e^(-k)."""
     tossed = words(m, np.uint32, source)
     place = np.searchsorted(_QUOTIENTS, tossed, side="right")
     quotient = len(_QUOTIENTS) - place

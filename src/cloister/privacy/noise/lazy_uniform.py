@@ -1,8 +1,8 @@
 """A uniform number drawn bit by bit, compared exactly with e^(-x).
 
-Every exact sampler here rests on one question: is U < e^(-p/q) for a uniform real U and a rational p/q? We draw the
-first bits of U, bound e^(-p/q) from both sides with integers, and draw further bits only while the two overlap. The
-answer has exactly the right probability, whatever precision was enough to give it.
+Every exact sampler here needs one test: is U < e^(-p/q) for a uniform real U and a rational p/q? We draw the first bits
+of U, bound e^(-p/q) from both sides with integers, and draw further bits only while the two overlap. The answer has
+exactly the right probability, at any precision that decides it.
 """
 
 from functools import lru_cache
@@ -14,7 +14,7 @@ __all__ = ["Toss", "exp_bounds"]
 
 @lru_cache(maxsize=4096)
 def exp_bounds(p: int, q: int, bits: int) -> tuple[int, int]:
-    """Integers low <= 2^bits e^(-p/q) <= high with high - low <= 4, for p >= 0 and q > 0.
+    """Return integers low <= 2^bits e^(-p/q) <= high with high - low <= 4, for p >= 0 and q > 0.
 
     >>> low, high = exp_bounds(1, 1, 16)
     >>> low <= 24109 <= high  # 2^16 / e = 24109.3
@@ -24,7 +24,7 @@ def exp_bounds(p: int, q: int, bits: int) -> tuple[int, int]:
         return 0, 1  # e^(-bits) < 2^(-bits)
     # e^(-x) = (e^(-x / 2^k))^(2^k) with x / 2^k < 1/16, so the series is short.
     k = max(0, (16 * p // q).bit_length())
-    # Every truncation below is worth less than one unit of 2^-work. The series makes at most 2 errors a term, fewer
+    # Every truncation below is worth less than one unit of 2^-work. The series makes at most 2 errors per term, fewer
     # than 64 + bits terms; each squaring at most doubles what was there and adds one: < 2^(k+1) (2 bits + 130) units.
     guard = k + 2 + (2 * bits + 130).bit_length()
     work = bits + guard
@@ -42,7 +42,7 @@ def exp_bounds(p: int, q: int, bits: int) -> tuple[int, int]:
 
 
 class Toss:
-    """A uniform number in [0, 1), known only as far as it had to be drawn."""
+    """A uniform number in [0, 1), of which only the bits needed so far are drawn."""
 
     __slots__ = ("_bits", "_source", "_value")
 
@@ -52,7 +52,7 @@ class Toss:
         self._source = source
 
     def below_exp(self, p: int, q: int) -> bool:
-        """Whether this number is below e^(-p/q)."""
+        """Return True if this number is below e^(-p/q)."""
         if p == 0:
             return True
         while True:

@@ -12,7 +12,7 @@ __all__ = ["bernoulli", "bernoulli_exp", "gaussian", "geometric", "laplace", "un
 
 
 def uniform(below: int, source: Source) -> int:
-    """Uniform on 0 … below - 1: enough bits, again if they are too many."""
+    """Draw uniformly from 0 … below - 1, by rejection."""
     bits = (below - 1).bit_length()
     while (drawn := integer(bits, source)) >= below:
         pass
@@ -20,17 +20,17 @@ def uniform(below: int, source: Source) -> int:
 
 
 def bernoulli(p: int, q: int, source: Source) -> bool:
-    """True with probability p/q."""
+    """Return True with probability p/q."""
     return uniform(q, source) < p
 
 
 def bernoulli_exp(p: int, q: int, source: Source) -> bool:
-    """True with probability e^(-p/q)."""
+    """Return True with probability e^(-p/q)."""
     return p == 0 or Toss(source).below_exp(p, q)
 
 
 def geometric(p: int, q: int, source: Source) -> int:
-    """k >= 0 with probability proportional to e^(-k q/p), that is of scale p/q."""
+    """Draw k >= 0 with probability proportional to e^(-k q/p), that is of scale p/q."""
     # X = U + p V has P(X = x) ∝ e^(-x/p): U is its remainder, V its quotient, and they are independent.
     while True:
         remainder = uniform(p, source)
@@ -43,7 +43,7 @@ def geometric(p: int, q: int, source: Source) -> int:
 
 
 def laplace(p: int, q: int, source: Source) -> int:
-    """k with probability proportional to e^(-|k| q/p), that is of scale p/q."""
+    """Draw k with probability proportional to e^(-|k| q/p), that is of scale p/q."""
     while True:
         size = geometric(p, q, source)
         negative = integer(1, source)
@@ -52,7 +52,7 @@ def laplace(p: int, q: int, source: Source) -> int:
 
 
 def gaussian(p: int, q: int, source: Source) -> int:
-    """k with probability proportional to e^(-k²/(2 sigma²)), sigma = p/q."""
+    """Draw k with probability proportional to e^(-k²/(2 sigma²)), sigma = p/q."""
     scale, a, b = p // q + 1, p * p, q * q
     while True:
         drawn = laplace(scale, 1, source)

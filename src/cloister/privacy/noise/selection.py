@@ -1,4 +1,4 @@
-"""Choosing a candidate by its score, exactly: no Gumbel noise, no floats.
+"""Choose a candidate by its score, exactly: without Gumbel noise and without floats.
 
 The exponential mechanism (McSherry & Talwar 2007), permute-and-flip (McKenna & Sheldon 2020) and report-noisy-max.
 Scores are integers or fractions, one for each public candidate.
@@ -26,13 +26,13 @@ Scores = Iterable[int | Fraction] | NDArray[Any]
 
 
 def exponential_choice(scores: Scores, rate: Number, source: Source | None = None) -> int:
-    """A candidate i with probability proportional to e^(rate · scores[i]).
+    """Choose a candidate i with probability proportional to e^(rate · scores[i]).
 
     Privacy: with rate = epsilon/(2 D) for scores of sensitivity D this is epsilon-differentially private.
     """
     gaps, unit = _gaps(scores, rate)
     source = source or SYSTEM
-    # Uniform candidates, each kept with probability e^(-gap): the first one kept has the law we want.
+    # Uniform candidates, each accepted with probability e^(-gap): the first accepted one has the required law.
     while True:
         tried = uniform(len(gaps), len(gaps), source)
         kept = np.flatnonzero(coins(gaps[tried], unit, source))
@@ -46,8 +46,8 @@ def permute_and_flip(scores: Scores, rate: Number, source: Source | None = None)
     Privacy: with rate = epsilon/(2 D) this is epsilon-differentially private, and never worse than exponential_choice.
     """
     source = source or SYSTEM
-    # Coins do not depend on the order, so the first True in a random order is a uniform one of all that are True;
-    # the best candidate's coin always is.
+    # Coins do not depend on the order, so the first True in a random order is uniform among all that are True; the best
+    # candidate's coin is always True.
     heads = np.flatnonzero(coins(*_gaps(scores, rate), source))
     return int(heads[scalar.uniform(len(heads), source)])
 
@@ -55,7 +55,7 @@ def permute_and_flip(scores: Scores, rate: Number, source: Source | None = None)
 def noisy_max(
     scores: Scores, scale: Number, noise: Literal["laplace", "geometric"] = "laplace", source: Source | None = None
 ) -> int:
-    """The candidate whose integer score is largest after noise; ties go to the lowest index.
+    """Return the candidate whose integer score is largest after noise; ties go to the lowest index.
 
     Privacy: with scale = 2 D/epsilon for integer scores of sensitivity D this is epsilon-differentially private;
         for monotone scores scale = D/epsilon is enough. Only the index may be released.
@@ -73,18 +73,18 @@ def noisy_max(
 
 
 def _gaps(scores: Scores, rate: Number) -> tuple[NDArray[Any], int]:
-    """rate · (best - score) for each candidate, as integers over one common divisor."""
+    """Return rate · (best - score) for each candidate, as integers over one common divisor."""
     (whole, unit), per_point = _read(scores), rational(rate, "rate")
     if per_point <= 0:
         raise BadInput("rate must be positive: a loss divided by a sensitivity.")
-    # The 1 keeps a long rate out of int64 even if all scores are 0: an error there would tell that they are.
+    # The 1 keeps a long rate out of int64 even if all scores are 0: an error would reveal that.
     if max(_reach(whole), 1) * per_point.numerator >= 2**61:
         whole = whole.astype(object)
     return (whole.max() - whole) * per_point.numerator, unit * per_point.denominator
 
 
 def _read(scores: Scores) -> tuple[NDArray[Any], int]:
-    """Scores as integers over one common divisor: int64 if they fit, else Python integers."""
+    """Return scores as integers over one common divisor: int64 if they fit, else Python integers."""
     given = np.asarray(scores if isinstance(scores, np.ndarray) else list(scores))
     if given.size == 0 or given.ndim != 1:
         raise BadCandidates("there must be a list of candidates, one score each. Take them from public knowledge.")
@@ -92,7 +92,7 @@ def _read(scores: Scores) -> tuple[NDArray[Any], int]:
         raise BadCandidates("scores must be integers or fractions: floats would leak. Put them on a grid first.")
     if given.dtype.kind == "i":
         return given.astype(np.int64), 1
-    # Integers and fractions as they are: `rational` limits their length, and its refusal would show a secret score.
+    # Integers and fractions are not converted: `rational` limits their length, and its refusal would reveal a score.
     exact = [Fraction(score) if isinstance(score, int | Fraction) else rational(score, "score") for score in given]
     unit = lcm(*(score.denominator for score in exact))
     whole = np.empty(len(exact), dtype=object)
@@ -101,5 +101,5 @@ def _read(scores: Scores) -> tuple[NDArray[Any], int]:
 
 
 def _reach(values: NDArray[Any]) -> int:
-    """The largest distance from zero."""
+    """Return the largest absolute value."""
     return max(abs(int(values.max())), abs(int(values.min())))

@@ -1,7 +1,7 @@
-"""Where random bits come from: the operating system, stretched by a stream cipher.
+"""Sources of random bits: the operating system, expanded by a stream cipher.
 
 Each thread has its own AES-256-CTR stream, keyed from `os.urandom`, rekeyed after 1 GiB and after every fork, so no
-two threads or processes ever share bits. Nobody can read the state: there is no seed to print and no way to go back.
+two threads or processes ever share bits. The state cannot be read: there is no seed to print and no way to rewind.
 """
 
 import hashlib
@@ -48,22 +48,22 @@ class _Stream:
 
 
 class Source(Protocol):
-    """Something to draw bits from. `private` says whether what it drew may protect anybody."""
+    """A source of bits. `private` is True if its noise gives protection."""
 
     private: bool
 
     def bytes(self, count: int) -> bytes:
-        """That many fresh random bytes."""
+        """Return this many fresh random bytes."""
 
     def floats(self, size: Size) -> NDArray[np.float64]:
-        """Uniform floats in (0, 1), for textbook mechanisms and simulations: floats give secrets away."""
+        """Return uniform floats in (0, 1), only for textbook mechanisms and simulations: floats leak secrets."""
         shape = (size,) if isinstance(size, int) else size
         whole = words(math.prod(shape), np.uint64, self) >> np.uint64(12)
         return np.asarray(whole * 2.0**-52 + 2.0**-53, dtype=np.float64).reshape(shape)
 
 
 class SystemSource(Source):
-    """Secret randomness from the operating system. The only source whose noise protects."""
+    """Secret randomness from the operating system, the only source whose noise gives protection."""
 
     private = True
 
@@ -71,23 +71,23 @@ class SystemSource(Source):
         self._local = threading.local()
 
     def bytes(self, count: int) -> bytes:
-        """That many fresh random bytes."""
+        """Return this many fresh random bytes."""
         while True:
             generation = _generation
             stream: _Stream | None = getattr(self._local, "stream", None)
-            # A signal handler or a finaliser may draw while this call does: it finds no stream and makes its own.
+            # A signal handler or a finaliser may draw during this call: it finds no stream and creates its own.
             self._local.stream = None
             if stream is None or stream.left < count or self._local.generation != generation:
                 stream = _Stream(os.urandom(32))
             drawn = stream.take(count)
             self._local.generation = generation
             self._local.stream = stream
-            if generation == _generation:  # otherwise this process was forked from inside the call, and both hold it
+            if generation == _generation:  # otherwise this process was forked during the call, and both hold it
                 return drawn
 
 
 class SeededSource(Source):
-    """Repeatable bits for lessons and tests. Whatever it touches is marked `not private`.
+    """Repeatable bits for lessons and tests. Releases that use it are marked `not private`.
 
     >>> SeededSource(7).bytes(4) == SeededSource(7).bytes(4)
     True
@@ -103,7 +103,7 @@ class SeededSource(Source):
         self._lock = threading.Lock()
 
     def bytes(self, count: int) -> bytes:
-        """The next bytes of the seed's stream."""
+        """Return the next bytes of the seed's stream."""
         with self._lock:
             return self._stream.take(count)
 
@@ -122,11 +122,11 @@ SYSTEM = SystemSource()
 
 
 def integer(bits: int, source: Source) -> int:
-    """A uniform Python integer of that many bits."""
+    """Draw a uniform Python integer of this many bits."""
     count = (bits + 7) // 8
     return int.from_bytes(source.bytes(count), "little") >> (8 * count - bits)
 
 
 def words(count: int, kind: type[_Unsigned], source: Source) -> NDArray[_Unsigned]:
-    """A read-only array of uniform unsigned integers."""
+    """Return a read-only array of uniform unsigned integers."""
     return np.frombuffer(source.bytes(count * np.dtype(kind).itemsize), dtype=kind)

@@ -15,7 +15,7 @@ _LIMIT = 2**62
 
 
 def uniform(below: object, size: Size | None = None, source: Source | None = None) -> Any:
-    """Uniform integers in [0, below).
+    """Draw uniform integers in [0, below).
 
     >>> from cloister.privacy.noise import SeededSource
     >>> bool(uniform(6, 1000, SeededSource(1)).max() == 5)
@@ -34,7 +34,7 @@ def uniform(below: object, size: Size | None = None, source: Source | None = Non
 
 
 def bernoulli(probability: object, size: Size | None = None, source: Source | None = None) -> Any:
-    """Coins that are True with exactly the given rational probability."""
+    """Draw coins that are True with exactly the given rational probability."""
     asked = read(probability, size, "probability", 0, 1)
     return draw(asked, source or SYSTEM, scalar.bernoulli, _bernoulli_array, _LIMIT)
 
@@ -44,12 +44,12 @@ def _bernoulli_array(p: Whole, q: Whole, count: int, source: Source) -> Bools:
 
 
 def uniform_array(below: Whole, count: int, source: Source) -> Integers:
-    """Uniform int64 in [0, below), below < 2^62."""
+    """Draw uniform int64 in [0, below), below < 2^62."""
 
     def propose(index: Index, m: int) -> tuple[Integers, Bools]:
         n = pick(below, index)
         drawn = (words(m, np.uint64, source) >> np.uint64(1)).astype(np.int64)
-        # The last, incomplete run of remainders below 2^63 would favour the small ones: draw again there.
+        # The last, incomplete run of remainders below 2^63 would favour small ones: draw again there.
         fair = (2**63 - 1) // n * n
         return drawn % n, np.asarray(drawn < fair)
 
