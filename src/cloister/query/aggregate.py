@@ -175,10 +175,10 @@ def _as_it_is(margins: Sequence[float], rows: float | None) -> float:
 
 
 def _of_mean(half: float) -> Callable[[Sequence[float], float | None], float | None]:
-    """Return the expected error of a mean.
+    """Return the function that computes the expected error of a mean.
 
-    A mean is within half a range of the centre, so an error of one in the count moves the sum by at most half a range.
-    The divisor is the smallest row count that the noisy count leaves possible, as for the interval.
+    A mean is within `half` of the centre, so each row of error in the count adds at most `half` to the error of the
+    sum. The divisor is the smallest row count that the noisy count leaves possible, as for the interval.
     """
 
     def expected(margins: Sequence[float], rows: float | None) -> float | None:
