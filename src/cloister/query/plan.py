@@ -81,8 +81,7 @@ class KeptRelease:
 
     @cached_property
     def id(self) -> str:
-        """Return the identity of this release. A more precise release of the statistic has another and is charged as new.
-        """
+        """Return the identity of this release. A more precise one has another identity and is charged as new."""
         numbers = [value.tolist() if hasattr(value, "tolist") else value for value in self.values]
         return fingerprint(repr((self.statistic, self.noise, numbers)))
 
@@ -444,7 +443,7 @@ def _levels(leaves: int) -> tuple[int, ...]:
 
 
 def as_noise(spend: Loss) -> tuple[Loss, bool]:
-    """Return the loss to calibrate noise to: Laplace if pure; Gaussian for rho, or for the largest rho in (epsilon, delta).
+    """Return the loss to calibrate to: Laplace if pure; Gaussian for rho, or for the largest rho in (epsilon, delta).
 
     The delta of a rho is for groups that must be found. Where there are none it is not spent.
     """

@@ -1,4 +1,4 @@
-"""A cross-table: shares of pairs of answers, shares within rows and columns, and how much of it noise explains."""
+"""A cross-table: shares of pairs of answers, shares within rows and columns, and a test against noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _HOW = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CrossTable:
-    """How two answers go together, among those who gave both.
+    """The joint distribution of two answers, among respondents who gave both.
 
     Attributes:
         ids: of the two questions.
@@ -66,11 +66,11 @@ class CrossTable:
 
     @property
     def n(self) -> int:
-        """How many answered both."""
+        """The number of people who answered both."""
         return sum(self.people.values())
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a pair of values; None where there are too few people to tell."""
+        """Return one row per pair of values; None where there are too few people."""
         return [{self.ids[0]: one, self.ids[1]: two, **cell} for one, two, cell in self._cells()]
 
     def _cells(self) -> list[tuple[str, str, dict[str, float | None]]]:
@@ -94,7 +94,7 @@ class CrossTable:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for JSON, without how many chose which level."""
+        """Return everything as JSON, without the number of people at each level."""
         return {
             "first": self.ids[0],
             "second": self.ids[1],

@@ -1,4 +1,4 @@
-"""The mean of a number among those who gave each answer to another question, from matched reports."""
+"""The mean of a number within each group of another answer, from matched reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,11 +67,12 @@ class GroupMeans:
 
     @property
     def n(self) -> int:
-        """How many answered both."""
+        """The number of people who answered both."""
         return sum(self.people.values())
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a group; None where it is too small to tell, or `moved` without end. `projected` is cut to bounds."""
+        """Return one row per group; None where it is too small, or `moved` is unbounded. `projected` is cut to bounds.
+        """
         told = {
             "raw": self.means.value,
             "standard error": self.means.standard_error,
@@ -89,7 +90,7 @@ class GroupMeans:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for JSON, without how many chose which level."""
+        """Return everything as JSON, without the number of people at each level."""
         return {
             "group": self.ids[0],
             "number": self.ids[1],
@@ -142,7 +143,7 @@ def by_group(
     fakes: int | None,
     private: bool,
 ) -> GroupMeans:
-    """Means of the one question that asks for a number, for each answer to the other: see `cross`."""
+    """Return means of the question that asks for a number, for each answer to the other: see `cross`."""
     if first.kind == "number":
         first, second = second, first
         groups = [_turned(one) for one in groups]
@@ -182,7 +183,7 @@ def _turned(group: ReportGroup) -> ReportGroup:
 
 
 def _moved(found: PairMoments, groups: list[ReportGroup], bound: Poisoning, middle: float) -> tuple[Floats, Floats]:
-    """Between which means the truth may have been moved: numerator and share moved each as far as can be."""
+    """Return the range a mean may have been moved over: numerator and share each moved as far as possible."""
     heaviest = max(group.weight / group.n for group in groups)
     ends = [reach(group.mechanisms[0]) for group in groups]
     least = found.rows - bound.fakes * heaviest * (1 - min(low for low, _ in ends))
