@@ -105,7 +105,7 @@ def evaluate(
         open_dataset: `cl.open`.
         options: passed to the generator.
     """
-    options |= {"reviewed": False} if "reviewed" in signature(generator).parameters else {}  # errors are not requested here
+    options |= {"reviewed": False} if "reviewed" in signature(generator).parameters else {}  # no errors requested
     with tempfile.TemporaryDirectory() as home:
 
         def make(source: PublicData, budget: float, size: int, number: int) -> PublicData:

@@ -32,7 +32,7 @@ def combine(
         estimates: raw, over the same domain, one for each level; or raw means of numbers with the same bounds.
         weights: `"variance"`: by the inverse of each level's variance for a rare value: the least error, and unbiased
             if levels were chosen independently of the answers. `"people"`: by the number of people at each level:
-            unbiased for all respondents however they chose, at a larger error. `selection` tests whether the two differ.
+            unbiased for all respondents however they chose, at a larger error. `selection` tests for a difference.
         confidence: of each interval.
 
     Intervals are for all respondents. Where a level's weight exceeds its share of people, they include the sampling

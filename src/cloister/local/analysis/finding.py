@@ -30,7 +30,7 @@ class Finding:
         raw: unbiased shares (or the unbiased mean) from all levels together; they may be negative.
         levels: the raw estimate of each level alone.
         weights: the weight of each level; they depend on public facts alone.
-        selection: the p value of the difference between levels if answers did not affect the choice; None for one level.
+        selection: the p value of the difference between levels if answers did not affect the choice; None for one.
         poisoning: bounds how far made-up reports could have moved a raw share, whatever their content.
         distributions: of a question asked by square waves, the distribution estimated at each level; `raw` and
             `levels` are then unbiased means.
@@ -46,7 +46,7 @@ class Finding:
 
     @property
     def effective(self) -> float:
-        """Return the number of people at the least private level that would give the same error: the cost of mixing levels.
+        """Return the number of people at the least private level that would give the same error.
         """
         groups = list(self.levels.values())
         share = list(self.weights.values())
@@ -54,7 +54,7 @@ class Finding:
         return float(groups[-1].mechanism.mse(1) / error)
 
     def projected(self, method: Projection = "norm-sub") -> Any:
-        """Return feasible values: shares of at least 0 that add up to 1, of sets to at most `most`; a mean within bounds.
+        """Return feasible values: shares of at least 0 with sum 1, of sets at most `most`; a mean within bounds.
         """
         if isinstance(self.raw, MeanEstimate):
             bounded: Any = self.question.levels[0]
@@ -69,7 +69,7 @@ class Finding:
         return shuffled_levels([(one.mechanism, one.n) for one in self.levels.values()], delta)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per value: its name, the raw share with its interval, the projected share. Or one row: the mean.
+        """Return one row per value (name, raw share with interval, projected share), or one row for a mean.
         """
         names, better = self.question.names, self.projected()
         if isinstance(self.raw, MeanEstimate):

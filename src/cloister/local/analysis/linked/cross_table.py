@@ -54,7 +54,7 @@ def cross(
         fakes: the number of made-up submissions to bound; default one in a hundred.
         private: False if the randomness of any report was seeded.
         weights: `"variance"`: by public variances: the least error, unbiased if levels were chosen independently of the
-            answers. `"people"`: by the number of people at each pair of levels: unbiased however they chose, at a larger
+            answers. `"people"`: by the people at each pair of levels: unbiased however they chose, at a larger
             error. `selection` tests whether the two differ.
 
     Privacy: post-processing. The collector knows that two reports belong to one person: a respondent's loss is the sum

@@ -49,8 +49,8 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         p_values_: for each feature, the p value of its independence from the label.
         telling_: the features whose relation to the label exceeds the noise, all tests together at 1 %.
         majority_: the accuracy of always predicting the most frequent class: the baseline.
-        expected_accuracy_: the model's accuracy if it were true; None if there are too many rows to sum. It follows from
-            the model itself and is not a measurement.
+        expected_accuracy_: the model's accuracy if it were true; None if there are too many rows to sum. It follows
+            from the model itself and is not a measurement.
         verdict_: a summary in one sentence. If nothing exceeds the noise, it says so, and the model always predicts the
             most frequent class.
         private_: False if randomness was seeded.
