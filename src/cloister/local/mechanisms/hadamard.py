@@ -56,8 +56,7 @@ class HadamardResponse(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, blocks: int | None = None) -> "HadamardResponse":
-        """Build the mechanism with the number of blocks of least error, or a given one; `outside` is rounded up to 2^-64.
-        """
+        """Build the mechanism with the number of blocks of least error, or a given one; `outside` is rounded up."""
         power = exp_down(read_loss(loss, cls.name))
         size = read_domain(domain, cls.name, 1 << 28)
 

@@ -213,8 +213,7 @@ def _shares(
 
 @likelihood.register
 def _likelihood(mechanism: LocalHashing, table: NDArray[Any], people: int) -> Likelihood:
-    """Return the likelihood: given its seed, a report is a direct encoding of the bucket, which sums its values' shares.
-    """
+    """Return the likelihood: given its seed, a report is a direct encoding of the bucket of the value."""
     g, digits, domain = mechanism.buckets, mechanism.digits, mechanism.domain
     p, lie = float(mechanism.p), float(mechanism.lie)
 
@@ -232,8 +231,7 @@ def _likelihood(mechanism: LocalHashing, table: NDArray[Any], people: int) -> Li
 
 
 def supports(table: NDArray[Any], base: int, digits: int) -> NDArray[Any]:
-    """Return, for each value, the number of reports that name its bucket: the sum over seeds a of table[a, a·x mod base].
-    """
+    """Return each value's number of reports that name its bucket: the sum over seeds a of table[a, a·x mod base]."""
     return walk(table, base, digits, 1, whole=False)
 
 

@@ -72,7 +72,7 @@ class HeavyHitters(Oracle):
 
     @classmethod
     def for_loss(cls, loss: Loss, length: int = 32, chunk: int | None = None) -> Self:
-        """Build the mechanism with chunks of 16 bits where the best number of buckets allows it, else of 8, or as given.
+        """Build the mechanism with chunks of 16 bits where the best number of buckets allows it, else of 8, or given.
         """
         amount = read_loss(loss, cls.name)
         sizes = (16, 8, 4) if amount <= Fraction(5, 2) else (8, 4)

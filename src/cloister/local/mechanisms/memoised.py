@@ -178,7 +178,7 @@ def _less(report: Loss, lifetime: Loss, name: str) -> Fraction:
 
 
 def _least(within: Callable[[Fraction], bool], unit: int, limit: Fraction) -> Fraction:
-    """Return the least multiple of 1/unit that satisfies the limit; finer units if none does."""
+    """Return the least multiple of 1/unit for which `within` holds; finer units if none below the limit does."""
     while True:
         low, high = 0, int(limit * unit)
         high -= Fraction(high, unit) == limit

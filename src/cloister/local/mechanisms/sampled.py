@@ -142,7 +142,7 @@ class SampledNumbers(NumberMechanism):
         return {**own, "picked": self.picked, "loss": str(self.epsilon)}
 
     def _coefficients(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Return the variance if all have this value: a coordinate has k/d of the people. Differing values add to it.
+        """Return the variance's coefficients if values are equal: k/d of the people per coordinate. Others add to it.
         """
         share = Fraction(self.size, self.picked)
         v0, v1, v2 = NumberMechanism._coefficients(self)
