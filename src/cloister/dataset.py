@@ -103,8 +103,7 @@ def open(  # noqa: A001
 
 
 def _record_name(account: str) -> str:
-    """Return the file name of an account's record. The hash separates `a/b` from `a_b`, also where folders ignore case.
-    """
+    """Return the file name of an account's record. The hash separates `a/b` from `a_b`, also ignoring case."""
     return f"{quote(account, safe='')[:80]}-{fingerprint(account)[:16]}.record"
 
 
@@ -439,7 +438,7 @@ class Dataset:
 
     @property
     def _origin(self) -> tuple[object, ...]:
-        """Return the state a plan's statements depend on: the tables, their views, and this reader's found groups."""
+        """The state a plan's statements depend on: the tables, their views, and this reader's found groups."""
         return (self._token, self._who, *sorted(self._through.items()))
 
     @property

@@ -45,8 +45,7 @@ def bundled(name: str = "breast cancer") -> PublicData:
 
 
 def generated(rows: int, columns: int = 8, seed: int = 0) -> PublicData:
-    """Generate two classes of correlated Gaussian features, for questions that need more rows than the textbook's data.
-    """
+    """Generate two classes of correlated Gaussian features, when the textbook's data have too few rows."""
     generator = np.random.default_rng(seed)
     label = generator.integers(0, 2, rows)
     mixing = generator.normal(size=(columns, columns)) * 0.3 + np.eye(columns)

@@ -70,7 +70,7 @@ class Thresholded:
 
     @property
     def threshold(self) -> int:
-        """Return the smallest t with Pr[weight + noise >= t] <= delta/most."""
+        """The smallest t with Pr[weight + noise >= t] <= delta/most."""
         return self.noise.beyond(self.delta / self.most) + 1 + self.weight
 
     @property
@@ -80,13 +80,13 @@ class Thresholded:
 
     @property
     def loss(self) -> Loss:
-        """Return the noise's loss, plus delta."""
+        """The noise's loss, plus delta."""
         inner = self.noise.zcdp
         return Loss("rho", inner.amount, inner.delta + self.delta, inner.relation)
 
     @property
     def zcdp(self) -> Loss:
-        """Return the loss as an approximate rho."""
+        """The loss as an approximate rho."""
         return self.loss
 
     @property

@@ -42,7 +42,7 @@ class Noisy:
 
     @property
     def standard_error(self) -> float:
-        """Return the standard error of each number."""
+        """The standard error of each number."""
         return self.mechanism.standard_error * self.unit
 
     def margin(self, confidence: Fraction) -> float:

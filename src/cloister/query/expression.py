@@ -137,13 +137,12 @@ class Expression:
 
     @property
     def sure(self) -> bool:
-        """Return True if the limits hold by construction (a constant, or a clipped column), not by interval arithmetic.
-        """
+        """True if the limits hold by construction (a constant or clipped column), not by interval arithmetic."""
         return self.bounded and (self.clipped or (self.constant is not None and self.low == self.high))
 
     @property
     def bounded(self) -> bool:
-        """Return True if both limits are public."""
+        """True if both limits are public."""
         return self.low is not None and self.high is not None
 
     def domain(self) -> Sequence[Any] | None:
@@ -566,8 +565,7 @@ def _steps(term: Expression, scale: int) -> Expression:
 
 
 def _refuse_unlisted(column: exp.Expression, term: Expression, written: Sequence[exp.Expression], scope: Scope) -> None:
-    """Refuse comparing a column with a constant that is none of its categories: it would be charged and reveal nothing.
-    """
+    """Refuse comparing a column with a constant that is none of its categories: a charge for no information."""
     if not term.listed or term.values is None:
         return
     known = set(term.values)

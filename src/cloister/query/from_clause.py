@@ -62,8 +62,7 @@ class SourceRows:
 
 
 def compile_relation(query: Any, tables: BaseTable) -> SourceRows:
-    """Compile a subquery or CTE without aggregates over people: SELECT … FROM … WHERE, UNION ALL, or one row per unit.
-    """
+    """Compile a subquery or CTE without aggregates over people: SELECT, UNION ALL, or one row per unit."""
     if isinstance(query, exp.Subquery):
         return compile_relation(query.this, tables)
     if isinstance(query, exp.Union):

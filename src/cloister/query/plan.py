@@ -81,7 +81,7 @@ class KeptRelease:
 
     @cached_property
     def id(self) -> str:
-        """Return the identity of this release. A more precise one has another identity and is charged as new."""
+        """The identity of this release. A more precise one has another identity and is charged as new."""
         numbers = [value.tolist() if hasattr(value, "tolist") else value for value in self.values]
         return fingerprint(repr((self.statistic, self.noise, numbers)))
 
@@ -114,12 +114,12 @@ class Measurement:
 
     @property
     def parts(self) -> int:
-        """Return the number of mechanisms it takes."""
+        """The number of mechanisms it takes."""
         return max(1, len(self.sizes))
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Return the sensitivity in integer steps, over all groups."""
+        """The sensitivity in integer steps, over all groups."""
         return self.sums.sensitivity(self.index)
 
     def behind(self, confidence: Fraction) -> str:
@@ -148,7 +148,7 @@ class Measurement:
 
     @property
     def variance(self) -> float:
-        """Return the variance of the noise on one number, in the statistic's own unit; infinite for a choice."""
+        """The variance of the noise on one number, in the statistic's own unit; infinite for a choice."""
         first = self.mechanisms[0]
         return first.variance * self.unit * self.unit if isinstance(first, Numeric) else math.inf
 
@@ -172,17 +172,17 @@ class Plan:
 
     @property
     def new(self) -> list[Measurement]:
-        """Return the measurements still to be made; the rest is in the record."""
+        """The measurements still to be made; the rest is in the record."""
         return [one for one in self.measurements if not one.reused]
 
     @property
     def mechanisms(self) -> list[Mechanism]:
-        """Return all noise, in the order of the measurements."""
+        """All noise, in the order of the measurements."""
         return [mechanism for one in self.new for mechanism in one.mechanisms]
 
     @property
     def interval_confidence(self) -> Fraction:
-        """Return the exact confidence of each single interval.
+        """The exact confidence of each single interval.
 
         Where rows are selected by their noisy numbers, the intervals of all candidates hold jointly (a union bound), so
         those of the selected rows hold too. Individual intervals would rarely hold the truth: the largest of many noisy
@@ -194,7 +194,7 @@ class Plan:
 
     @cached_property
     def loss(self) -> Loss | None:
-        """Return the cost of running it; None if it is free."""
+        """The cost of running it; None if it is free."""
         return sum((one.mechanism.loss for one in self.finds), start=self.spend) if self.new or self.finds else None
 
     def statements(self) -> list[str]:

@@ -34,8 +34,7 @@ class LineReader(Protocol):
 
 
 def open_reader(name: str, schema: Schema, history: Path, commands: Sequence[str], console: Console) -> LineReader:
-    """Open a terminal with history and completion, if there is one and prompt_toolkit is installed; else plain lines.
-    """
+    """Open a terminal with history and completion, if prompt_toolkit and a terminal exist; else plain lines."""
     if not sys.stdin.isatty():
         return Lines("")
     if find_spec("prompt_toolkit") is None:

@@ -47,7 +47,7 @@ class Output:
 
     @property
     def aggregate(self) -> int | None:
-        """Return the index of the aggregate, if the column is one unchanged."""
+        """The index of the aggregate, if the column is one unchanged."""
         name = self.node.name if isinstance(self.node, exp.Column) else ""
         return int(name[1:]) if name.startswith("a") and name[1:].isdigit() else None
 
@@ -68,13 +68,13 @@ class Question:
 
     @property
     def cells(self) -> int:
-        """Return the number of rows of the answer before HAVING and LIMIT: every group of every grouping set."""
+        """The number of rows of the answer before HAVING and LIMIT: every group of every grouping set."""
         sizes = [len(group.values or ()) for group in self.groups]
         return sum(math.prod(sizes[i] for i in members) for members in self.sets)
 
     @property
     def chooses(self) -> bool:
-        """Return True if rows of the answer are selected by noisy numbers: by HAVING, or by ORDER BY and LIMIT."""
+        """True if rows of the answer are selected by noisy numbers: by HAVING, or by ORDER BY and LIMIT."""
         by = [] if self.having is None else [self.having]
         if self.limit is not None and self.limit < self.cells:
             by += [one.this for one in self.order]

@@ -174,8 +174,7 @@ def vote_statistic(term: Expression, text: str) -> Statistic:
 
 
 def _kept(term: Expression) -> bool:
-    """Return True if a term is a column that its view already keeps within its limits, so that clipping is redundant.
-    """
+    """Return True if a term is a column that its view already keeps within its limits: no clipping needed."""
     return term.clipped and isinstance(term.sql, exp.Column) and term.low != term.high
 
 

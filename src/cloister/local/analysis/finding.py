@@ -46,16 +46,14 @@ class Finding:
 
     @property
     def effective(self) -> float:
-        """Return the number of people at the least private level that would give the same error.
-        """
+        """The number of people at the least private level that would give the same error."""
         groups = list(self.levels.values())
         share = list(self.weights.values())
         error = sum(part**2 * one.mechanism.mse(one.n) for part, one in zip(share, groups, strict=True))
         return float(groups[-1].mechanism.mse(1) / error)
 
     def projected(self, method: Projection = "norm-sub") -> Any:
-        """Return feasible values: shares of at least 0 with sum 1, of sets at most `most`; a mean within bounds.
-        """
+        """Return feasible values: shares of at least 0 with sum 1, of sets at most `most`; a mean within bounds."""
         if isinstance(self.raw, MeanEstimate):
             bounded: Any = self.question.levels[0]
             return replace(self.raw, mechanism=bounded).projected()
@@ -69,8 +67,7 @@ class Finding:
         return shuffled_levels([(one.mechanism, one.n) for one in self.levels.values()], delta)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per value (name, raw share with interval, projected share), or one row for a mean.
-        """
+        """Return one row per value (name, raw share with interval, projected share), or one row for a mean."""
         names, better = self.question.names, self.projected()
         if isinstance(self.raw, MeanEstimate):
             columns: Any = [[one] for one in (self.raw.mean, self.raw.standard_error, *self.raw.interval, better.mean)]

@@ -29,7 +29,7 @@ class Ratio:
 
     @property
     def told(self) -> Floats:
-        """Return True where there are enough people."""
+        """True where there are enough people."""
         return ~np.isnan(self.value)
 
 

@@ -48,7 +48,7 @@ class ScaleMean:
 
     @property
     def projected(self) -> float:
-        """Return the mean cut to the ends of the scale."""
+        """The mean cut to the ends of the scale."""
         return min(max(self.mean, min(self.values)), max(self.values))
 
     def to_json(self) -> dict[str, Any]:

@@ -29,9 +29,7 @@ from cloister.privacy.number import Number
 
 __all__ = ["Spread", "coins", "known_noise", "mixed", "spread_of"]
 
-_FEW = (
-    100.0  # for a larger variance, coins of the mean probability are no bound if the people asked are random
-)
+_FEW = 100.0  # for a larger variance, coins of the mean probability are no bound if the people asked are random
 _FAR = 8.0  # standard deviations beyond which the mass is negligible
 _LISTED_LEFT = 1e-20  # the smallest miss probability for which lists of the noise have enough digits
 _NODES, _GONE = 96, 38.0  # of an integral, up to a remainder of e^-38
@@ -110,8 +108,7 @@ class Spread:
         return ends[0], ends[1]
 
     def _exact(self, shares: Floats, p: Floats, q: Floats, left: float) -> tuple[Floats, Floats]:
-        """Return Clopper and Pearson's interval, for a support count that is a sum of coins.
-        """
+        """Return Clopper and Pearson's interval, for a support count that is a sum of coins."""
         counts = np.rint(self.n * (q + shares * (p - q)))
         kinds, member = np.unique(np.stack([counts, p, q]), axis=1, return_inverse=True)
         # If the people asked are random too, coins of the mean probability spread at least as much (Hoeffding 1956).

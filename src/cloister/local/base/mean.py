@@ -53,8 +53,7 @@ class MeanEstimate:
     private: bool = True
 
     def projected(self) -> "MeanEstimate":
-        """Return the mean cut to the public bounds, marked `raw=False`. It is biased near the bounds, with less error.
-        """
+        """Return the mean cut to the public bounds, marked `raw=False`. It is biased, with less error."""
         if not self.raw or self.mechanism is None:
             raise BadInput("only the raw mean of one mechanism is cut to its bounds, once.")
         low, high = (np.array([float(pair[place]) for pair in self.mechanism.ends]) for place in (0, 1))

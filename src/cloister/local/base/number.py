@@ -66,7 +66,7 @@ class Segment(NamedTuple):
 
     @property
     def variance(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Return the variance of (y - mean[0]) / mean[1], which estimates t: coefficients of 1, t and t²."""
+        """The variance of (y - mean[0]) / mean[1], which estimates t: coefficients of 1, t and t²."""
         (a, b), (c0, c1, c2) = self.mean, self.square
         return (c0 - a * a) / b**2, (c1 - 2 * a * b) / b**2, c2 / b**2 - 1
 
@@ -143,7 +143,7 @@ class NumberMechanism(Oracle):
 
     @property
     def worst_variance(self) -> float:
-        """Return one person's variance at the value where it is largest, in squared units of the values.
+        """One person's variance at the value where it is largest, in squared units of the values.
 
         For several coordinates, the mean over them.
         """
@@ -233,8 +233,7 @@ def _one(mechanism: NumberMechanism, data: NDArray[Any]) -> NDArray[Any]:
 
 
 def sums(parts: Sequence[Segment], data: NDArray[Any]) -> NDArray[Any]:
-    """Return one row a part: the number of its reports, the sum of their positions and of the squares, as Python ints.
-    """
+    """Return one row a part: its number of reports, the sum of positions and of their squares, as Python ints."""
     rows = []
     for part in parts:
         place = (

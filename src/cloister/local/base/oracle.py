@@ -112,8 +112,7 @@ class Oracle:
         raise NotImplementedError
 
     def largest_ratio(self) -> Fraction:
-        """Return the largest Pr[y | v] / Pr[y | w] over all v, w, y: exact, from the thresholds that the client uses.
-        """
+        """Return the largest Pr[y | v] / Pr[y | w] over all v, w, y: exact, from the client's thresholds."""
         raise NotImplementedError
 
     def _certify(self) -> None:

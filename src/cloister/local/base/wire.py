@@ -1,5 +1,4 @@
-"""The bytes of a report: integers little-endian, bits from the lowest of the first byte, rows of integers in 32 bits.
-"""
+"""The bytes of a report: integers little-endian, bits from the lowest of the first byte, rows in 32-bit integers."""
 
 from collections.abc import Sized
 from typing import Any

@@ -1,5 +1,4 @@
-"""Direct encoding, also generalised or k-ary randomised response: the true value, or any other with equal probability.
-"""
+"""Direct encoding, also generalised or k-ary randomised response: the true value, or any other uniformly."""
 
 from dataclasses import dataclass
 from fractions import Fraction

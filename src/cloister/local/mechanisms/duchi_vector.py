@@ -138,8 +138,7 @@ class DuchiVector(NumberMechanism):
         )
 
     def largest_ratio(self) -> Fraction:
-        """Return the ratio of full agreement with a corner of the box to none, the small rounding probability included.
-        """
+        """Return the ratio of full agreement with a corner of the box to none, rounding included."""
         slip, d, words = self.base, self.size, self._words
         slips = [math.comb(d, i) * slip**i * (WORD - slip) ** (d - i) for i in range(d + 1)]
         return Fraction(sum(map(mul, slips, reversed(words))), sum(map(mul, slips, words)))
@@ -152,7 +151,7 @@ class DuchiVector(NumberMechanism):
 
     @property
     def _words(self) -> list[int]:
-        """Return the number of words of each vector that agrees in 0, 1, … coordinates."""
+        """The number of words of each vector that agrees in 0, 1, … coordinates."""
         p, q = threshold(self.p), threshold(self.q)
         return [p if 2 * agreeing > self.size else q for agreeing in range(self.size + 1)]
 

@@ -73,8 +73,7 @@ class LocalHashing(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, buckets: int | None = None) -> Self:
-        """Build the mechanism with the prime number of buckets of least variance (near e^epsilon + 1), or a given one.
-        """
+        """Build the mechanism with the prime number of buckets of least variance (near e^epsilon + 1), or given."""
         amount = read_loss(loss, cls.name)
         size = read_domain(domain, cls.name)
         if buckets is None:

@@ -72,8 +72,7 @@ class HeavyHitters(Oracle):
 
     @classmethod
     def for_loss(cls, loss: Loss, length: int = 32, chunk: int | None = None) -> Self:
-        """Build the mechanism with chunks of 16 bits where the best number of buckets allows it, else of 8, or given.
-        """
+        """Build the mechanism with chunks of 16 bits where the best number of buckets allows, else 8, or given."""
         amount = read_loss(loss, cls.name)
         sizes = (16, 8, 4) if amount <= Fraction(5, 2) else (8, 4)
         bits = chunk or next((size for size in sizes if length % size == 0), length)
@@ -130,8 +129,7 @@ class HeavyHitters(Oracle):
         return threshold(self.p), threshold(self.lie)
 
     def hashed(self, level: int, seed: int, value: int) -> int:
-        """Return the bucket of a value's prefix under a seed; its last chunk is paired with the seed's lowest digits.
-        """
+        """Return the bucket of a value's prefix under a seed; its last chunk uses the seed's lowest digits."""
         prefix, total = value >> (self.length - self.chunk * (level + 1)), 0
         for _ in range(level + 1):
             part, prefix = prefix & ((1 << self.chunk) - 1), prefix >> self.chunk

@@ -57,8 +57,7 @@ class LaplaceNumber(NumberMechanism):
 
     @property
     def scale(self) -> Fraction:
-        """steps/epsilon, rounded up in the twelfth digit and never equal, so that a rational proves the ratio smaller.
-        """
+        """steps/epsilon, rounded up in the twelfth digit and never equal: a rational then proves the ratio smaller."""
         return rounded_up(self.steps / self.epsilon * (1 + Fraction(1, 10**12)))
 
     @property

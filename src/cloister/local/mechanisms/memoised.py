@@ -82,8 +82,7 @@ class Memoised(Oracle):
 
     @classmethod
     def direct(cls, domain: int, *, lifetime: Loss, report: Loss) -> Self:
-        """Build direct encoding of direct encoding; `flip` is the least multiple of 2^-64 that satisfies both losses.
-        """
+        """Build direct encoding of direct encoding; `flip` is the least multiple of 2^-64 within both losses."""
         first = DirectEncoding.for_loss(domain, lifetime)
         amount = _less(report, lifetime, cls.name)
 

@@ -304,7 +304,7 @@ class RankingEstimate:
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """Return the items by their scores, the best first."""
+        """The items by their scores, the best first."""
         return np.argsort(-self.scores, kind="stable")
 
     def projected(self) -> "RankingEstimate":

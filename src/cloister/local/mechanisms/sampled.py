@@ -142,16 +142,14 @@ class SampledNumbers(NumberMechanism):
         return {**own, "picked": self.picked, "loss": str(self.epsilon)}
 
     def _coefficients(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Return the variance's coefficients if values are equal: k/d of the people per coordinate. Others add to it.
-        """
+        """Return the variance's coefficients for equal values: k/d of the people per coordinate."""
         share = Fraction(self.size, self.picked)
         v0, v1, v2 = NumberMechanism._coefficients(self)
         return v0 * share, v1 * share, v2 * share
 
     @property
     def worst_variance(self) -> float:
-        """Return the variance with values that differ as much as possible, from which the reporting people are drawn.
-        """
+        """The variance with values that differ as much as possible, from which the reporting people are drawn."""
         spread = Fraction(self.size, self.picked) - 1
         v0, _, v2 = self._coefficients()
         # Half of the people at each end: their numbers spread by 1, and Piecewise is at its worst there.

@@ -265,7 +265,7 @@ class SetBits(Oracle):
 
     @property
     def _tails(self) -> tuple[int, int]:
-        """Return the probability that an option's coin is 0, as an integer multiple of 2^-digits, and the digits."""
+        """The probability that an option's coin is 0, as an integer multiple of 2^-digits, and the digits."""
         digits = self.q.denominator.bit_length() - 1
         return (1 << digits) - int(self.q * (1 << digits)), digits
 

@@ -143,7 +143,7 @@ class DistributionEstimate:
 
     @property
     def mean(self) -> float:
-        """Return the mean of the estimated distribution."""
+        """The mean of the estimated distribution."""
         return float(self.points @ self.frequencies)
 
     def quantile(self, share: float) -> float:

@@ -64,7 +64,7 @@ class Shuffled:
         loss: (epsilon, delta), replace-one, rounded up: holds for every person against readers of published results.
         lower: no smaller epsilon is true at this delta, for this mechanism (for a bare loss: for some mechanism of
             that loss); None where no attack is known.
-        local: each person's loss to the collector, or to a shuffler that colludes with it: shuffling does not change it.
+        local: each person's loss to the collector, or to a shuffler that colludes with it; shuffling has no effect.
         n: the number of reports shuffled together.
         levels: for several levels, each level's own result; the whole is stated at the weakest.
     """

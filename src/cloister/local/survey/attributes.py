@@ -40,8 +40,7 @@ __all__ = ["AttributeReports", "Attributes", "Choice", "Strategy"]
 
 
 def widened(estimate: Any, share: float, confidence: Number) -> Any:
-    """Return an estimate with the added error of asking a share of the people: n drawn from n/share, without replacement.
-    """
+    """Return an estimate with the error of asking a share of the people: n of n/share, without replacement."""
     if share >= 1:
         return estimate
     if isinstance(estimate.mechanism, NumberMechanism):

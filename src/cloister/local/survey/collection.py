@@ -149,8 +149,7 @@ class Collection:
         return len(self._ids) + self._stored
 
     def counts(self, question: str) -> dict[str, Counts]:
-        """Return the counts of each level in use. Publish the number of people at a level only in aggregate (ERR-17).
-        """
+        """Return the counts of each level in use. Publish the people per level only in aggregate (ERR-17)."""
         if question not in self.questions:
             raise BadInput(f"no such question. Asked are: {', '.join(self.questions)}.")
         for where in list(self._waiting):

@@ -89,8 +89,7 @@ class EnvelopeReader:
         self._longest = _SPELLING + longest
 
     def check(self, arrived: Sequence[Any]) -> list[CheckedEnvelope | Refusal]:
-        """Return each envelope's content, or the reason for refusal. Nothing is remembered, so replays are not detected.
-        """
+        """Return each envelope's content, or the reason for refusal. Without memory, replays are not detected."""
         read = [self._read(one) for one in arrived]
         places: dict[Slot, list[int]] = {}
         for place, one in enumerate(read):

@@ -82,7 +82,7 @@ class Form:
         projection: a public matrix, columns by directions, that a device multiplies its row with first; () for none.
 
     Privacy: pure, replace-one: any row and class against any other, against every reader of a device's output. The
-        question is drawn independently of the row, so a report costs at most the most expensive question: `certificates`.
+        question is drawn independently of the row, so a report costs at most its costliest question: `certificates`.
     """
 
     classes: Choices
@@ -106,8 +106,7 @@ class Form:
         return sum(question.oracle.outputs for question in self.questions)
 
     def law(self, value: int) -> tuple[Fraction, ...]:
-        """Return the probability of every report of a row: class + classes · (first column + size · (second column + …)).
-        """
+        """Return every report's probability for the row class + classes · (first column + size · (second + …))."""
         rest, own = divmod(value, self.classes.size)
         codes = []
         for size in self._sizes():

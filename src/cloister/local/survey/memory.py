@@ -99,8 +99,9 @@ class Wallet:
             value: the answer.
             source: the source of random bits; default the operating system's.
 
-        Privacy: the first time it charges the mechanism's loss (for a `Memoised` one the lifetime loss); the same answer
-            again charges nothing. Another answer or mechanism is refused: see `answer_anew`. Refused beyond the cap.
+        Privacy: the first time it charges the mechanism's loss (for a `Memoised` one the lifetime loss); the same
+            answer again charges nothing. Another answer or mechanism is refused: see `answer_anew`. Refused beyond
+            the cap.
         """
         return self._answer(question, mechanism, value, source, anew=False)
 
@@ -108,8 +109,8 @@ class Wallet:
         """Return one report on an answer that may have changed, or by another mechanism.
 
         Privacy: an answer not given before charges its loss again. This does not hide that an answer changed: a
-            collector who sees different permanent reports knows it (Erlingsson et al. 2014, section 3). The summed losses
-            bound what is learnt about each answer, for people whose answers changed at the same times.
+            collector who sees different permanent reports knows it (Erlingsson et al. 2014, section 3). The summed
+            losses bound what is learnt about each answer, for people whose answers changed at the same times.
         """
         return self._answer(question, mechanism, value, source, anew=True)
 

@@ -101,9 +101,7 @@ class Guarded:
         """Run a query. An accepted query is added to the history of the analyst and of the analyst's pool."""
         plan = self._dataset.plan(text, spend=spend, confidence=confidence)
         question = plan.question
-        with (
-            self._lock
-        ):  # one atomic step: of two queries that must not both be answered, the second is refused
+        with self._lock:  # one atomic step: of two queries that must not both be answered, the second is refused
             for rule in self._rules:
                 reason = rule.before(question, self._history(analyst))
                 if reason is not None:

@@ -71,8 +71,7 @@ class GroupMeans:
         return sum(self.people.values())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per group; None where it is too small, or `moved` is unbounded. `projected` is cut to bounds.
-        """
+        """Return one row per group; None where it is too small or `moved` is unbounded. `projected` is clipped."""
         told = {
             "raw": self.means.value,
             "standard error": self.means.standard_error,
