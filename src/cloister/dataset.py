@@ -111,7 +111,7 @@ _FEW = 1000  # if at most this many groups can be answered, a plan that finds gr
 _LEAST_RISK = 1e-9  # of a confidence and of its complement
 _SMALL_DELTA = Fraction(1, 10**9)
 
-# Placeholder for a group that is still to be found; a found group never has its type.
+# Placeholders for groups that are still to be found, by type. Groups of other types cannot be found.
 _PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
 
 

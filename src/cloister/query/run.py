@@ -107,7 +107,7 @@ def rehearse(plan: Plan) -> None:
     made = [_made_up(one) for one in plan.measurements]
     try:
         arrange(short, lambda confidence: _estimates(short, made, confidence))
-        _estimates(short, made, plan.interval_confidence)  # narrower: it covers all groups that really exist
+        _estimates(short, made, plan.interval_confidence)  # stricter: it covers all groups that really exist
     except CloisterError:
         raise
     except Exception:  # the numbers were made up, but an engine's message is not for analysts

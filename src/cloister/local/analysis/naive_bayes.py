@@ -188,11 +188,11 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     and for a curator who wants the result of a local collection.
 
     Args:
-        epsilon: what a person pays: `local.epsilon(2)`, or the number alone.
+        epsilon: the loss of one person: `local.epsilon(2)`, or the number alone.
         classes: the public labels.
         categories: for each feature its public list of values, or None where it is a number. None if all are numbers.
         bounds: for each feature that is a number its public (low, high), None for the others.
-        bins: into how many bins of equal width a number is cut; "gaussian" for a normal law instead.
+        bins: the number of bins of equal width for a number; "gaussian" for a normal law instead.
         edges: for each feature public inner edges to cut it at (`equal_frequency` of a public sample), or None.
         oracle: the frequency oracle: "advised", "DE", "SHE", "THE", "SUE", "OUE", "OLH", "HR", "SS", or a function of a
             domain and a loss.
@@ -201,21 +201,21 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         var_floor: the least variance, as a share of the squared half-width of the bounds.
         projection: a public matrix, features by directions: rows are multiplied with it first, and bounds are those of
             the directions. Learn it from public rows, or with a private PCA (spec E-11): one that was fitted on the
-            people's own rows gives them away, and nothing here could mend that.
+            people's own rows reveals them, and nothing here can prevent that.
         random_state: a seed for `fit`, for lessons and tests: the model is then marked `not private`.
 
     Attributes:
         classes_, class_prior_: labels, and their estimated shares.
         feature_prob_: for each feature of categories or bins P(value | class), one row a class.
         theta_, var_: for each gaussian feature the mean and variance of each class.
-        estimates_: for each question its raw estimate with standard errors; None if nobody answered it.
-        form_: the public facts; `form_.certificates()` proves what a report costs.
-        loss_: what each person paid. private_: False if randomness was seeded.
-        n_reports_, refused_: how many reports were counted, and refused.
+        estimates_: for each question its raw estimate with standard errors; None if it has no answers.
+        form_: the public facts; `form_.certificates()` proves the loss of a report.
+        loss_: the loss of each person. private_: False if randomness was seeded.
+        n_reports_, refused_: the numbers of reports counted and refused.
 
     Privacy: epsilon for any row and class against any other (replace-one), against the collector and everyone after
-        it. Classes, categories, bounds, edges, projection, the number of features and who takes part are public.
-        Devices toss exactly (client/), learning is post-processing. Audited in
+        it. Classes, categories, bounds, edges, projection, the number of features and participation are public.
+        Devices sample exactly (client/), learning is post-processing. Audited in
         tests/statistical/test_local_naive_bayes.py.
 
     >>> model = LocalNaiveBayes(4, classes=["no", "yes"], categories=[["a", "b"], ["x", "y", "z"]], random_state=1)

@@ -29,7 +29,7 @@ from cloister.privacy.number import Number
 
 __all__ = ["Spread", "coins", "known_noise", "mixed", "spread_of"]
 
-_FEW = 100.0  # for a larger variance, coins of the mean probability are no bound if the people asked are random
+_FEW = 100.0  # below this variance, counts of randomly chosen people are bounded by coins of the mean probability
 _FAR = 8.0  # standard deviations beyond which the mass is negligible
 _LISTED_LEFT = 1e-20  # the smallest miss probability for which lists of the noise have enough digits
 _NODES, _GONE = 96, 38.0  # of an integral, up to a remainder of e^-38

@@ -80,7 +80,7 @@ class NumberMechanism(Oracle):
 
     __slots__ = ()
     kind: ClassVar[Kind] = "number"
-    # Whether `law` can return a law in rationals.
+    # True if `law` can return a law in rationals.
     listable: ClassVar[bool] = True
     low: Fraction
     high: Fraction

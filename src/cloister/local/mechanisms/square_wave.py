@@ -109,12 +109,12 @@ class DistributionEstimate:
     """Estimated shares of all points of a grid.
 
     Attributes:
-        mechanism: what the reports were made with.
+        mechanism: the mechanism of the reports.
         points: the grid's points, in the units of the values.
         frequencies: a share for each point; not negative, adding up to 1.
-        standard_error: of each unsmoothed share, what reports alone say of one point: a parametric bootstrap, EM on
+        standard_error: of each unsmoothed share, from the reports alone: a parametric bootstrap, EM on
             60 collections redrawn from the law of the reports at the EM estimate. Smoothed shares err less if
-            the truth is smooth, which no error bar can tell.
+            the truth is smooth, which no error bar can show.
         interval: lower and upper ends, each with `confidence` on its own: the EM share and its normal interval, cut
             to [0, 1] and widened to hold the share given. They hold nearly as often as they say; tested.
         cumulative: lower and upper ends for the share of people at or below each point, likewise.
@@ -122,7 +122,7 @@ class DistributionEstimate:
         n: reports counted.
         refused: reports refused.
         method: `"ems"` or `"em"`.
-        rounds: how many were needed.
+        rounds: the number needed.
         raw: always False: shares that cannot be negative are not unbiased.
         private: False if randomness was seeded.
     """

@@ -1,4 +1,4 @@
-"""Cross-tables of two questions: from matched reports, each perturbed by itself, or from one joint question."""
+"""Cross-tables of two questions: from matched reports, each perturbed separately, or from one joint question."""
 
 from collections.abc import Iterable, Sequence
 from statistics import NormalDist

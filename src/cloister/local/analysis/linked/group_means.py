@@ -31,20 +31,20 @@ class GroupMeans:
     Attributes:
         ids: of the question that groups, and of the one that asks for the number.
         names: of the groups.
-        means: raw, with standard errors and Fieller intervals; NaN where a group is too small to tell. It is the mean
+        means: raw, with standard errors and Fieller intervals; NaN where a group is too small. It is the mean
             of score · number over the mean of the group's score.
         shares: the raw share of each group, among those who answered both.
         share_error: its standard error.
         bounds: of the number, public.
-        independence: whether the number and the answer are related at all.
-        selection: how likely groups of equal levels would differ as much if nobody's answers had moved their choice.
-        poisoning: how far made-up submissions could move the mean of [in the group] · (number - middle of the bounds).
-        moved: the least and the largest mean that these could have made of each group's; infinite if they could have
+        independence: a test of independence of the number and the answer.
+        selection: the p value of the difference between groups of equal levels if answers did not affect the choice.
+        poisoning: the most that made-up submissions could move the mean of [in the group] · (number - middle of the bounds).
+        moved: the least and the largest mean of each group that these could have caused; infinite if they could have
             made its share 0.
-        people: how many chose each pair of levels. Publish it only in aggregate (ERR-17).
-        weights: how much these count; they depend on public facts alone.
-        effective: how many people at the least private of these levels would give the same error.
-        confidence: of each interval by itself.
+        people: the number of people at each pair of levels. Publish it only in aggregate (ERR-17).
+        weights: the weight of each pair; they depend on public facts alone.
+        effective: the number of people at the least private of these levels that would give the same error.
+        confidence: of each interval individually.
         private: False if randomness was seeded.
     """
 
