@@ -46,7 +46,7 @@ class Finding:
 
     @property
     def effective(self) -> float:
-        """The number of people at the least private level that would give the same error."""
+        """The number of people at the least private level that would give the same error: the cost of mixing."""
         groups = list(self.levels.values())
         share = list(self.weights.values())
         error = sum(part**2 * one.mechanism.mse(one.n) for part, one in zip(share, groups, strict=True))

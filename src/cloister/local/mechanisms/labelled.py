@@ -76,7 +76,7 @@ class LabelledNumber(Oracle):
 
     @property
     def scale(self) -> Fraction:
-        """The scale of the noise in steps: sensitivity/epsilon, rounded up if too long to sample quickly."""
+        """The scale of the noise in steps: sensitivity/epsilon, rounded up if its terms are too long."""
         return short_above(self.sensitivity / self.epsilon)
 
     @property

@@ -183,7 +183,7 @@ class SetBits(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, most: int, loss: Loss) -> Self:
-        """Build the mechanism with a q of six binary digits near that of least error; p is rounded down to 2^-64."""
+        """Build it with a q of six binary digits near that of least error; p is rounded down to a multiple of 2^-64."""
         amount = read_loss(loss, cls.name)
         options = read_domain(domain, cls.name, _LARGEST)
         chosen = read_most(most, options, cls.name, _MOST_BITS)

@@ -64,7 +64,7 @@ class SubsetSelection(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, size: int | None = None) -> "SubsetSelection":
-        """Build the mechanism with sets of the size of least error, or a given one; 1 - p is rounded up to 2^-64."""
+        """Build it with sets of the size of least error, or a given one; 1 - p is rounded up to a multiple of 2^-64."""
         power = exp_down(read_loss(loss, cls.name))
         d = read_domain(domain, cls.name, 1 << 20)
 

@@ -38,7 +38,7 @@ class GroupMeans:
         bounds: of the number, public.
         independence: a test of independence of the number and the answer.
         selection: the p value of the difference between groups of equal levels if answers did not affect the choice.
-        poisoning: the most that made-up submissions could move the mean of [in the group] · (number - middle of the bounds).
+        poisoning: the most that fakes could move the mean of [in the group] · (number - middle of the bounds).
         moved: the least and the largest mean of each group that these could have caused; infinite if they could have
             made its share 0.
         people: the number of people at each pair of levels. Publish it only in aggregate (ERR-17).
