@@ -56,7 +56,7 @@ class HadamardResponse(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, blocks: int | None = None) -> "HadamardResponse":
-        """Build it with the number of blocks of least error, or given; `outside` is rounded up to a multiple of 2^-64."""
+        """Build it with the best number of blocks, or a given one; `outside` is rounded up to a multiple of 2^-64."""
         power = exp_down(read_loss(loss, cls.name))
         size = read_domain(domain, cls.name, 1 << 28)
 
