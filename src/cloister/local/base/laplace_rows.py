@@ -9,8 +9,8 @@ random bytes in this order, all numbers little-endian:
     4. sign        1 byte, negative if its highest bit is 1; size = (remainder + p·quotient) div q; if that is 0 and
                    negative, back to 1
 
-A toss reads 8 bytes as 64 binary places of a uniform number, and 8 further ones whenever the bounds of
-`privacy.noise.lazy.exp_bounds` at that precision do not decide. `laplace.mjs` does the same in JavaScript.
+A toss reads 8 bytes as 64 binary places of a uniform number, and 8 more below them whenever the bounds of
+`privacy.noise.lazy.exp_bounds` at so many places do not decide. `laplace.mjs` does the same in JavaScript.
 
 Several people's draws have the same law but use arrays: faster, and in a different order.
 """
