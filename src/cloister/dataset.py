@@ -1,4 +1,4 @@
-"""A dataset: tables, what is public about them, whom they protect, and the account that pays for every answer.
+"""A dataset: tables, their public facts, the privacy unit, and the account charged for every answer.
 
 ds = cl.open("visits.parquet", schema="visits.yaml", budget=cl.epsilon(2, delta=1e-7))
 plan = ds.plan("SELECT ward, AVG(stay_days) FROM visits GROUP BY ward", spend=cl.rho("0.01"))
@@ -69,16 +69,16 @@ def open(  # noqa: A001
     version: str = "",
     **engine: Any,
 ) -> "Dataset":
-    """Open tables for private questions. No row is read.
+    """Open tables for private queries. No row is read.
 
     Args:
         source: a CSV or Parquet file, a folder of Parquet, a DuckDB file, an Arrow table, a pandas or polars frame, a
             Spark DataFrame or session, a postgresql:// address, or a dict from table name to any of these.
-        schema: the public facts: a `Schema`, a path to `schema.yaml`, or its content. Must be given.
-        budget: what all answers together may cost; an add/remove loss.
-        unit: whom we protect, if the schema does not say (or says otherwise).
-        ledger: the ledger, or a folder for it; `.cloister` beside the work unless given.
-        name: of the account; the first table's name unless given.
+        schema: the public facts: a `Schema`, a path to `schema.yaml`, or its content. Required.
+        budget: the most that all answers together may cost; an add/remove loss.
+        unit: the privacy unit, if the schema does not state it, or to override it.
+        ledger: the ledger, or a folder for it; default `.cloister` in the working folder.
+        name: the account's name; default the first table's name.
         version: the owner's name for this state of the data; it enters receipts, and answers are reused only within it.
         engine: `memory_limit`, `threads`, `timeout_s`, `spill`.
 
@@ -103,20 +103,20 @@ def open(  # noqa: A001
 
 
 def _record_name(account: str) -> str:
-    """The file of an account's record. The hash keeps `a/b` and `a_b` apart, also where folders ignore case."""
+    """Return the file name of an account's record. The hash separates `a/b` from `a_b`, also ignoring case."""
     return f"{quote(account, safe='')[:80]}-{fingerprint(account)[:16]}.record"
 
 
-_FEW = 1000  # if no more groups than this can be answered, a plan that finds them says so
-_LEAST_RISK = 1e-9  # of a confidence, and of what it leaves over
+_FEW = 1000  # if at most this many groups can be answered, a plan that finds groups notes it
+_LEAST_RISK = 1e-9  # of a confidence and of its complement
 _SMALL_DELTA = Fraction(1, 10**9)
 
-# What stands for a group that is still to be found; a group of another type cannot be.
+# Placeholders for groups that are still to be found, by type. Groups of other types cannot be found.
 _PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
 
 
 class Dataset:
-    """Private answers from tables that nobody sees."""
+    """Private answers from protected tables."""
 
     def __init__(
         self,
@@ -134,38 +134,38 @@ class Dataset:
         self.reader = reader
         self._record = record if isinstance(record, AnswerCache) else AnswerCache(version, record)
         self._through: Mapping[str, str] = {}
-        self._token = object()  # the same for all who see this dataset, whoever asks
+        self._token = object()  # shared by all views of this dataset, for every analyst
         self._found: dict[tuple[str, str, str], Expression] = {}  # by table, view and column
         self._groups: dict[tuple[str, ...], Found] = {}
         self._views: dict[tuple[str, tuple[str, ...]], SourceRows] = {}
-        # The same for this owner and account every time, and known to nobody else.
+        # The same every time for this owner and account; a secret from everyone else.
         self._secret = fingerprint(account.book.key.sign(f"cloister pairs {account.rules.key}".encode()))[:32]
 
     @property
     def schema(self) -> Schema:
-        """What is public."""
+        """The public facts."""
         return self.tables.schema
 
     @property
     def unit(self) -> Unit:
-        """Whom we protect."""
+        """The privacy unit."""
         return self.schema.unit
 
     @property
     def left(self) -> Loss:
-        """What can still be spent."""
+        """The budget that is left."""
         return self.account.left
 
     def asked_by(self, reader: Analyst | None) -> "Dataset":
-        """The same dataset for somebody whose account pays beside the dataset's."""
+        """Return this dataset for an analyst whose account is charged beside the dataset's."""
         return self._twin(reader, self._through)
 
     def through(self, views: Mapping[str, str]) -> "Dataset":
-        """The same dataset, of which some tables are seen through a SELECT of rows: a policy's columns and rows.
+        """Return this dataset with some tables read through a SELECT of rows: a policy's columns and rows.
 
         Args:
             views: `{"visits": "SELECT ward, age FROM visits WHERE ward = 'cardiology'"}`. Tables that are not named
-                are seen whole; a view sees the tables themselves, never other views.
+                are read whole; a view reads the tables themselves, never other views.
         """
         twin = self._twin(self.reader, {name.lower(): sql for name, sql in views.items()})
         for name in views:
@@ -176,7 +176,7 @@ class Dataset:
     def _twin(self, reader: Analyst | None, through: Mapping[str, str]) -> "Dataset":
         twin = copy(self)
         twin.reader, twin._through = reader, through
-        twin._found = dict(self._found)  # what one finds out is not told to the next
+        twin._found = dict(self._found)  # values one reader finds are not shared with another
         return twin
 
     def plan(
@@ -187,12 +187,12 @@ class Dataset:
         within: Number | None = None,
         confidence: Number = "0.95",
     ) -> Plan:
-        """What asking would cost and how wrong the answer may be. Costs nothing and reads nothing.
+        """Return the cost and the expected error of a query. Planning costs nothing and reads no row.
 
         Args:
-            sql: the question.
-            spend: what it may cost; with a delta, groups that are not public are found first; or
-            within: the error that is acceptable, in the units of the answer: the cheapest loss for it is found. Of an
+            sql: the query.
+            spend: the most it may cost; with a delta, groups that are not public are found first; or
+            within: the acceptable error, in the units of the answer; the smallest sufficient loss is found. For an
                 average it is the error if all `rows` of the schema meet the WHERE; the plan says so.
             confidence: of the intervals, from 1e-9 to 1 - 1e-9.
         """
@@ -202,7 +202,7 @@ class Dataset:
         question = ask(str(sql), self._table, self.tables.engine.dialect)
         check_arrangement(question)
         share = float(rational(confidence, "confidence"))
-        if not _LEAST_RISK <= share <= 1 - _LEAST_RISK:  # here, not after the charge
+        if not _LEAST_RISK <= share <= 1 - _LEAST_RISK:  # before the charge, not after
             raise BadProbability(f"confidence must lie between 1e-9 and 1 - 1e-9, got {share!r}. Write '0.95'.")
         if (spend is None) == (within is None):
             raise BadLoss(
@@ -216,32 +216,32 @@ class Dataset:
             return plan
         plan = self._plan(question, spend, share)
         rehearse(plan)
-        self.account.price(plan.spend)  # a pure account cannot pay in rho: say so before anything is asked
+        self.account.price(plan.spend)  # a pure account cannot pay in rho: refuse before anything is asked
         return plan
 
     def run(self, plan: Plan, *, source: Source | None = None) -> Answer:
-        """Carry a plan out: charge, look, add noise.
+        """Run a plan: charge the account, read the rows, add noise.
 
-        Privacy: the plan's loss. Nothing, if everything it needs was released before.
+        Privacy: the plan's loss; none if all it needs was released before.
         """
         if not isinstance(plan, Plan):
             raise QueryRefused(
                 "run takes a plan. Write ds.run(ds.plan(sql, spend=rho('0.01'))), or ds.sql(sql, spend=…)."
             )
-        if plan.origin != self._origin:  # its statements name the rows, the unit and the caps of where it was made
+        if plan.origin != self._origin:  # its statements contain the rows, unit and caps of the dataset it was made for
             raise QueryRefused(
                 "this plan was made for another dataset, another view of it, or another reader. Plan the question here."
             )
         self._record.refresh()
-        seen = self._record.snapshot()  # prices and answers are of this one state, whatever other threads enter
+        seen = self._record.snapshot()  # price and answer come from this one snapshot, whatever other threads enter
         if plan.basis != (seen.number, id(plan.question)):  # the record has grown since, or the question changed
-            if plan.finds:  # it was laid out for a placeholder: begin again from the question as it was asked
+            if plan.finds:  # it was laid out for a placeholder: start again from the original question
                 asked = ask(plan.question.text, self._table, self.tables.engine.dialect)
                 plan = self._plan(asked, _whole(plan), plan.confidence, seen)
             else:
                 again = self._plan(plan.question, plan.spend, plan.confidence, seen)
                 plan = replace(again, notes=tuple(dict.fromkeys([*again.notes, *plan.notes])))
-        rehearse(plan)  # its question may have been replaced, or its groups been found, since it was made
+        rehearse(plan)  # its question may have been replaced, or its groups found, since it was made
         searches = [self._search(plan.question.rows, plan.question.groups[one.group].term) for one in plan.finds]
         self._prepare(*searches, *plan.statements())
         if plan.finds:
@@ -261,9 +261,9 @@ class Dataset:
             raise _explained(error, self.account, plan.spend) from None
 
     def _find_then_run(self, plan: Plan, source: Source | None) -> Answer:
-        """Find a question's groups, then count in them. Two charges: the second look depends on the first answer."""
+        """Find a query's groups, then count in them. Two charges: the second read depends on the first answer."""
         question, notes, receipts, told = plan.question, [], [], dict[int, Found]()
-        for account in (self.account, *self._besides):  # a search whose answer could not be used is not begun
+        for account in (self.account, *self._besides):  # do not start a search whose result could not be used
             self.account.book.balance(account.rules.key).add(account.price(_whole(plan)))
         for find in plan.finds:
             term = question.groups[find.group].term
@@ -286,7 +286,7 @@ class Dataset:
             notes.append(f"{find} (entry {entry} of the ledger); rows of other groups are left out")
         if not all(told.values()):
             return nothing_found(plan, notes, receipts)
-        for i, group in enumerate(question.groups):  # those that were known before share the room with these
+        for i, group in enumerate(question.groups):  # groups known before count towards the same limit
             known = None if group.complete else self._groups.get(self._group_key(question, i))
             told |= {} if known is None else {i: known}
         question, left_out = fitting(question, told)
@@ -297,31 +297,31 @@ class Dataset:
         return replace(answer, loss=loss, notes=(*notes, *answer.notes), search=tuple(receipts))
 
     def _prepare(self, *statements: str) -> None:
-        """Let the engine read statements before they are paid for: what it would not take costs nothing."""
+        """Have the engine parse statements before they are charged, so that a statement it rejects costs nothing."""
         for statement in statements:
             self.tables.engine.prepare(statement)
 
     def _search(self, rows: SourceRows, term: Expression) -> str:
-        """The statement that finds the values of a term, with a stand-in for the secret."""
+        """Return the statement that finds the values of a term, with a placeholder for the secret."""
         return keys_sql(rows, term, self.unit, "…", self.tables.engine.dialect)
 
     def _group_key(self, question: Question, group: int) -> tuple[str, ...]:
-        """Which groups were found, of which rows, and who knows: what one reader paid for is not told to another."""
+        """Return the key of found groups: the rows they come from and the reader. Readers do not share found groups."""
         return (self.version, question.rows.sql.sql(), question.groups[group].term.sql.sql(), self._who)
 
     def sql(self, text: str, *, spend: Loss, confidence: Number = "0.95", source: Source | None = None) -> Answer:
-        """Plan and run at once."""
+        """Plan and run a query in one call."""
         return self.run(self.plan(text, spend=spend, confidence=confidence), source=source)
 
     def find_keys(self, column: str, *, spend: Loss, source: Source | None = None) -> Release:
-        """Find the values of a column that enough people share, and group by them from now on.
+        """Find the values of a column that enough people share, and use them as its groups from now on.
 
         Args:
             column: `table.column`, or `column` if there is one private table.
             spend: with a delta, such as `epsilon("0.5", delta="1e-8")`.
-            source: where random bits come from.
+            source: the source of random bits.
 
-        Privacy: the spend; see `query.find.Thresholded`. Values that few people have stay hidden.
+        Privacy: the spend; see `query.discovery.Thresholded`. Values that few people have stay hidden.
         """
         check_loss(spend)
         table, name, rows, term = self._column(column)
@@ -337,14 +337,14 @@ class Dataset:
             data_version=self.version,
             source=source,
         )
-        # Whatever was not found is one more group, NULL: totals are then of everybody.
+        # All other values form one more group, NULL, so that totals include every row.
         self._found[*self._seen_as(table), name] = replace(
             term, values=tuple(value for value, _ in found.value), nullable=True, listed=False
         )
         return replace(found, value=[value for value, _ in found.value])
 
     def find_bounds(self, column: str, *, spend: Loss, source: Source | None = None) -> Release:
-        """Find a range, between powers of two, that holds nearly all of a column, and clip to it from now on.
+        """Find a range between powers of two that holds nearly all of a column, and clip to it from now on.
 
         Privacy: the spend, for a noisy histogram over public bins; the rest is post-processing.
         """
@@ -374,18 +374,18 @@ class Dataset:
         return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
 
     def columns(self, table: str) -> dict[str, Expression]:
-        """The columns of a table as it is seen here, through a view if there is one, with what is public of them."""
+        """Return the columns of a table, through its view if there is one, with their public facts."""
         rows = self._table(table)
         if rows is None:
             raise BadSchema(f"there is no table {table!r:.60}. Look at the schema.")
         return dict(rows.columns)
 
     def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
-        """The rows of a private table as they are seen here, through a view if there is one: what models learn from.
+        """Return the rows of a private table, through its view if there is one, for training models.
 
         Args:
-            table: its name; the only private one unless given.
-            columns: those that are needed. Rows with NULL in one of them that may not be NULL are left out.
+            table: its name; default the only private table.
+            columns: the columns needed. Rows with NULL in a column that may not be NULL are left out.
 
         Nothing is read.
         """
@@ -409,22 +409,22 @@ class Dataset:
         return PrivateTable(self.tables.engine, rows, seen, most, found.copies, name, kept, self._secret)
 
     def where(self, condition: str) -> Builder:
-        """The same questions, built in Python: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
+        """Start a query built in Python: `ds.where("age >= 18").group_by("ward").agg(cl.count())`."""
         return self.table().where(condition)
 
     def table(self, name: str | None = None) -> Builder:
-        """Begin a question about a table; the only private one unless named."""
+        """Start a query on a table; default the only private one."""
         private = [one.name for one in self.schema.tables.values() if not one.public]
         if name is None and len(private) != 1:
             raise BadSchema(f"say which table: {', '.join(private)}.")
         return Builder(self, name or private[0])
 
     def group_by(self, *columns: str) -> Builder:
-        """Begin a question with its groups."""
+        """Start a query with its groups."""
         return self.table().group_by(*columns)
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Close the source."""
         self.tables.close()
 
     def __enter__(self) -> Self:
@@ -438,7 +438,7 @@ class Dataset:
 
     @property
     def _origin(self) -> tuple[object, ...]:
-        """What a plan's statements depend on: these tables, seen through these views, and groups of this reader."""
+        """The state a plan's statements depend on: the tables, their views, and this reader's found groups."""
         return (self._token, self._who, *sorted(self._through.items()))
 
     @property
@@ -458,7 +458,7 @@ class Dataset:
         hidden = [(i, group.name) for i, group in enumerate(question.groups) if group.values is None]
         known = {i: self._groups.get(self._group_key(question, i)) for i, _ in hidden}
         if spend.delta and hidden and all(question.groups[i].term.type in _PLACEHOLDERS for i, _ in hidden):
-            # The same rest if the groups are known by now, so that the same question again is free.
+            # Keep the same remainder once the groups are known, so that repeating the question is free.
             finds, spend = to_find(hidden, spend, question.rows, self.unit)
             finds = tuple(one for one in finds if known[one.group] is None)
         for i in (i for i, _ in hidden if known[i] is None):
@@ -474,7 +474,7 @@ class Dataset:
             dialect=self.tables.engine.dialect,
             confidence=confidence,
             size_hint=question.rows.size,
-            known=(lambda _one: None) if finds else seen.release,  # a placeholder is on no record
+            known=(lambda _one: None) if finds else seen.release,  # a placeholder is never in the record
             secret=self._secret,
         )
         plan = replace(plan, notes=(*plan.notes, *notes))
@@ -485,14 +485,14 @@ class Dataset:
         rows = self._whole_table(name, used) if view is None else relation(view, self._whole_table)
         if rows is None:
             return None
-        # Not inside a view: a policy may name what is no longer a category.
+        # Not inside a view: a policy may name a value that is no longer a category.
         rows = _held_to_lists(rows)
-        # On top of the view: its conditions must see the values themselves, not what they are clipped to.
+        # Applied after the view: its conditions must read the original values, not the clipped ones.
         found = {column: term for (*seen, column), term in self._found.items() if tuple(seen) == self._seen_as(name)}
         return clipped_to(rows, found) if found else rows
 
     def _seen_as(self, table: str) -> tuple[str, str]:
-        """A table and the view it is seen through, as what was found is kept by."""
+        """Return the table and its view, the key under which found values are kept."""
         return table.lower(), self._through.get(table.lower(), "")
 
     def _whole_table(self, name: str, used: frozenset[str] | None = None) -> SourceRows | None:
@@ -501,10 +501,10 @@ class Dataset:
             return None
         needed = tuple(column for column in found.columns if used is None or column.lower() in used)
         if (found.name, needed) not in self._views:
-            # As text: it is the same every time, and a tree of it would be copied again and again.
+            # Kept as text: it never changes, and a syntax tree would be copied repeatedly.
             view = verbatim(self.tables.view(found.name, needed).sql(self.tables.engine.dialect))
-            # How a record knows the same statistic, whichever columns the view shows: by what the schema says of the
-            # table. A column that may not be NULL counts: rows in which it is are left out.
+            # The record identifies a statistic by the schema of its table, whichever columns the view shows. A column
+            # that may not be NULL is part of that identity: rows in which it is NULL are left out.
             strict = sorted(name for name in needed if not found.columns[name].nullable)
             view.meta["table"] = " ".join([found.name, self.tables.identity(found.name), *strict])
             kind = "text" if self.tables.unit_as_text else "integer"
@@ -514,7 +514,7 @@ class Dataset:
         return self._views[found.name, needed]
 
     def _column(self, column: str) -> tuple[str, str, SourceRows, Expression]:
-        """A column's table, name, relation and term."""
+        """Return a column's table, name, relation and term."""
         table, _, name = column.rpartition(".")
         table = table or self.table().table
         rows = self._table(table)
@@ -530,7 +530,7 @@ class Dataset:
 
 
 def _with_digits(rows: SourceRows, digits: Mapping[str, int]) -> SourceRows:
-    """A table of which some columns are declared as decimals, kept within bounds."""
+    """Return a table with columns declared as decimals, kept within bounds."""
     columns = dict(rows.columns)
     for name, term in rows.columns.items():
         if name in digits and term.type == "real" and term.low is not None and term.high is not None:
@@ -539,13 +539,13 @@ def _with_digits(rows: SourceRows, digits: Mapping[str, int]) -> SourceRows:
 
 
 def _held_to_lists(rows: SourceRows) -> SourceRows:
-    """A private table in which a question compares a column of listed values with these values only."""
+    """Return a private table whose listed columns may be compared with their listed values only."""
     known = {name: replace(term, listed=term.values is not None) for name, term in rows.columns.items()}
     return replace(rows, columns=known) if rows.private else rows
 
 
 def _explained(error: OverBudget, account: Account, spend: Loss) -> OverBudget:
-    """The same refusal; with what to write, if a pure epsilon was to be paid by an account that adds rho."""
+    """Return the refusal, with a hint if a pure epsilon was to be paid by an account that adds rho."""
     if account.kind == "pure" or spend.measure != "epsilon" or spend.delta:
         return error
     said = str(error).removeprefix(f"{error.code}: ")
@@ -565,14 +565,14 @@ def _with_values(question: Question, group: int, values: tuple[Any, ...] | None)
 
 
 def _whole(plan: Plan) -> Loss:
-    """The spend from which a plan that finds groups was made, in rho."""
+    """Return the spend, in rho, of a plan that finds groups."""
     return sum((one.mechanism.loss for one in plan.finds), start=plan.spend)
 
 
 def base_rows(
     table: TableFacts, view: Any, needed: Collection[str] | None = None, unit_type: str = "text"
 ) -> SourceRows:
-    """A table of the schema as a relation: its canonical view, and what is public of its columns."""
+    """Return a table of the schema as a relation: its canonical view and the public facts of its columns."""
     columns = {name: _term(column) for name, column in table.columns.items() if needed is None or name in needed}
     if table.unit is not None and not table.public:
         person = Expression(exp.column(table.unit, quoted=True), unit_type, nullable=False, unit=True)
@@ -583,7 +583,7 @@ def base_rows(
 
 
 def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRows:
-    """A relation whose columns are read within what was found about them."""
+    """Return a relation whose columns are clipped to the values or bounds found for them."""
     shown: list[exp.Expression] = []
     columns = dict(rows.columns)
     for name, term in rows.columns.items():
@@ -591,12 +591,12 @@ def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRow
         if name in learned:
             found = learned[name]
             columns[name] = replace(found, sql=term.sql)
-            if found.values is not None:  # whatever is not among them is NULL, also where there are bounds
+            if found.values is not None:  # any other value is NULL, also where there are bounds
                 listed = exp.In(this=column, expressions=[literal(value) for value in found.values])
                 kept = exp.Case(ifs=[exp.If(this=listed if found.values else exp.false(), true=column.copy())])
                 column = exp.alias_(kept, name, quoted=True)
             elif found.low is not None and found.high is not None:
-                # A whole column stays whole: powers of two of at least one, or nothing.
+                # An integer column stays integer: powers of two of at least one, or zero.
                 ends = [literal(int(end) if term.type == "integer" else float(end)) for end in (found.low, found.high)]
                 clip = exp.Case(
                     ifs=[
@@ -614,7 +614,7 @@ def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRow
 
 
 def _seen(name: str, term: Expression) -> Column:
-    """What is public of a column as it is seen: after a view, and after what was found about it."""
+    """Return the public facts of a column after its view and after values or bounds were found."""
     if term.type in ("text", "integer") and term.values is not None:
         return Column(name, term.type, categories=tuple(term.values), nullable=term.nullable)  # type: ignore[arg-type]
     bounds: Any = None
@@ -638,7 +638,7 @@ def _term(column: Any) -> Expression:
         high if numeric else None,
         tuple(column.categories) if column.categories is not None else None,
         nullable=column.nullable,
-        # Beyond 53 bits the limits here are rounded, and no longer those that the view keeps to.
+        # Beyond 53 bits these limits are rounded and differ from those the view enforces.
         clipped=column.type in ("integer", "real")
         and column.bounds is not None
         and max(map(abs, column.bounds)) < 2**53,

@@ -1,7 +1,7 @@
-"""Accuracy against epsilon: the experiment of the sources (figures 5.3 to 5.5), with both lines it needs.
+"""Accuracy against epsilon: the experiment of the sources (figures 5.3 to 5.5), with both baselines.
 
-A lesson: whoever runs it has the rows and their labels. Beside each curve stand the same model without privacy, and
-the most common class: accuracy that does not exceed it shows no learning (spec E-20).
+A lesson: it needs the rows and their labels. The baselines of each curve are the same model without privacy, and the
+most common class: accuracy that does not exceed the latter shows no learning (spec E-20).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ _COLOURS = ["#3b4fa0", "#b45309", "#0f6b66", "#9c3d78", "#6b7280", "#a16207", "#
 
 @dataclass(frozen=True, slots=True)
 class Accuracies:
-    """What an experiment found.
+    """The results of an experiment.
 
     Attributes:
         table: rows of (setting, epsilon, mean accuracy, its standard error over the repeats).
         plain: the accuracy without privacy.
-        majority: the accuracy of always naming the most common class.
-        repeats: how many splits and collections were played.
+        majority: the accuracy of always predicting the most common class.
+        repeats: the number of simulated splits and collections.
     """
 
     table: tuple[tuple[str, float, float, float], ...]
@@ -40,14 +40,14 @@ class Accuracies:
     repeats: int
 
     def mean(self, setting: str, epsilon: Number) -> float:
-        """The mean accuracy of one setting at one epsilon."""
+        """Return the mean accuracy of one setting at one epsilon."""
         for name, amount, mean, _ in self.table:
             if name == setting and amount == float(epsilon):
                 return mean
         raise BadInput("this setting was not tried at this epsilon.")
 
     def chart(self, title: str) -> Any:
-        """Curves with error bars; dashed without privacy, dotted the most common class. Offline Vega-Lite."""
+        """Return curves with error bars; dashed without privacy, dotted the most common class. Offline Vega-Lite."""
         try:
             import altair as alt
         except ImportError:
@@ -80,14 +80,14 @@ def evaluate(
     test: float = 0.25,
     seed: int = 1,
 ) -> Accuracies:
-    """Play collections over a grid of losses and settings, each on fresh splits into people asked and rows to predict.
+    """Simulate collections over a grid of losses and settings, each on fresh splits into respondents and test rows.
 
     Args:
         model: with classes, categories and bounds; its epsilon and the settings' parameters are replaced.
-        rows, labels: a table that may be looked at.
-        epsilons: what a person pays.
-        settings: for each name of a curve the model's parameters; the five oracles of the sources unless given.
-        repeats: how often everything is played.
+        rows, labels: a table that is not secret.
+        epsilons: the loss of one person.
+        settings: for each name of a curve the model's parameters; default the five oracles of the sources.
+        repeats: the number of simulations.
         test: the share of rows kept for testing.
         seed: of splits and noise, so nothing here is private.
     """
@@ -114,7 +114,7 @@ def evaluate(
 
 
 def without_privacy(form: Form, rows: Any, labels: Any) -> Beliefs:
-    """What a curator who sees all rows would believe: for comparison, and not private at all."""
+    """Return the model a curator with access to all rows would fit: for comparison, not private."""
     read, own, k = form.read(rows), form.classes.codes(np.asarray(labels).tolist()), form.classes.size
     people = len(own)
     sizes = np.bincount(own, minlength=k)

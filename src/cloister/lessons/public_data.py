@@ -1,4 +1,4 @@
-"""Rows that are nobody's secret, for the case study: sets that come with scikit-learn, and generated ones."""
+"""Public rows for the case study: datasets that come with scikit-learn, and generated ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PublicData:
-    """Rows that are nobody's secret, scaled to [-1, 1], with a label of two classes.
+    """Public rows, scaled to [-1, 1], with a label of two classes.
 
     Attributes:
         name: of the data.
@@ -29,11 +29,11 @@ class PublicData:
 
 
 def bundled(name: str = "breast cancer") -> PublicData:
-    """A data set that comes with scikit-learn, scaled to [-1, 1] by its own range: it is public."""
+    """Return a dataset that comes with scikit-learn, scaled to [-1, 1] by its own range: it is public."""
     datasets = sklearn_part("datasets")
     if name == "breast cancer":
         found = datasets.load_breast_cancer()
-        # The ten mean measurements: as many as the Wisconsin data of the case study have.
+        # The ten mean measurements, as many as the Wisconsin data of the case study have.
         return PublicData(name, _scaled(found.data[:, :10]), found.target.astype(np.int64))
     if name == "diabetes":
         found = datasets.load_diabetes()
@@ -45,7 +45,7 @@ def bundled(name: str = "breast cancer") -> PublicData:
 
 
 def generated(rows: int, columns: int = 8, seed: int = 0) -> PublicData:
-    """Two classes of correlated Gaussian features, for questions that need more rows than the textbook's data have."""
+    """Generate two classes of correlated Gaussian features, when the textbook's data have too few rows."""
     generator = np.random.default_rng(seed)
     label = generator.integers(0, 2, rows)
     mixing = generator.normal(size=(columns, columns)) * 0.3 + np.eye(columns)
@@ -60,7 +60,7 @@ def _scaled(rows: Floats) -> Floats:
 
 
 def sklearn_part(name: str) -> Any:
-    """A module of scikit-learn, or a sentence on how to get it."""
+    """Import a module of scikit-learn, or raise an error that says how to install it."""
     from importlib import import_module
 
     try:

@@ -1,4 +1,4 @@
-"""The case study's question: is what one learns from synthetic rows as good as from real ones?
+"""The case study's question: are models trained on synthetic rows as good as those trained on real ones?
 
     curves = evaluate(bundled("breast cancer"), synth.mggm, epsilons=(0.1, 1), sizes=(25, 100), open_dataset=cl.open)
 
@@ -7,11 +7,11 @@
     tasks        a support vector machine and logistic regression (accuracy), linear regression (mean squared error),
                  k-means with two clusters and 50 restarts (adjusted Rand index against clusters found in the real rows)
 
-K-means has nothing to test and so no scenario: all rows are the source, and its figure is the same under either.
-What was measured, beside what the case study reports: docs/benchmarks.md, from `benchmarks/synth_gaussian.py`.
+K-means has nothing to test and so no scenario: all rows are the source, and its result is the same under either. The
+measurements, beside those the case study reports: docs/benchmarks.md, from `benchmarks/synth_gaussian.py`.
 
-Every figure stands beside the same with real rows in the place of synthetic ones. Data are public or generated: scores
-against real rows are a look at them, so this is for lessons and benchmarks, never for a private table.
+Every result has a baseline with real rows in the place of synthetic ones. Data are public or generated: scores against
+real rows read them, so this is for lessons and benchmarks, never for a private table.
 """
 
 import tempfile
@@ -35,8 +35,8 @@ __all__ = ["UtilityCurve", "Maker", "compare", "evaluate"]
 
 Floats = NDArray[np.float64]
 _TASKS = ("svm", "logistic", "linear", "kmeans")
-_SHARES = {1: 0.3, 2: 0.8}  # of the rows, by scenario: the source of synthetic ones
-_MOST = 1000  # rows a support vector machine learns from: its time grows with their square
+_SHARES = {1: 0.3, 2: 0.8}  # share of the rows that synthetic ones are made from, by scenario
+_MOST = 1000  # most training rows of a support vector machine: its time grows with their square
 
 
 Maker = Callable[[PublicData, float, int, int], PublicData]
@@ -48,13 +48,13 @@ class UtilityCurve:
     """One point of the figures.
 
     Attributes:
-        data, method, task: which.
+        data, method, task: identify the point.
         scenario: 1, synthetic rows test; 2, synthetic rows train.
-        epsilon: what the synthetic rows cost.
+        epsilon: the cost of the synthetic rows.
         size: rows of a group; 0 for generators that have none.
         value: the mean over repeats: accuracy, mean squared error, or adjusted Rand index.
         real: the same with real rows in the place of synthetic ones.
-        repeats: how many tables were made, each from a split of its own.
+        repeats: the number of tables made, each from its own split.
         margin: half of the 95 % interval of the value (Student's t); None for one table.
     """
 
@@ -70,7 +70,7 @@ class UtilityCurve:
     margin: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return asdict(self)
 
 
@@ -89,23 +89,23 @@ def evaluate(
     open_dataset: Callable[..., Any],
     **options: Any,
 ) -> list[UtilityCurve]:
-    """The figures of the case study: every epsilon and size, both scenarios, all tasks.
+    """Compute the figures of the case study: every epsilon and size, both scenarios, all tasks.
 
     Args:
         data: public rows.
         generator: `synth.mggm`, `synth.ron_gauss` or any other.
-        epsilons: what a synthetic table may cost.
+        epsilons: the loss of a synthetic table.
         sizes: group sizes, for a generator that has them; (0,) leaves the option out.
         delta: beside each epsilon; None for pure epsilons.
-        repeats: tables for each point, with splits of their own.
+        repeats: tables for each point, each with its own split.
         scenarios: 1, 2 or both.
         tasks: some of "svm", "logistic", "linear", "kmeans".
-        folder: for ledgers; a temporary one unless given.
+        folder: for ledgers; default a temporary one.
         seed: of splits and tables, so that figures repeat; tables are marked `not private`, and the data are public.
         open_dataset: `cl.open`.
-        options: further ones, for the generator.
+        options: passed to the generator.
     """
-    options |= {"reviewed": False} if "reviewed" in signature(generator).parameters else {}  # no errors are asked here
+    options |= {"reviewed": False} if "reviewed" in signature(generator).parameters else {}  # no errors requested
     with tempfile.TemporaryDirectory() as home:
 
         def make(source: PublicData, budget: float, size: int, number: int) -> PublicData:
@@ -139,7 +139,7 @@ def compare(
     tasks: Sequence[str] = _TASKS,
     seed: int = 0,
 ) -> list[UtilityCurve]:
-    """The same figures for rows that come from anywhere, such as a reference without privacy.
+    """Compute the figures for rows from any source, such as a reference without privacy.
 
     Args:
         data, epsilons, sizes, repeats, scenarios, tasks, seed: as in `evaluate`.
@@ -173,13 +173,13 @@ def _curve(data: str, method: str, key: tuple[str, int, float, int], scores: Flo
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """Rows that synthetic ones are made from, and what these are asked.
+    """The source of synthetic rows, and the tasks to score.
 
     Attributes:
         source: the rows.
-        scenarios: the ones that figures are for.
-        tasks: to be asked.
-        score: what synthetic rows give for a task.
+        scenarios: the scenarios of the figures.
+        tasks: the tasks.
+        score: returns the score of synthetic rows for a task.
     """
 
     source: PublicData
@@ -199,18 +199,18 @@ def _trials(data: PublicData, scenarios: Sequence[int], tasks: Sequence[str], se
 
 
 def _tests(other: PublicData, tasks: Sequence[str], seed: int) -> Callable[[str, PublicData], float]:
-    """Real rows train, once for all; synthetic ones test."""
+    """Train on real rows once; test on synthetic ones."""
     models = {task: _fitted(task, other, seed) for task in tasks}
     return lambda task, made: _judged(task, models[task], made)
 
 
 def _trains(other: PublicData, seed: int) -> Callable[[str, PublicData], float]:
-    """Synthetic rows train; real ones test."""
+    """Train on synthetic rows; test on real ones."""
     return lambda task, made: _judged(task, _fitted(task, made, seed), other)
 
 
 def _clusters(data: PublicData, seed: int) -> Callable[[str, PublicData], float]:
-    """How alike the clusters are that real and synthetic rows lead to, both judged on the real rows."""
+    """Compare the clusters found from real and from synthetic rows, both judged on the real rows."""
     found = _fitted("kmeans", data, seed).predict(data.rows)
     alike = sklearn_part("metrics").adjusted_rand_score
     return lambda task, made: float(alike(found, _fitted(task, made, seed).predict(data.rows)))
@@ -250,12 +250,12 @@ def _synthetic(
 
 
 def _fitted(task: str, train: PublicData, seed: int) -> Any:
-    """What is learnt from some rows; from one class alone it is that class."""
+    """Fit a model to some rows; with one class only, it predicts that class."""
     rows, label = train.rows, train.label
     if task == "kmeans":
         return sklearn_part("cluster").KMeans(2, n_init=50, random_state=seed).fit(rows)
     if task == "linear":
-        # The last feature is the target, as in a table of measurements that has no other number to predict.
+        # The last feature is the target, as in a table of measurements without another number to predict.
         return sklearn_part("linear_model").LinearRegression().fit(rows[:, :-1], rows[:, -1])
     if task == "svm" and len(rows) > _MOST:
         some = np.random.default_rng(seed).choice(len(rows), _MOST, replace=False)
@@ -270,12 +270,12 @@ def _fitted(task: str, train: PublicData, seed: int) -> Any:
             grid = {"C": [0.3, 3.0, 30.0], "gamma": ["scale", 0.1]}
             model = sklearn_part("model_selection").GridSearchCV(model, grid, scoring="f1", cv=3)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fold of noise without a class is no reason to stop
+        warnings.simplefilter("ignore")  # a noisy fold without a class must not stop the run
         return model.fit(rows, label)
 
 
 def _judged(task: str, model: Any, test: PublicData) -> float:
-    """The mean squared error of a regression, the accuracy of a classifier."""
+    """Return the mean squared error of a regression, or the accuracy of a classifier."""
     if task == "linear":
         return float(np.mean((model.predict(test.rows[:, :-1]) - test.rows[:, -1]) ** 2))
     return float(np.mean(model.predict(test.rows) == test.label))

@@ -1,4 +1,4 @@
-"""The tour behind `cloister demo`: ask in SQL, read the error, be refused, check the ledger and a receipt."""
+"""The tour behind `cloister demo`: a SQL query, its error, a refusal, the ledger and a receipt."""
 
 import tempfile
 from pathlib import Path
@@ -26,7 +26,7 @@ AGES = "SELECT MEDIAN(age) AS median_age FROM visits"
 
 
 def tour(console: Console | None = None) -> None:
-    """Walk through it, in a temporary folder that is gone afterwards."""
+    """Run the tour in a temporary folder, which is deleted afterwards."""
     console = console or Console(highlight=False)
     with tempfile.TemporaryDirectory() as folder:
         budget = epsilon(2, delta="1e-6")

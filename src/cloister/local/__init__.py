@@ -1,11 +1,11 @@
 """Local privacy: noise on the respondent's own device, estimates with intervals at the collector.
 
-    base/        what mechanisms share: facts, coins, wire, counts, estimates
+    base/        shared by all mechanisms: facts, coins, wire, counts, estimates
     mechanisms/  one file each: public facts, the law of its reports, the device's half, the collector's half
     survey/      questions, forms, envelopes, collections, a respondent's memory
     analysis/    findings, combined levels, scales, ratios, naive Bayes; linked/: two answers of one person
     privacy/     certificates, advice, the shuffle model
-    fraud/       made-up reports: how far they move an estimate, and tests that find them
+    fraud/       made-up reports: bounds on their effect, and tests that detect them
     client/      the device's half in JavaScript
 
 The contract of a mechanism:
@@ -29,15 +29,15 @@ The contract of a mechanism:
    `estimate.projected("norm-sub" | "simplex" | "em")`, marked `raw=False`.
 5. `private` travels from the source through reports, counts and estimate: a `SeededSource` marks all of them.
 
-Names at this door: the mechanisms RandomisedResponse, DirectEncoding, UnaryEncoding (symmetric, optimised, or any p
+Exported names: the mechanisms RandomisedResponse, DirectEncoding, UnaryEncoding (symmetric, optimised, or any p
 and q), ThresholdEncoding, HistogramEncoding, LocalHashing, HadamardResponse, SubsetSelection, CountMeanSketch,
 HeavyHitters; for numbers Duchi, Piecewise, Hybrid, LaplaceNumber, SquareWave (a whole distribution), and for several
 at once DuchiVector, SampledNumbers; for sets ChooseUpTo with OneOfSet, SetBits and PaddedSample; for rankings Ranking
-with PairOrder and ItemAtPlace; Attributes (several questions), Memoised and Wallet (asked again and again), `shuffled`;
+with PairOrder and ItemAtPlace; Attributes (several questions), Memoised and Wallet (repeated questions), `shuffled`;
 LocalNaiveBayes (learning from reports) with LabelledNumber; `epsilon` (a replace-one loss); `advise`, `verify`,
 `combine` (several levels), `poisoning`, and the values Reports, Counts, Estimate, Advice, Certificate.
 Over the wire: `Question` (levels to choose from), `seal` (reports into envelopes), `Collection` (envelopes into a
-`Finding`), `from_description`; browsers use `client/index.mjs`. Answers of one person that are matched: `cross` (a
+`Finding`), `from_description`; browsers use `client/index.mjs`. Matched answers of one person: `cross` (a
 `CrossTable`, or `GroupMeans` of a number), `cross_joint`, `scale_mean`, `MatchedNaiveBayes`, all from `scores`; and
 `suspicions` of made-up reports.
 
@@ -244,7 +244,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Fetch a name from its home the first time it is asked for."""
+    """Import a name from its module on first use."""
     if name == "Checked":
         warnings.warn("local.Checked is called local.CheckedEnvelope now.", DeprecationWarning, stacklevel=2)
         name = "CheckedEnvelope"

@@ -1,4 +1,4 @@
-"""What `cloister local` says: advice for a question, findings as tables or JSON."""
+"""Output of `cloister local`: advice for a question, findings as tables or JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def advised(
     up_to: int | None = None,
     most_bits: int | None = None,
 ) -> tuple[Question, str]:
-    """A question with the best mechanism at each level, and the tables that show why."""
+    """Return a question with the best mechanism at each level, and the tables behind the choice."""
     if [yes_no, choices is not None, domain is not None, between is not None].count(True) != 1:
         raise BadInput(
             "say what the answers are, in one way: --yes-no, --choices ONE,TWO, --domain 100 or --between 17:90."
@@ -54,9 +54,9 @@ def advised(
 
 
 def _one_grid(found: Sequence[Advice], most_bits: int | None) -> list[Advice]:
-    """Advice for all levels of a number: the levels of a question take the same answers, so they have one mechanism.
+    """Advise one mechanism for all levels of a number: the levels of a question take the same answers.
 
-    It is the one whose error is nearest to the least at the level where it is farthest from it.
+    It minimises the largest ratio, over the levels, of its error to the least error.
     """
     if len({type(one.best) for one in found}) == 1:
         return list(found)
@@ -73,20 +73,20 @@ def _one_grid(found: Sequence[Advice], most_bits: int | None) -> list[Advice]:
 
 
 def _shown(name: str, found: Sequence[Any], people: int, names: Sequence[str] | None) -> tuple[Question, str]:
-    """The question with what was advised at each level, and the tables that it was advised by."""
+    """Return the question with the advised mechanisms, and the tables behind them."""
     tables = [f"epsilon {show(one.best.epsilon)}, {people:,} people\n{one}" for one in found]
     return Question(name, [one.best for one in found], names), "\n".join(tables)
 
 
 def same_questions(collection: Collection, asked: Sequence[Question]) -> Collection:
-    """The collection, if it is one of these questions."""
+    """Return the collection, if its questions are these."""
     if collection.questions != {question.id: question for question in asked}:
         raise BadInput("the counts are of other questions. Give them a new file.")
     return collection
 
 
 def findings(collection: Collection, only: str | None, **how: Any) -> list[Finding]:
-    """What was found about one question, or about every one that somebody answered."""
+    """Return the findings of one question, or of every question with answers."""
     asked = [only] if only else [name for name in collection.questions if collection.counts(name)]
     if not asked:
         raise BadInput("no report was counted, so there is nothing to estimate.")
@@ -94,13 +94,13 @@ def findings(collection: Collection, only: str | None, **how: Any) -> list[Findi
 
 
 def true_shares(found: Sequence[Finding], path: Path) -> dict[str, Floats]:
-    """The truth for each question of a table of true answers. For lessons."""
+    """Return the truth for each question of a table of true answers. For lessons."""
     rows = list(read_rows(path))
     return {one.question.id: truth(one.question, rows) for one in found}
 
 
 def written(found: Sequence[Finding], truths: Mapping[str, Floats], as_json: bool) -> str:
-    """Findings as tables, or as JSON."""
+    """Return findings as tables, or as JSON."""
     if not as_json:
         parts = [f"{one}{_beside(one, truths.get(one.question.id))}" for one in found]
         return "\n\n".join(parts)

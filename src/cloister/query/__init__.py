@@ -1,23 +1,23 @@
-"""Private SQL: questions in, answers with error bars out.
+"""Private SQL: queries in, answers with error bars out.
 
-In the order of the work:
+In the order of processing:
 
-    sql_text     SQL text from a person, read within fixed limits
-    question     one SELECT taken apart: rows, groups, aggregates, and what happens to the answer afterwards
-    rows         FROM, JOIN, WHERE, subqueries: one relation in which every row belongs to one unit
-    term         row-wise expressions, with their public type and interval: the allow-list of the language
-    aggregate    COUNT, SUM, AVG, …: what each needs, and how it is estimated
-    need         the bounded statistics behind them
-    plan         what will be measured, the noise, the cost; explain prints it, accuracy finds the cheapest
-    run          charge, look once, add noise
-    consistent   totals that add up
-    estimate     from noisy statistics to answers with intervals
-    arrange      arithmetic over answers, HAVING, ORDER BY, LIMIT
-    answer       a Release that is a table
-    record       what was released already is free
-    find         groups and bounds that are not public, paid for
-    builder      the same questions, built in Python
-    console      the shell
-    controls     rules beside noise that decide from the request or from noisy answers
-    lessons      the classical controls, which look at true sizes, each with the attack that defeats it
+    sql_text      SQL text, parsed within fixed limits
+    grammar       allow-list of arguments per SQL node, and of names
+    question      one SELECT split into rows, groups, aggregates, and post-processing of the answer
+    from_clause   FROM, JOIN, WHERE, subqueries: one relation in which every row belongs to one unit
+    expression    row-wise expressions with their public type and interval: the allow-list of the language
+    aggregate     COUNT, SUM, AVG, …: the statistics each needs, and its estimator
+    statistic     the bounded statistics behind them
+    plan          measurements, noise, cost; explain prints it, accuracy finds the smallest loss
+    run           charge, read once, add noise, make totals add up
+    estimate      from noisy statistics to answers with intervals
+    postprocess   arithmetic over answers, HAVING, ORDER BY, LIMIT
+    answer        a Release that is a table; display prints and exports it
+    answer_cache  the record: released answers are reused free of charge
+    discovery     groups and bounds that are not public, at a charge
+    analyst       an analyst's own account beside the dataset's
+    builder       the same queries, built in Python
+    shell         the interactive shell; prompt reads its input
+    controls      rules beside noise that decide from the request or from noisy answers
 """

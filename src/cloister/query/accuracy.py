@@ -1,4 +1,4 @@
-"""Accuracy first: the cheapest loss whose expected error is within what was asked."""
+"""Accuracy first: the smallest loss whose expected error is within a limit."""
 
 from collections.abc import Callable
 
@@ -14,11 +14,11 @@ _MOST = 10**6
 
 
 def cheapest(plan_at: Callable[[Loss], Plan], within: float, pure: bool) -> Plan:
-    """Search over losses; uses public facts only, so it costs nothing.
+    """Search for the smallest sufficient loss. The search uses public facts only and costs nothing.
 
     Args:
         plan_at: the plan at a given loss.
-        within: the half-width of the interval that every answer must keep.
+        within: the largest half-width an answer's interval may have.
         pure: whether the account adds epsilons.
     """
     if not within > 0:
@@ -46,7 +46,7 @@ def _loss(amount: float, pure: bool) -> Loss:
 
 
 def _error(plan: Plan) -> float:
-    """The largest expected error among the answers."""
+    """Return the largest expected error among the answers."""
     errors = [expected_error(plan, aggregate) for aggregate in plan.question.aggregates]
     if None in errors:
         raise QueryRefused(

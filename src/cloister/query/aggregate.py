@@ -1,4 +1,4 @@
-"""The aggregate functions: what each needs, and how its answer is estimated. One table, no ladder."""
+"""The aggregate functions: the statistics each needs and its estimator, in one table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ __all__ = ["Aggregate", "compile_aggregate", "is_aggregate"]
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate of a question.
+    """One aggregate of a query.
 
     Attributes:
         text: as the analyst wrote it.
         needs: the statistics behind it.
-        estimate: from those statistics, noisy, to the answer.
-        whole: whether the answer is a whole number.
-        expected: from the margins of the needs and a public number of rows, how far off the answer may be; None if that
-            cannot be told beforehand.
-        clipped: what clipping may have changed, in words.
+        estimate: maps those statistics, noisy, to the answer.
+        whole: whether the answer is an integer.
+        expected: maps the margins of the needs and a public number of rows to the expected error of the answer; None if
+            it cannot be computed beforehand.
+        clipped: the possible effect of clipping, in words.
     """
 
     text: str
@@ -48,14 +48,14 @@ class Aggregate:
 
 
 def is_aggregate(node: exp.Expression) -> bool:
-    """Whether a node is an aggregate call, offered or not."""
+    """Return True if a node is an aggregate call, supported or not."""
     return isinstance(node, exp.AggFunc | exp.WithinGroup) or (
         isinstance(node, exp.Anonymous) and node.name.lower() in ("quantile",)
     )
 
 
 def compile_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
-    """The aggregate an analyst wrote, or a refusal that names what would work."""
+    """Compile the aggregate an analyst wrote, or refuse it and name an alternative."""
     rule = _RULES.get(type(node))
     if rule is None:
         offered = "COUNT, SUM, AVG, VARIANCE, STDDEV, MIN, MAX, MEDIAN, QUANTILE, PERCENTILE_CONT and MODE"
@@ -175,9 +175,10 @@ def _as_it_is(margins: Sequence[float], rows: float | None) -> float:
 
 
 def _of_mean(half: float) -> Callable[[Sequence[float], float | None], float | None]:
-    """A mean lies within half of the centre, so an error in the count moves it by at most half as much, each.
+    """Return the function that computes the expected error of a mean.
 
-    Divided by the fewest rows that the noisy count leaves possible, as the interval is.
+    A mean is within `half` of the centre, so each row of error in the count adds at most `half` to the error of the
+    sum. The divisor is the smallest row count that the noisy count leaves possible, as for the interval.
     """
 
     def expected(margins: Sequence[float], rows: float | None) -> float | None:
@@ -200,7 +201,7 @@ def _of_variance(half: float) -> Callable[[Sequence[float], float | None], float
 
 
 def _at_most(most: float, top: float, rows: float) -> float:
-    """A quotient, or the most that an interval can be off where too few rows may be left to tell."""
+    """Return a quotient, or the interval's largest possible error if too few rows may be left."""
     return most if rows < 1 else min(most, top / rows)
 
 
@@ -209,9 +210,9 @@ def _number(node: exp.Expression, scope: Scope) -> tuple[Expression, str]:
         raise QueryRefused("DISTINCT is offered inside COUNT only.")
     term, text = compile_term(node, scope), _text(node)
     if term.type == "boolean":
-        # 1, 0, and NULL where the condition is: an average passes over it.
+        # 1, 0, or NULL where the condition is NULL: an average skips it.
         term = compile_term(exp.Cast(this=node.copy(), to=exp.DataType.build("BIGINT")), scope)
-    sum_statistic(term, text)  # refuses what has no bounds, in the same words everywhere
+    sum_statistic(term, text)  # refuses unbounded arguments with the same message everywhere
     return term, text
 
 
@@ -225,7 +226,7 @@ def _text(node: exp.Expression) -> str:
     )
 
 
-# Names that other systems give to aggregates.
+# Aggregate names of other systems.
 _INSTEAD = {
     "var": "VARIANCE(x)", "mean": "AVG(x)", "std": "STDDEV(x)", "stdev": "STDDEV(x)", "count_if": "SUM(CASE WHEN …)",
     "countif": "COUNT(CASE WHEN x > 3 THEN 1 END)", "average": "AVG(x)", "percentile": "QUANTILE(x, 0.5)",

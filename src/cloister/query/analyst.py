@@ -1,7 +1,7 @@
-"""Somebody who asks, with an account of their own beside the dataset's.
+"""An analyst with an account beside the dataset's.
 
-Answers from the record cost the dataset nothing: they are released already. For one reader they may still be news, and
-then they debit that reader's account, so that it bounds what this reader has learned in all.
+Answers from the record cost the dataset nothing: they are released already. An analyst who receives one for the first
+time is charged for it, so that the analyst's account bounds everything this analyst has learned.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,24 +16,24 @@ __all__ = ["Analyst", "ReceivedReleases"]
 
 
 class ReceivedReleases(Protocol):
-    """Which releases of noisy statistics somebody has received, by `KeptRelease.id`."""
+    """The releases of noisy statistics an analyst has received, by `KeptRelease.id`."""
 
     def has(self, release: str) -> bool:
-        """Whether it was received before."""
+        """Return True if the release was received before."""
         ...
 
     def add(self, releases: Iterable[str]) -> None:
-        """Remember that they were."""
+        """Record the releases as received."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Analyst:
-    """Who asks.
+    """An analyst.
 
     Attributes:
-        account: theirs, in the same ledger as the dataset's.
-        received: what they have been told already.
+        account: the analyst's account, in the same ledger as the dataset's.
+        received: the releases the analyst has received already.
         label: of this piece of work; it enters the request's hash in the ledger and in the receipt.
     """
 
@@ -42,14 +42,14 @@ class Analyst:
     label: str = ""
 
     def request(self, text: str) -> str:
-        """The request as the ledger hashes it."""
+        """Return the request as the ledger hashes it."""
         return f"{self.label}\n{text}" if self.label else text
 
     def news(self, plan: Plan) -> list[Measurement]:
-        """What the record would tell them for the first time."""
+        """Return the releases of the record that the analyst has not received yet."""
         return [one for one in plan.measurements if one.reused and not self.received.has(one.release)]
 
     def price(self, measurements: Sequence[Measurement]) -> Loss:
-        """What they pay for it."""
+        """Return the analyst's charge for them."""
         nothing = Loss.nothing(self.account.cap.measure, self.account.cap.relation)
         return sum((self.account.price(noise) for one in measurements for noise in one.mechanisms), start=nothing)

@@ -18,42 +18,42 @@ __all__ = ["Answer"]
 class Answer(Release):
     """A table of private answers.
 
-    `value` is an Arrow table. Beside each numeric column `x` stand `x_low` and `x_high`: limits that hold the true
-    answer on the clipped and capped rows, each with the stated confidence; NULL where there is no such limit.
+    `value` is an Arrow table. Each numeric column `x` has limits `x_low` and `x_high`, which hold the true answer on
+    the clipped and capped rows, each with the stated confidence; NULL where there is no such limit.
     """
 
     columns: tuple[str, ...] = ()
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
-    search: tuple[Receipt, ...] = ()  # of the search for groups that were not public
+    search: tuple[Receipt, ...] = ()  # of the search for groups that are not public
 
     def to_arrow(self) -> pa.Table:
-        """The Arrow table, limits included."""
+        """Return the Arrow table, limits included."""
         return self.value
 
     def to_pandas(self) -> Any:
-        """A pandas frame, limits included."""
+        """Return a pandas frame, limits included."""
         return self.value.to_pandas()
 
     def to_polars(self) -> Any:
-        """A polars frame, limits included."""
+        """Return a polars frame, limits included."""
         import polars
 
         return polars.from_arrow(self.value)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Plain Python dictionaries, limits included."""
+        """Return the rows as dictionaries, limits included."""
         rows: list[dict[str, Any]] = self.value.to_pylist()
         return rows
 
     def column(self, name: str) -> list[Any]:
-        """One column as a list."""
+        """Return one column as a list."""
         values: list[Any] = self.value.column(name).to_pylist()
         return values
 
     def item(self) -> Any:
-        """The only number of an answer that is one number."""
+        """Return the only number of an answer with a single number."""
         if self.value.num_rows != 1 or len(self.columns) != 1:
             raise ValueError(
                 f"the answer has {self.value.num_rows} rows and {len(self.columns)} columns, not one number."
@@ -61,10 +61,10 @@ class Answer(Release):
         return self.value.column(self.columns[0])[0].as_py()
 
     def tidy(self) -> "Answer":
-        """Whole, non-negative counts and values in order, for people to read. Post-processing: it costs nothing.
+        """Return non-negative integer counts and ordered values for display. Post-processing; it costs nothing.
 
-        Rounding and cutting off at zero bias small numbers upwards: keep the raw answer to compute with. Limits are cut
-        off at zero too and stay valid, since a count is never negative.
+        Rounding and truncation at zero bias small numbers upwards: compute with the raw answer. Limits are truncated at
+        zero too and stay valid, since a count is never negative.
         """
         table = self.value
         for name in self.whole:
@@ -110,7 +110,7 @@ class Answer(Release):
         return f"cost {self.loss}" if self.loss.amount else "cost nothing: answered from the record"
 
     def cells(self, most: int = 40) -> list[list[str]]:
-        """The rows as text, each number with its interval."""
+        """Return the rows as text, each number with its interval."""
         return self._cells(most)[1]
 
     def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
@@ -131,7 +131,7 @@ def _plain(value: Any) -> str:
 
 
 def _digits(widths: Sequence[float]) -> int:
-    """As many decimals as an interval of that width makes sensible."""
+    """Return the number of decimals appropriate to the width of an interval."""
     width = max(widths)
     digits = 0
     while width and width * 10**digits < 20 and digits < 8:

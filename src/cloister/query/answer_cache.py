@@ -1,7 +1,7 @@
-"""The record: what was already released, so that asking again, or for something that follows from it, is free.
+"""The record of released statistics. Repeating a query, or asking one that follows from released statistics, is free.
 
-The same statistic measured twice with fresh noise would cost twice, and let the noise be averaged away. What is kept
-here is released already: keeping it costs nothing, and whoever changes it can spoil answers but reveal nothing.
+Measuring a statistic twice with fresh noise would cost twice and let the noise be averaged out. The record holds
+released values only: keeping it costs nothing, and tampering with it can falsify answers but reveals nothing.
 """
 
 import json
@@ -22,19 +22,19 @@ from cloister.query.plan import KeptRelease, Measurement
 __all__ = ["AnswerCache", "Snapshot", "made_release"]
 
 _KINDS = {kind.name: kind for kind in (DiscreteLaplace, DiscreteGaussian)}
-# Larger answers are remembered while the dataset is open, but not written down.
+# Larger answers are kept in memory while the dataset is open, but not written to the file.
 _MOST_NUMBERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The record as it was at one moment.
+    """The record at one moment.
 
-    A plan is priced, and its answer put together, from one snapshot: what is charged for is what is handed out, however
-    many releases other threads enter meanwhile.
+    A plan is priced and its answer computed from one snapshot, so that the releases charged for are those returned,
+    even if other threads enter releases meanwhile.
 
     Attributes:
-        number: of the entries until then; the same for two snapshots only if they are equal.
+        number: the number of entries so far; two snapshots have the same number only if they are equal.
     """
 
     number: int
@@ -42,14 +42,14 @@ class Snapshot:
     _kept: Mapping[str, KeptRelease] = field(repr=False)
 
     def release(self, one: Measurement) -> KeptRelease | None:
-        """The release of this statistic, if there is one."""
+        """Return the release of this statistic, if there is one."""
         return self._kept.get(one.fingerprint(self._version))
 
     def values(self, one: Measurement) -> list[Any]:
-        """The noisy numbers of the release that a plan names, and of no other.
+        """Return the noisy numbers of the release that a plan names.
 
         Raises:
-            QueryRefused: another release, or none, is kept.
+            QueryRefused: the record holds another release, or none.
         """
         found = self.release(one)
         if found is None or found.id != one.release:
@@ -58,11 +58,11 @@ class Snapshot:
 
 
 class AnswerCache:
-    """Noisy statistics by what they measured. Any number of threads may use it.
+    """Noisy statistics by fingerprint. Thread-safe.
 
     Args:
-        version: the owner's name for this state of the data: releases of another state do not answer for it.
-        path: where releases are written down, one line each; None keeps them in memory only.
+        version: the owner's name for this state of the data; releases of another state are not reused.
+        path: the file that releases are written to, one line each; None keeps them in memory only.
     """
 
     def __init__(self, version: str = "", path: str | os.PathLike[str] | None = None) -> None:
@@ -75,7 +75,7 @@ class AnswerCache:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what other processes have written down since."""
+        """Read the releases that other processes have written since."""
         with self._lock:
             self._refresh()
 
@@ -91,23 +91,23 @@ class AnswerCache:
             self._read(line)
 
     def snapshot(self) -> Snapshot:
-        """All that is kept now."""
+        """Return a snapshot of the record."""
         with self._lock:
             return Snapshot(self._entered, self._version, dict(self._kept))
 
     def keep(self, one: Measurement, values: list[Any]) -> None:
-        """Enter a release; a more precise one replaces it later."""
+        """Enter a release. A more precise one replaces it later."""
         made = made_release(one, self._version, values)
         line = None
         numeric = all(mechanism.name in _KINDS for mechanism in one.mechanisms)
         if self._path is not None and numeric and sum(np.size(value) for value in values) <= _MOST_NUMBERS:
             written = [made.statistic, _noise(one.mechanisms), [_plain(value) for value in values]]
             line = json.dumps(written) + "\n"
-        with self._lock:  # in the file in the same order
+        with self._lock:  # same order as in the file
             self._kept[made.statistic] = made
             self._entered += 1
             if self._path is not None and line is not None:
-                with self._path.open("ab", buffering=0) as file:  # one write: lines of two processes do not mix
+                with self._path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
                     file.write(line.encode())
 
     def _read(self, line: str) -> None:
@@ -116,18 +116,18 @@ class AnswerCache:
             made = tuple(_KINDS[kind].for_loss(sensitivity, Loss.from_json(loss)) for kind, sensitivity, loss in noise)
             numbers = tuple(_array(value) for value in values)
             release = KeptRelease(str(name), json.dumps(noise), made, numbers)
-        except Exception:  # whatever is wrong with one line must not keep the others from being read
-            return  # it was cut off, or is of another version: ask again, and pay again
+        except Exception:  # a defect in one line must not prevent reading the others
+            return  # truncated or of another version: measure and pay again
         self._kept[release.statistic] = release
         self._entered += 1
 
     def __len__(self) -> int:
-        """How many releases were entered or read, replaced ones included: it grows with every change."""
+        """Return the number of releases entered or read, replaced ones included. It grows with every change."""
         return self._entered
 
 
 def made_release(one: Measurement, version: str, values: Sequence[Any]) -> KeptRelease:
-    """What was measured just now, as the record keeps it. Its arrays can no longer be written to."""
+    """Return a new measurement as the record keeps it. Its arrays are read-only."""
     for value in values:
         if isinstance(value, np.ndarray):
             value.setflags(write=False)

@@ -1,4 +1,4 @@
-"""Questions built in Python. They become the same SQL, and go the same way."""
+"""Queries built in Python. They become SQL and are processed like any other SQL."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,23 +28,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An aggregate, and what to call it."""
+    """An aggregate and its name."""
 
     sql: str
     name: str
 
     def named(self, name: str) -> "Column":
-        """The same under another name."""
+        """Return the aggregate under another name."""
         return replace(self, name=name)
 
 
 def count(expression: str = "*") -> Column:
-    """The number of rows, or of rows where an expression is known."""
+    """Count the rows, or the rows where an expression is not NULL."""
     return Column(f"COUNT({expression})", "count" if expression == "*" else f"count_{_word(expression)}")
 
 
 def count_people(unit: str) -> Column:
-    """The number of units: pass the unit column."""
+    """Count the units: pass the unit column."""
     return Column(f"COUNT(DISTINCT {unit})", f"{_word(unit)}s")
 
 
@@ -67,13 +67,13 @@ mode = _simple("MODE", "mode")
 
 
 def quantile(expression: str, share: float) -> Column:
-    """The value that a share of rows stays below."""
+    """Estimate the value below which a share of the rows is."""
     return Column(f"QUANTILE({expression}, {share!r})", f"q{share:g}_{_word(expression)}".replace(".", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """A question on its way: where, group_by, agg; then plan or run."""
+    """A query under construction: where, group_by, agg; then plan or run."""
 
     dataset: Any
     table: str
@@ -82,15 +82,15 @@ class Builder:
     columns: tuple[Column, ...] = ()
 
     def where(self, condition: str) -> "Builder":
-        """Keep rows for which a condition holds; several are joined with AND."""
+        """Keep the rows for which a condition holds. Several conditions are joined with AND."""
         return replace(self, conditions=(*self.conditions, condition))
 
     def group_by(self, *columns: str) -> "Builder":
-        """Answer for each group."""
+        """Group the answer."""
         return replace(self, groups=(*self.groups, *columns))
 
     def agg(self, *columns: Column) -> "Builder":
-        """What to answer."""
+        """Choose the aggregates."""
         return replace(self, columns=(*self.columns, *columns))
 
     def plan(self, *, spend: "Loss | None" = None, within: Any = None, confidence: Any = "0.95") -> "Plan":
@@ -101,7 +101,7 @@ class Builder:
     def run(
         self, *, spend: "Loss | None" = None, within: Any = None, confidence: Any = "0.95", source: Any = None
     ) -> "Answer":
-        """Plan and run."""
+        """Plan and run the query."""
         answer: Answer = self.dataset.run(self.plan(spend=spend, within=within, confidence=confidence), source=source)
         return answer
 

@@ -1,4 +1,4 @@
-"""What is not public and must be paid for: the groups that occur, and the range of a column."""
+"""Discovery, at a charge, of facts that are not public: the groups that occur, and the range of a column."""
 
 import math
 from collections.abc import Sequence
@@ -36,21 +36,21 @@ __all__ = [
 
 Found = list[tuple[Any, int]]
 
-# The range of a column is found as powers of two between these, on both sides of zero.
+# The bounds of a column are found as powers of two between these, on both sides of zero.
 _POWERS = range(-20, 64)
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholded:
-    """Noisy counts of values that are not public, of which only the large ones are shown.
+    """Noisy counts of values that are not public; only values with large counts are released.
 
     Korolova et al. 2009; Wilkins et al. 2024 for the Gaussian law.
 
     Args:
         noise: added to the number of units of each value.
-        most: how many values one unit can have.
-        delta: with at most this probability a value is shown that one unit alone has.
-        weight: how much one unit adds to one value at most; more than 1 where a row can occur several times.
+        most: the most values one unit can have.
+        delta: bounds the probability that a value of a single unit is released.
+        weight: the most one unit adds to one value; more than 1 where a row can occur several times.
 
     Privacy: the noise's loss, plus delta: a value of one unit alone has at most the count `weight`, and passes with
         probability at most delta/most; it has at most `most` such values. Audited in tests/statistical/test_find.py.
@@ -65,7 +65,7 @@ class Thresholded:
     weight: int = 1
 
     def __post_init__(self) -> None:
-        if self.noise.relation is not Relation.ADD_REMOVE:  # replaced, a unit takes values away and brings others
+        if self.noise.relation is not Relation.ADD_REMOVE:  # a replaced unit removes values and adds others
             raise RelationMismatch("values are found for add/remove neighbours. Give an add/remove loss.")
 
     @property
@@ -75,12 +75,12 @@ class Thresholded:
 
     @property
     def relation(self) -> Relation:
-        """The neighbours the loss speaks of."""
+        """The neighbour relation of the loss."""
         return self.noise.relation
 
     @property
     def loss(self) -> Loss:
-        """The noise's loss, and delta."""
+        """The noise's loss, plus delta."""
         inner = self.noise.zcdp
         return Loss("rho", inner.amount, inner.delta + self.delta, inner.relation)
 
@@ -91,20 +91,20 @@ class Thresholded:
 
     @property
     def pure(self) -> None:
-        """Showing what is not public has no pure guarantee."""
+        """None: releasing values that are not public has no pure guarantee."""
         return None
 
     def rdp(self, alpha: float) -> float:
-        """There is no Rényi curve for an event of probability delta."""
+        """Return infinity: an event of probability delta has no Rényi curve."""
         return math.inf
 
     def parameters(self) -> dict[str, str]:
-        """Public and exact, for a receipt."""
+        """Return the public, exact parameters for a receipt."""
         told = {"threshold": str(self.threshold), "values of one unit": str(self.most), "delta": str(self.delta)}
         return {**self.noise.parameters(), **told}
 
     def release(self, statistic: Found, source: Source | None = None) -> Found:
-        """The values whose noisy count reaches the threshold, in their own order, with that count."""
+        """Release the values whose noisy count reaches the threshold, sorted, with that count."""
         counts = np.array([count for _, count in statistic], dtype=np.int64)
         noisy = self.noise.release(counts, source) if len(counts) else counts
         kept = [(value, int(n)) for (value, _), n in zip(statistic, noisy, strict=True) if n >= self.threshold]
@@ -112,11 +112,11 @@ class Thresholded:
 
 
 def key_finder(spend: Loss, unit: Unit, by_row: bool, copies: int = 1) -> Thresholded:
-    """The mechanism that finds keys at a loss with a delta: half of it for the threshold, half for the noise."""
+    """Return the mechanism that finds keys at a loss with a delta: half for the threshold, half for the noise."""
     if not spend.delta:
         raise BadLoss("finding groups needs a delta: write spend=epsilon('0.5', delta='1e-8').")
     most = copies if by_row else unit.max_rows
-    # A unit counts once for each of its values. A row that occurs several times counts as often, maybe all for one.
+    # A unit counts once for each of its values. A row that occurs several times counts each time, maybe for one value.
     weight, reach = (copies, Fraction(copies)) if by_row else (1, root_above(most))
     delta = spend.delta if spend.measure == "rho" else spend.delta / 2
     rho = Loss("rho", spend.amount, relation=spend.relation)
@@ -127,12 +127,12 @@ def key_finder(spend: Loss, unit: Unit, by_row: bool, copies: int = 1) -> Thresh
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """That a question's groups are not public and will be found first.
+    """A group whose values are not public and will be found first.
 
     Attributes:
-        group: which of the question's groups.
-        name: as the question calls it.
-        mechanism: how they are found; its threshold is public.
+        group: the index of the group in the query.
+        name: its name in the query.
+        mechanism: finds the values; its threshold is public.
     """
 
     group: int
@@ -147,18 +147,18 @@ class Find:
         )
 
 
-# Groups are found with a quarter of the loss: a group that is missed is missed whole, but those near the threshold are
-# the ones whose numbers would drown in noise anyway.
+# Finding groups takes a quarter of the loss. A missed group is lost entirely, but groups near the threshold are those
+# whose numbers would be mostly noise anyway.
 _SHARE = Fraction(1, 4)
 
 
 def to_find(
     groups: Sequence[tuple[int, str]], spend: Loss, rows: SourceRows, unit: Unit
 ) -> tuple[tuple[Find, ...], Loss]:
-    """How some groups of a question are found, and what is left of the spend for their numbers.
+    """Return the mechanisms that find some groups of a query, and the remaining spend for their numbers.
 
     Args:
-        groups: which of the question's groups, and what they are called.
+        groups: the indexes of the groups in the query, and their names.
         spend: with a delta, all of which goes into the thresholds.
     """
     total, delta = spend.amount, spend.delta
@@ -171,7 +171,7 @@ def to_find(
 
 
 def keys_in(rows: SourceRows, term: Expression, unit: Unit, secret: str, engine: Engine) -> Found:
-    """Every value of a column with the number of units that have it. Reads rows; must be followed by `Thresholded`."""
+    """Return every value of a column with its number of units. Reads rows; must be followed by `Thresholded`."""
     table = engine.run(keys_sql(rows, term, unit, secret, engine.dialect))
     return list(
         zip(table.column(internal("x")).to_pylist(), integers(table.column(internal("n"))).tolist(), strict=True)
@@ -179,7 +179,7 @@ def keys_in(rows: SourceRows, term: Expression, unit: Unit, secret: str, engine:
 
 
 def keys_sql(rows: SourceRows, term: Expression, unit: Unit, secret: str, dialect: str) -> str:
-    """The statement behind `keys_in`."""
+    """Return the statement behind `keys_in`."""
     most = None if rows.by_row else unit.max_rows
     pairs = DistinctPairs(rows.sql, (), told_apart(term), most, secret, rows.copies)  # type: ignore[arg-type]
     return pairs.units_sql(dialect)
@@ -194,7 +194,7 @@ class Bounds:
 
 
 def range_finder(spend: Loss, sums: Sums) -> DiscreteLaplace | DiscreteGaussian:
-    """The noise on counts of powers of two."""
+    """Return the noise on counts of powers of two."""
     kind: Any = DiscreteLaplace if spend.is_pure else DiscreteGaussian
     if spend.measure == "epsilon" and spend.delta:
         spend = Loss("rho", conversion.rho_within(spend.amount, spend.delta), relation=spend.relation)
@@ -202,7 +202,7 @@ def range_finder(spend: Loss, sums: Sums) -> DiscreteLaplace | DiscreteGaussian:
 
 
 def range_counts(rows: SourceRows, term: Expression, unit: Unit) -> Sums:
-    """Counts of a number by sign and power of two: bins that are public."""
+    """Count a number by sign and power of two: public bins."""
     x = as_double(term.sql)
     size = exp.Ln(this=exp.Greatest(this=exp.Abs(this=x.copy()), expressions=[literal(1e-9)]))
     power = exp.Floor(this=exp.Div(this=size, expression=literal(math.log(2)), typed=False, safe=False))
@@ -235,9 +235,9 @@ def range_counts(rows: SourceRows, term: Expression, unit: Unit) -> Sums:
 
 
 def found_range(noisy: Any, mechanism: DiscreteLaplace | DiscreteGaussian) -> Bounds:
-    """The smallest range of bins that holds every count the noise cannot explain. Post-processing."""
+    """Return the smallest range of bins that holds every count the noise cannot explain. Post-processing."""
     bins = len(_POWERS)
-    # All bins together stay below this but with probability 1e-3.
+    # The noise of all bins stays below this except with probability 1e-3.
     threshold = mechanism.beyond(Fraction(1, 1000 * (2 * bins + 1)))
     large = np.flatnonzero(np.asarray(noisy, dtype=np.float64) > threshold)
     if not large.size:
@@ -246,7 +246,7 @@ def found_range(noisy: Any, mechanism: DiscreteLaplace | DiscreteGaussian) -> Bo
 
 
 def _edge(place: int, *, lower: bool) -> float:
-    """The outer edge of a bin."""
+    """Return the outer edge of a bin."""
     if place == 0:
         return 0.0
     power = _POWERS[0] + abs(place) - 1

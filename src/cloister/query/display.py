@@ -1,4 +1,4 @@
-"""An answer for the eye, as a table in the terminal, and for other programs, as CSV, JSON or Parquet."""
+"""Output of an answer: a table in the terminal; CSV, JSON or Parquet for other programs."""
 
 import io
 import json
@@ -21,7 +21,7 @@ _WIDE = 400
 
 
 def plain_console(*, stderr: bool = False) -> Console:
-    """A terminal as wide as it is; a file or pipe so wide that no row is broken."""
+    """Return a console of the terminal's width; for a file or pipe, wide enough that no row wraps."""
     console = Console(highlight=False, markup=False, emoji=False, stderr=stderr)
     if not console.is_terminal:
         console.width = _WIDE
@@ -29,7 +29,7 @@ def plain_console(*, stderr: bool = False) -> Console:
 
 
 def show_answer(answer: Answer, console: Console, left: Loss) -> None:
-    """Print the table, then what it cost, whom it protects, what is left, and what to keep in mind."""
+    """Print the table, its cost, the privacy unit, the remaining budget, and the notes."""
     if not answer.private:
         console.print(Text("NOT PRIVATE: the noise came from a seeded source", style="bold red"))
     console.print(answer_table(answer))
@@ -42,7 +42,7 @@ def show_answer(answer: Answer, console: Console, left: Loss) -> None:
 
 
 def answer_table(answer: Answer) -> Table:
-    """The rows, with the interval of each number beside it."""
+    """Return the rows as a table, each number with its interval."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     shown, columns = answer.value.slice(0, _MOST_ROWS), []
     for name in answer.columns:
@@ -70,7 +70,7 @@ def _interval(low: float | None, high: float | None, places: int) -> str:
 
 
 def _places(lows: Sequence[float | None], highs: Sequence[float | None]) -> int:
-    """As many decimals as make two digits of the narrowest interval's half-width."""
+    """Return the number of decimals that shows two digits of the narrowest interval's half-width."""
     pairs = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None and high is not None]
     halves = [half for low, high in pairs if 0 < (half := (high - low) / 2) < math.inf]
     return max(0, min(8, 1 - math.floor(math.log10(min(halves))))) if halves else 0
@@ -79,7 +79,7 @@ def _places(lows: Sequence[float | None], highs: Sequence[float | None]) -> int:
 def _number(value: float | None, places: int) -> str:
     if value is None or math.isnan(value):
         return "NULL"
-    return f"{round(value, places) + 0.0:,.{places}f}"  # + 0.0: nobody wants to read -0
+    return f"{round(value, places) + 0.0:,.{places}f}"  # + 0.0: avoids -0
 
 
 def _plain(value: Any) -> str:
@@ -92,7 +92,7 @@ def _plain(value: Any) -> str:
 
 
 def written(answer: Answer, form: str) -> bytes:
-    """The whole answer, limits included, in one of the `FORMATS`."""
+    """Return the whole answer, limits included, in one of the `FORMATS`."""
     return FORMATS[form](answer)
 
 
@@ -126,7 +126,7 @@ def _json(answer: Answer) -> bytes:
 
 def _jsonable(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no such number
+        return None  # JSON has no infinity or NaN
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 

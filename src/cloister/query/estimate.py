@@ -1,8 +1,8 @@
-"""From noisy statistics to answers with intervals. Everything here is post-processing and costs nothing.
+"""Estimators: from noisy statistics to answers with intervals. All of it is post-processing and costs nothing.
 
 Each estimator takes the noisy statistics it needs and returns the answer for every group, with limits that hold the
-answer on the capped and clipped rows, each with at least the confidence asked for. Confidences are exact: what a bound
-over many groups leaves over of 1 may be less than a double can tell from nothing.
+answer on the capped and clipped rows, each with at least the requested confidence. Confidences are exact rationals:
+after a union bound over many groups, the complement may be too small for a double.
 """
 
 import math
@@ -26,13 +26,13 @@ FAN_OUT = 16
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """A measured statistic in its own units, and how wrong its noise may have made it.
+    """A measured statistic in its own units, with its noise.
 
     Attributes:
-        value: the best estimate: as it was measured, or made to agree with others.
-        measured: as it was measured.
-        mechanism: the noise of the latter.
-        unit: the worth of one integer step.
+        value: the best estimate: as measured, or made consistent with others.
+        measured: as measured.
+        mechanism: the noise of `measured`.
+        unit: the value of one integer step.
     """
 
     value: Floats
@@ -42,18 +42,18 @@ class Noisy:
 
     @property
     def standard_error(self) -> float:
-        """Of each number."""
+        """The standard error of each number."""
         return self.mechanism.standard_error * self.unit
 
     def margin(self, confidence: Fraction) -> float:
-        """Half the width of an interval."""
+        """Return half the width of an interval."""
         return float(self.mechanism.margin(confidence)) * self.unit
 
     def limits(self, confidence: Fraction) -> tuple[Floats, Floats]:
-        """An interval for each number: around what was measured, and as far as the estimate.
+        """Return an interval for each number, around the measured value and extended to the estimate.
 
-        Of what was measured the law is known. An estimate that was put together from several has less variance, but
-        another law: sums of Laplace noise are less peaked than one, and where noise is mostly none they rarely are.
+        The law of the measured value is known. An estimate combined from several has less variance but another law:
+        sums of Laplace noise are less peaked, and noise that is mostly zero rarely sums to zero.
         """
         margin = self.margin(confidence)
         return np.minimum(self.measured - margin, self.value), np.maximum(self.measured + margin, self.value)
@@ -70,7 +70,7 @@ class Estimate:
 
 
 def count(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
-    """A number of rows or people: a statistic as it is."""
+    """Estimate a number of rows or people: the statistic itself."""
     low, high = noisy[0].limits(confidence)
     return Estimate(noisy[0].value, low, high)
 
@@ -79,7 +79,7 @@ total = count
 
 
 def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
-    """centre + sum/count. The limits are the extremes of the ratio when both are within their own limits."""
+    """Estimate centre + sum/count. The limits are the extremes of the ratio when both are within their own limits."""
 
     def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         sums, counts = noisy
@@ -94,7 +94,7 @@ def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], F
 
 
 def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
-    """Mean of squares less square of mean, both around a public centre; times n/(n-1) for a sample."""
+    """Estimate mean of squares minus square of mean, around a public centre; times n/(n-1) for a sample."""
 
     def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         squares, sums, counts = noisy
@@ -118,7 +118,7 @@ def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[
 
 
 def deviation(of: Callable[[Sequence[Noisy], Fraction], Estimate]) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
-    """The root of a variance."""
+    """Estimate the root of a variance."""
 
     def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         inner = of(noisy, confidence)
@@ -129,7 +129,7 @@ def deviation(of: Callable[[Sequence[Noisy], Fraction], Estimate]) -> Callable[[
 
 
 def _ratio(top: tuple[Floats, Floats], bottom: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """The extremes of a/b for a within limits and b within limits; unlimited if b may be less than one."""
+    """Return the extremes of a/b for a and b within limits; unbounded if b may be less than one."""
     least, most = np.maximum(bottom[0], 1e-9), np.maximum(bottom[1], 1e-9)
     low = np.where(top[0] >= 0, top[0] / most, top[0] / least)
     high = np.where(top[1] >= 0, top[1] / least, top[1] / most)
@@ -142,7 +142,7 @@ def _ratio(top: tuple[Floats, Floats], bottom: tuple[Floats, Floats]) -> tuple[F
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Noisy counts of a range, halved and halved again (by sixteen): one array (groups × nodes) a level, top first."""
+    """Noisy counts over a range split repeatedly (by sixteen): one array (groups × nodes) per level, top first."""
 
     levels: tuple[Floats, ...]
     mechanisms: tuple[Numeric, ...]
@@ -150,7 +150,7 @@ class Tree:
     unit: float
 
     def ranks(self, q: float) -> tuple[Floats, Floats]:
-        """For every edge between leaves, the noisy number of rows below it less q of all rows, and its variance."""
+        """Return, for every edge between leaves, the noisy row count below it minus q of all rows, and its variance."""
         groups, edges = self.levels[0].shape[0], np.arange(self.leaves.count + 1)
         below, variance = np.zeros((groups, len(edges))), np.zeros(len(edges))
         for depth, (level, mechanism) in enumerate(zip(self.levels, self.mechanisms, strict=True)):
@@ -168,16 +168,16 @@ class Tree:
         return below - q * everything, variance
 
     def counts_beyond(self, *, upwards: bool) -> tuple[Floats, Floats]:
-        """For every leaf, the noisy number of rows in it and all leaves above (or below) it, and its variance.
+        """Return, for every leaf, the noisy row count in it and all leaves above (or below) it, and its variance.
 
-        Of the nodes that make up such a range, the fewest are added: near the end that few rows reach, noise is least.
+        Each range is summed from the fewest nodes, so noise is least near the end that few rows reach.
         """
         leaf = np.arange(self.leaves.count)
         rows, variance = np.zeros((self.levels[0].shape[0], len(leaf))), np.zeros(len(leaf))
         for depth, (level, mechanism) in enumerate(zip(self.levels, self.mechanisms, strict=True)):
             node = leaf // FAN_OUT ** (len(self.levels) - 1 - depth)
             first = node // FAN_OUT * FAN_OUT if depth else np.zeros_like(node)
-            own = 1 if depth == len(self.levels) - 1 else 0  # a larger node of its own is cut up further below
+            own = 1 if depth == len(self.levels) - 1 else 0  # its part of a larger node is split further down
             if upwards:
                 end = np.minimum(first + FAN_OUT, level.shape[1]) if depth else np.full_like(node, level.shape[1])
                 low, high = node + 1 - own, end
@@ -190,13 +190,13 @@ class Tree:
 
 
 def quantile(q: float) -> Callable[[Tree, Fraction], Estimate]:
-    """The value that a share q of rows stays below. The limits are those that the noise cannot rule out."""
+    """Estimate the value below which a share q of rows is. The limits are those the noise cannot rule out."""
 
     def estimate(tree: Tree, confidence: Fraction) -> Estimate:
         rank, variance = tree.ranks(q)
         risen = np.maximum.accumulate(rank, axis=1)
         leaf = np.clip((risen < 0).sum(axis=1) - 1, 0, tree.leaves.count - 1)
-        # Half a step more: noise of a step or so is no normal law yet.
+        # Half a step more: noise of about one step is not yet normal.
         margin = np.sqrt(variance) * _sides(tree, confidence) + tree.unit / 2
         possible = (rank[:, :-1] <= margin[:-1]) & (rank[:, 1:] >= -margin[1:])
         last = tree.leaves.count - 1
@@ -211,12 +211,12 @@ def quantile(q: float) -> Callable[[Tree, Fraction], Estimate]:
 
 
 def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
-    """The outermost value that some row has for certain, as far as the noise tells.
+    """Estimate the outermost value that some row reaches with the stated confidence.
 
-    The count of rows from each leaf outwards is compared with a margin that all of these counts keep together (a union
-    bound over the leaves). So with the stated confidence some row lies at the answer or beyond, and none beyond the
-    outer limit. The outer limit is the column's own bound unless the noise is less than a row: few rows are hidden.
-    Where no count exceeds its margin the rows cannot be told from none, and the answer is NULL.
+    The row count from each leaf outwards is compared with a margin that holds for all these counts jointly (a union
+    bound over the leaves). So with the stated confidence some row is at the answer or beyond, and none is beyond the
+    outer limit. The outer limit is the column's own bound unless the noise is less than one row: few rows stay hidden.
+    Where no count exceeds its margin, the rows cannot be distinguished from none, and the answer is NULL.
     """
 
     def estimate(tree: Tree, confidence: Fraction) -> Estimate:
@@ -225,14 +225,14 @@ def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
         margin = np.sqrt(variance) * _one_side(tree, (1 - confidence) / 2 / leaves.count)
         some, none = beyond > margin, beyond + margin < tree.unit  # counts are multiples of the unit
         known = some.any(axis=1)
-        # From outside: the first leaf with rows beyond, and how many leaves before it surely have none.
+        # From outside: the first leaf with rows beyond it, and the number of leaves before it that are surely empty.
         order = slice(None, None, -1) if largest else slice(None)
         inner = np.where(known, some[:, order].argmax(axis=1), last)
         empty = np.minimum(np.where(none.all(axis=1), last, (~none[:, order]).argmax(axis=1)), inner)
         leaf, outer = (last - inner, last - empty) if largest else (inner, empty)
         below, above = np.minimum(leaf, outer), np.maximum(leaf, outer)
         value, low, high = leaves.edge(leaf), leaves.edge(below), leaves.edge(above)
-        if not leaves.whole:  # a row of the leaf may lie at its inner edge, and nothing says that one lies further out
+        if not leaves.whole:  # a row of the leaf may be at its inner edge, and no evidence places one further out
             value, high = value if largest else leaves.edge(leaf + 1), leaves.edge(above + 1)
         return Estimate(
             np.where(known, value, np.nan),
@@ -245,17 +245,17 @@ def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
 
 
 def _one_side(tree: Tree, beta: Fraction) -> float:
-    """How many standard deviations a sum of the tree's noise exceeds with probability at most beta."""
+    """Return the standard deviations that a sum of the tree's noise exceeds with probability at most beta."""
     if all(isinstance(one, DiscreteGaussian) for one in tree.mechanisms):
         return math.sqrt(2 * math.log(1 / beta))  # sub-Gaussian: Canonne, Kamath & Steinke 2020
     return math.log(1 / beta) / math.sqrt(2)  # as in `_sides`
 
 
 def _sides(tree: Tree, confidence: Fraction) -> float:
-    """How many standard deviations a sum of the tree's noise stays within, on each of two sides."""
+    """Return the standard deviations that a sum of the tree's noise stays within, on each of two sides."""
     beta = (1 - confidence) / 2
     if all(isinstance(one, DiscreteGaussian) for one in tree.mechanisms):
         return float(-ndtri(float(beta))) * (1 + 1e-9)
-    # One Laplace noise stays within z deviations but for e^(-sqrt(2) z)/2 on a side, and sums have lighter tails; twice
-    # that is allowed, for the discrete law.
+    # Laplace noise exceeds z deviations on one side with probability e^(-sqrt(2) z)/2, and sums have lighter tails;
+    # twice that is allowed, for the discrete law.
     return math.log(1 / beta) / math.sqrt(2)

@@ -1,4 +1,4 @@
-"""A plan in words: what each part costs, the noise, the expected error, and the SQL."""
+"""A plan as text: the cost of each part, the noise, the expected error, and the SQL."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ _ALL_MEET = "meet the WHERE"
 
 
 def explain(plan: Plan, *, sql: bool = True) -> str:
-    """The plan as text, with the engine's SQL unless that is left out."""
+    """Return the plan as text, with the engine's SQL unless it is excluded."""
     question = plan.question
     cells = question.cells
     lines = [
@@ -58,7 +58,7 @@ def _measured(one: Measurement) -> list[str]:
 
 
 def expected_errors(plan: Plan) -> list[tuple[str, str]]:
-    """Each aggregate with the half-width of its interval, as far as public facts tell."""
+    """Return each aggregate with the half-width of its interval, where public facts determine it."""
     shown = []
     for aggregate in plan.question.aggregates:
         error = expected_error(plan, aggregate)
@@ -75,7 +75,7 @@ def expected_errors(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _condition(plan: Plan, aggregate: Aggregate) -> str:
-    """What the error of an average takes for granted: how many of the rows meet a WHERE is not public."""
+    """Return the assumption behind an average's error: the number of rows that meet a WHERE is not public."""
     if not plan.question.rows.filtered or plan.size_hint is None:
         return ""
     fewer = expected_error(replace(plan, size_hint=None), aggregate) is None
@@ -83,7 +83,7 @@ def _condition(plan: Plan, aggregate: Aggregate) -> str:
 
 
 def expected_error(plan: Plan, aggregate: Aggregate) -> float | None:
-    """Half the width of the interval of one answer, at most, if public facts tell."""
+    """Return the largest half-width of one answer's interval, where public facts determine it."""
     places = _finest(plan, aggregate)
     if any(one.need.kind in ("tree", "vote") for one in places):
         return None
@@ -96,7 +96,7 @@ def expected_error(plan: Plan, aggregate: Aggregate) -> float | None:
 
 
 def _finest(plan: Plan, aggregate: Aggregate) -> list[Measurement]:
-    """What an aggregate is made of, in the grouping set with the most groups."""
+    """Return the measurements of an aggregate in the grouping set with the most groups."""
     finest = max(range(len(plan.question.sets)), key=lambda i: _cells(plan, i))
     return [plan.measurements[plan.needs[finest, need]] for need in aggregate.needs]
 

@@ -1,11 +1,11 @@
-"""A row-wise expression with its public facts: type, interval, list of values. The allow-list of the language.
+"""Row-wise expressions with public facts: type, interval, list of values. The allow-list of the language.
 
-Whatever is not in the table below is refused. Every form here is total: it gives a value or NULL for every row in every
-engine, never an error, so nothing that happens while rows are read can depend on them.
+Anything not in the table below is refused. Every form here is total: it gives a value or NULL for every row in every
+engine, never an error, so the control flow never depends on the rows.
 
-Three rules keep that true. An integer term is BIGINT in every engine, a real one DOUBLE: constants and NULL are cast,
-so no form built from them is narrower. Limits hold for every row: those of an integer by construction, because what
-turns a real into an integer is clipped to them; those of a real in the engine's own double arithmetic. A term made of
+Three rules ensure this. An integer term is BIGINT in every engine, a real one DOUBLE: constants and NULL are cast, so
+no form built from them is narrower. Limits hold for every row: those of an integer by construction, because a
+conversion from real to integer clips to them; those of a real in the engine's own double arithmetic. A term made of
 several states each public fact for all of them (`one_of`). tests/property/test_terms_hold.py checks all three.
 """
 
@@ -28,30 +28,30 @@ __all__ = ["Decimals", "Scope", "Expression", "compared", "compile_term", "equat
 
 NUMBERS = ("integer", "real")
 _LARGEST = 1e100  # beyond this an engine might overflow
-_TOO_LARGE = 1e140  # a product of two such numbers does not yet
-_SMALLEST = 1e-100  # and below this underflow
+_TOO_LARGE = 1e140  # a product of two such numbers does not overflow
+_SMALLEST = 1e-100  # below this an engine might underflow
 _INT64 = 2**62
-_MOST_FOLDED = 2**63  # what an engine may put together from constants
-_EXACT = 2.0**53  # from here on every double is whole
+_MOST_FOLDED = 2**63  # the largest integer an engine may fold from constants
+_EXACT = 2.0**53  # from here on every double is an integer
 _MOST_NODES = 8000
 _MOST_VALUES = 1_000_000
 _MOST_MAPPED = 10_000
 _MOST_DIGITS = 15
 _MOST_STEPS = 2.0**42
-_MOST_NAMED = 10  # categories in a message
+_MOST_NAMED = 10  # categories shown in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """That a real number has few digits behind the point, so that rounding its double gives it back exactly.
+    """A real number with few decimal digits, so that rounding its double restores it exactly.
 
-    A sum, difference or product of such numbers in doubles is off by at most u·n·reach, for n operations one inside the
-    other and u = 2^-53. Where reach · 10^scale is below 2^42 that is less than half a step of its last digit.
+    A sum, difference or product of such numbers in doubles is off by at most u·n·reach, for n nested operations and u =
+    2^-53. Where reach · 10^scale is below 2^42 that is less than half a step of its last digit.
 
     Attributes:
-        scale: how many digits.
-        reach: no part of the expression is farther from zero.
-        nearest: whether its double is the nearest to it, as that of a column is, and a comparison needs no rounding.
+        scale: the number of decimal digits.
+        reach: bounds the absolute value of every part of the expression.
+        nearest: whether its double is the nearest to it, as for a column; a comparison then needs no rounding.
     """
 
     scale: int
@@ -60,13 +60,13 @@ class Decimals:
 
     @staticmethod
     def of(scale: int, reach: float, *, nearest: bool = True) -> "Decimals | None":
-        """None if there are too many digits, before and behind the point together."""
+        """Return the digits; None if there are too many before and after the point together."""
         fits = 0 <= scale <= _MOST_DIGITS and reach * 10.0**scale <= _MOST_STEPS
         return Decimals(scale, reach, nearest) if fits else None
 
     @staticmethod
     def common(parts: Sequence["Decimals | None"]) -> "Decimals | None":
-        """What holds for a number that is one of several."""
+        """Return the digits that hold for every one of several numbers."""
         known = [one for one in parts if one is not None]
         if not known or len(known) < len(parts):
             return None
@@ -75,7 +75,7 @@ class Decimals:
 
     @staticmethod
     def within(scale: int, low: float, high: float) -> "Decimals | None":
-        """A column of so many digits, kept within bounds, which must have no more digits."""
+        """Return the digits of a column kept within bounds; the bounds must not have more digits than the column."""
         ends = [Fraction(repr(float(end))) * 10**scale for end in (low, high)] if scale <= _MOST_DIGITS else []
         whole = ends and all(end.denominator == 1 for end in ends)
         return Decimals.of(scale, max(abs(low), abs(high))) if whole else None
@@ -83,7 +83,7 @@ class Decimals:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression, what type it has, and what is publicly known of its values.
+    """An expression, its type, and the public facts of its values.
 
     Attributes:
         sql: the expression as the engine will run it.
@@ -91,16 +91,16 @@ class Expression:
         low, high: limits of a number, as the engine computes it: exact integers of an integer, doubles of a real; None
             if there is no public limit.
         values: all values it can take besides NULL, if that list is public.
-        listed: whether it is a column, and the schema or a view of the owner's lists its values.
+        listed: whether it is a column whose values the schema or an owner's view lists.
         nullable: whether it may be NULL.
-        unit: whether it is the column that names the unit.
+        unit: whether it is the column that identifies the unit.
         clipped: whether it is a column that its view already keeps within low and high, to the last bit.
-        most: how far from zero a number without public limits can be at all.
-        decimals: of a real, how many digits it has, if that is public.
-        moments: the limits of a moment to the microsecond, of which low and high are the days; None if not known.
+        most: the largest absolute value of a number without public limits.
+        decimals: of a real, its decimal digits, if public.
+        moments: the limits of a timestamp to the microsecond, of which low and high are the days; None if not known.
         constant: its exact value, if it is written with constants only: 0.06 + 0.01 is 0.07, also where doubles differ.
-            What may be NULL is no constant.
-        folded: of an integer, how large a number an engine can make of its constants. DuckDB turns (x * a) * b into
+            An expression that may be NULL is no constant.
+        folded: of an integer, the largest number an engine can fold from its constants. DuckDB turns (x * a) * b into
             x * (a * b), which may overflow where no row does.
     """
 
@@ -122,7 +122,7 @@ class Expression:
     def __post_init__(self) -> None:
         if self.nullable:
             object.__setattr__(self, "constant", None)
-        # Limits live in the arithmetic of the engine: beyond 2^53 the two kinds of number round differently.
+        # Limits use the engine's arithmetic: beyond 2^53 integers and doubles round differently.
         low: float | None
         high: float | None
         if self.type == "integer":
@@ -137,16 +137,16 @@ class Expression:
 
     @property
     def sure(self) -> bool:
-        """Whether its limits hold by construction, a constant or a column kept within them, not by our arithmetic."""
+        """True if the limits hold by construction (a constant or clipped column), not by interval arithmetic."""
         return self.bounded and (self.clipped or (self.constant is not None and self.low == self.high))
 
     @property
     def bounded(self) -> bool:
-        """Whether both limits are public."""
+        """True if both limits are public."""
         return self.low is not None and self.high is not None
 
     def domain(self) -> Sequence[Any] | None:
-        """Every value a group could have, if that is public; NULL last if it can occur."""
+        """Return every value a group could have, if public; NULL last if it can occur."""
         if self.values is not None:
             known: Sequence[Any] | None = self.values
         elif self.type == "boolean":
@@ -165,7 +165,7 @@ Scope = Callable[[exp.Column], Expression]
 
 
 def compile_term(node: exp.Expression, scope: Scope) -> Expression:
-    """The term for an expression the analyst wrote, or a refusal that says what would work."""
+    """Compile an expression the analyst wrote, or refuse it and name an alternative."""
     rule = _RULES.get(type(node))
     if rule is None:
         raise QueryRefused(_unknown(node))
@@ -202,7 +202,7 @@ def _literal(node: exp.Literal, scope: Scope) -> Expression:
 
 
 def _exact(text: str) -> Fraction | None:
-    """A number as it is written; None if it has more digits than anybody would write."""
+    """Return a number as written; None if it has unreasonably many digits."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -212,7 +212,7 @@ def _exact(text: str) -> Fraction | None:
 
 
 def _constant(value: Fraction) -> Expression | None:
-    """A real value that was computed exactly, as a term; None if an engine could not hold it."""
+    """Return an exactly computed real value as a term; None if an engine cannot represent it."""
     near = float(value)
     if value and not _SMALLEST <= abs(near) <= _LARGEST:
         return None
@@ -224,12 +224,12 @@ def _boolean(node: exp.Boolean, scope: Scope) -> Expression:
 
 
 def _null(node: exp.Null, scope: Scope) -> Expression:
-    # With a type: PostgreSQL takes a bare NULL for text, and then knows no -NULL and no NULL + 1 in an outer query.
+    # Typed: PostgreSQL takes a bare NULL for text, and then has no -NULL and no NULL + 1 in an outer query.
     return Expression(_as_long(node), "integer", 0, 0)
 
 
 def _is_missing(term: Expression) -> bool:
-    """Whether it is written NULL, which fits among values of any type."""
+    """Return True if the expression is a literal NULL, which matches values of any type."""
     sql = term.sql.unnest()
     return isinstance(sql.this if isinstance(sql, exp.Cast) else sql, exp.Null)
 
@@ -240,7 +240,7 @@ def _paren(node: exp.Paren, scope: Scope) -> Expression:
 
 
 # Arithmetic: in integers where the result provably fits, else in doubles that neither overflow nor underflow, which is
-# an error in PostgreSQL. What has no public limit counts as at most 1e100.
+# an error in PostgreSQL. A number without public limits counts as at most 1e100.
 
 
 def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float], float]) -> Callable[..., Expression]:
@@ -260,7 +260,7 @@ def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float
         most = max(abs(corners(_most(left), sign * _most(right))) for sign in (1, -1))
         digits = _combined(make, left, right)
         left, right = _limited(left, underflows), _limited(right, underflows)
-        low, high = _hull(left, right, corners)  # in doubles, as the engine will
+        low, high = _hull(left, right, corners)  # in doubles, as the engine does
         sql = exp.Paren(this=make(this=_wrap(left.sql), expression=_wrap(right.sql)))
         return Expression(sql, "real", low, high, nullable=nullable, most=most, decimals=digits)
 
@@ -268,7 +268,7 @@ def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float
 
 
 def _combined(make: Callable[..., exp.Expression], left: Expression, right: Expression) -> Decimals | None:
-    """How many digits a sum, difference or product has."""
+    """Return the digits of a sum, difference or product."""
     one, other = _decimals(left), _decimals(right)
     if one is None or other is None:
         return None
@@ -278,7 +278,7 @@ def _combined(make: Callable[..., exp.Expression], left: Expression, right: Expr
 
 
 def _decimals(term: Expression) -> Decimals | None:
-    """How many digits any number has: none if it is an integer, those that are written if it is a constant."""
+    """Return the digits of any number: zero for an integer, the written digits for a constant."""
     if term.constant is not None:
         scale = next((k for k in range(_MOST_DIGITS + 1) if (term.constant * 10**k).denominator == 1), None)
         return None if scale is None else Decimals.of(scale, abs(float(term.constant)))
@@ -288,14 +288,14 @@ def _decimals(term: Expression) -> Decimals | None:
 
 
 def _folded(left: Expression, right: Expression, apply: Callable[..., Any]) -> Expression | None:
-    """Two constants as one, computed exactly and rounded once; None where that is not done."""
+    """Fold two constants exactly, rounded once; None where folding does not apply."""
     if left.constant is None or right.constant is None or left.type == right.type == "integer":
-        return None  # integers are exact as they are
+        return None  # integers are exact already
     return _constant(apply(left.constant, right.constant))
 
 
 def _mapped(left: Expression, right: Expression, apply: Callable[[float, float], float]) -> tuple[Any, ...] | None:
-    """All values of a listed integer with a constant: FLOOR(age / 10) * 10 is one of 0, 10, … 100."""
+    """Return all values of a listed integer combined with a constant: FLOOR(age / 10) * 10 is one of 0, 10, … 100."""
     for one, other, swap in ((left, right, False), (right, left, True)):
         if other.low is not None and other.low == other.high and one.low != one.high:
             known = [value for value in one.domain() or () if value is not None][: _MOST_MAPPED + 1]
@@ -320,7 +320,7 @@ def _divide(node: exp.Div, scope: Scope) -> Expression:
         folded = _constant(left.constant / right.constant)
         if folded is not None:
             return folded
-    # Divided by (nearly) nothing is NULL: an error, or an infinity here and an error in the next engine, would tell.
+    # Division by (nearly) zero gives NULL: an error, or an infinity that is an error in another engine, would leak.
     guard = exp.LT(this=exp.Abs(this=_double(right)), expression=literal(_SMALLEST))
     underflows = _most(right) > 0 and _least(left) / _most(right) == 0
     above, below = _limited(left, underflows), _limited(right)
@@ -334,7 +334,7 @@ def _divide(node: exp.Div, scope: Scope) -> Expression:
         sql = exp.Paren(this=quotient)
     nullable = left.nullable or right.nullable or low is None
     digits = None
-    if right.constant:  # a tenth of a decimal is one too, and a third is none
+    if right.constant:  # a tenth of a decimal is a decimal, a third is not
         digits = _combined(exp.Mul, left, replace(right, constant=1 / right.constant))
     return Expression(sql, "real", low, high, nullable=nullable, most=_most(left) / _SMALLEST, decimals=digits)
 
@@ -379,7 +379,7 @@ def _negate(node: exp.Neg, scope: Scope) -> Expression:
 def _monotone(
     make: type[exp.Expression], apply: Callable[[float], float], kind: str | None = None
 ) -> Callable[..., Expression]:
-    """A function of one number that never falls."""
+    """Compile a non-decreasing function of one number."""
 
     def rule(node: exp.Expression, scope: Scope) -> Expression:
         inner = _number(node.this, scope)
@@ -387,11 +387,11 @@ def _monotone(
         if inner.type == "integer" and kind == "integer":
             return inner
         sql: exp.Expression = make(this=_double(inner))
-        # Both ends: an end that is not public may be 1e308, and the engine's error would tell.
+        # Both ends: an end that is not public may be 1e308, and the engine's error would leak it.
         whole = kind == "integer" and low is not None and high is not None and max(abs(low), abs(high)) < _INT64
         if whole and inner.sure:
             sql = _as_long(sql)
-        elif whole:  # whatever we think of its limits, the cast must not fail, and integers rely on them from here on
+        elif whole:  # the cast must not fail whatever the computed limits, and integers rely on them from here on
             sql = _as_long(make(this=_clipped(inner)))
         else:  # in Spark FLOOR and CEIL are 64-bit integers, and an error beyond
             small = exp.LT(this=exp.Abs(this=_double(inner)), expression=literal(_EXACT))
@@ -457,7 +457,7 @@ def _extreme(make: Callable[..., exp.Expression], choose: Callable[..., float]) 
         least = choose is min
         low = (None if None in lows else min(lows)) if least else _known(lows, max)  # type: ignore[type-var]
         high = _known(highs, min) if least else (None if None in highs else max(highs))  # type: ignore[type-var]
-        # Engines differ on NULL among the arguments: all of them give NULL here.
+        # Engines differ on NULL among the arguments: here the result is always NULL.
         nullable = any(part.nullable for part in parts)
         sql: exp.Expression = make(*sqls)
         if nullable:
@@ -499,7 +499,7 @@ def _compare(make: type[exp.Expression]) -> Callable[..., Expression]:
 
 
 def _sides(node: exp.Binary, scope: Scope) -> tuple[Expression, Expression, bool]:
-    """Both sides of a comparison as the engine compares them, and whether its direction changed."""
+    """Return both sides of a comparison as the engine compares them, and whether its direction changed."""
     first, second = compile_term(node.this, scope), compile_term(node.expression, scope)
     if isinstance(node, exp.EQ | exp.NEQ):
         _refuse_unlisted(node.this, first, [node.expression], scope)
@@ -513,30 +513,30 @@ def _sides(node: exp.Binary, scope: Scope) -> tuple[Expression, Expression, bool
 
 
 def equated(node: exp.EQ, scope: Scope) -> tuple[Expression, Expression]:
-    """Both sides of an equality as the engine compares them. Rows are equal exactly where these values are.
+    """Return both sides of an equality as the engine compares them. Rows are equal exactly where these values are.
 
-    Whatever counts, numbers or removes rows that an equality holds for one must do so by these values. The written
-    sides may differ where these do not: 0.4 - 0.3 and 0.1 are one decimal and two doubles.
+    Any count, numbering or removal of rows by an equality must use these values. The written sides may differ where
+    these do not: 0.4 - 0.3 and 0.1 are one decimal and two doubles.
     """
     left, right, _ = _sides(node, scope)
     return left, right
 
 
 def compared(left: Expression, right: Expression) -> tuple[Expression, Expression]:
-    """Two terms as every comparison of them compares them: as decimals, if both are, else in one type."""
+    """Return two terms as every comparison compares them: as decimals if both are, else in one type."""
     steps = _in_steps([left, right])
     return comparable(left, right) if steps is None else (steps[0], steps[1])
 
 
 def told_apart(term: Expression) -> exp.Expression:
-    """A term in which equal values are one value to the last bit: what DISTINCT and PARTITION BY may look at.
+    """Return a term in which equal values are identical to the last bit, for DISTINCT and PARTITION BY.
 
-    A decimal that was computed in doubles is rounded to the nearest double; a zero has no sign.
+    A decimal computed in doubles is rounded to the nearest double; zero has no sign.
     """
     digits = _decimals(term)
     sql = term.sql
     if term.type == "real" and digits is not None and not digits.nearest:
-        # A whole number below 2^42 by a power of ten up to 10^15: both are exact, so the quotient is rounded once.
+        # An integer below 2^42 divided by a power of ten up to 10^15: both are exact, so the quotient is rounded once.
         whole = _steps(term, digits.scale).sql
         sql = exp.Paren(
             this=exp.Div(this=_wrap(whole), expression=literal(10.0**digits.scale), typed=False, safe=False)
@@ -545,9 +545,9 @@ def told_apart(term: Expression) -> exp.Expression:
 
 
 def _in_steps(terms: Sequence[Expression]) -> list[Expression] | None:
-    """Numbers of few digits as multiples of their last digit: a + b = 0.3 holds for 0.1 and 0.2.
+    """Return decimals as multiples of their last digit: a + b = 0.3 holds for 0.1 and 0.2.
 
-    None where the comparison of their doubles is as good, or where nothing is known about their digits.
+    Return None where comparing their doubles is as good, or where their digits are not known.
     """
     digits = [_decimals(term) for term in terms]
     common = Decimals.common(digits)
@@ -565,7 +565,7 @@ def _steps(term: Expression, scale: int) -> Expression:
 
 
 def _refuse_unlisted(column: exp.Expression, term: Expression, written: Sequence[exp.Expression], scope: Scope) -> None:
-    """Refuse to compare a column with a constant that is none of its categories: that is paid for and tells nothing."""
+    """Refuse comparing a column with a constant that is none of its categories: a charge for no information."""
     if not term.listed or term.values is None:
         return
     known = set(term.values)
@@ -577,7 +577,7 @@ def _refuse_unlisted(column: exp.Expression, term: Expression, written: Sequence
 
 
 def _written_value(node: exp.Expression, kind: str, scope: Scope) -> Any:
-    """The value of a constant of this type; None if it is something else."""
+    """Return the value of a constant of this type; None for anything else."""
     plain = node.unnest()
     if kind == "text":
         return plain.this if isinstance(plain, exp.Literal) and plain.is_string else None
@@ -585,7 +585,7 @@ def _written_value(node: exp.Expression, kind: str, scope: Scope) -> Any:
 
 
 def _nearest(word: str, values: Sequence[Any]) -> str:
-    """Which of some public values a word may stand for."""
+    """Return the public values that a word may stand for."""
     folded = {str(one).lower(): one for one in values[:_MOST_MAPPED]}
     near = [folded[one] for one in get_close_matches(word.lower(), folded, n=3)]
     if near:
@@ -602,10 +602,10 @@ _FLIPPED: Mapping[type[exp.Expression], type[exp.Expression]] = {
 def _isolated(
     node: exp.Expression, term: Expression, others: list[Expression], scope: Scope
 ) -> tuple[Expression, list[Expression], bool]:
-    """Move constants that are added to a real number to the constants it is compared with, exactly.
+    """Move constants added to a real number to the constants it is compared with, exactly.
 
-    price + 0.1 = 0.3 holds for a price of 0.2, and not for its double plus that of 0.1. Returns what is compared, with
-    which constants, and whether its sign changed. Decimals of up to 15 digits are then compared as they are written.
+    price + 0.1 = 0.3 holds for a price of 0.2, but not for its double plus that of 0.1. Return the compared expression,
+    the constants, and whether the sign changed. Decimals of up to 15 digits are then compared as written.
     """
     if term.type != "real":
         return term, others, False
@@ -617,7 +617,7 @@ def _isolated(
 
 
 def _without_constants(written: exp.Expression, scope: Scope) -> tuple[Any, int, Fraction]:
-    """An expression as sign · inner + offset, with all constants that are added to it in the offset."""
+    """Return an expression as sign · inner + offset, with all added constants in the offset."""
     node = written.unnest()
     if isinstance(node, exp.Neg):
         inner, sign, offset = _without_constants(node.this, scope)
@@ -687,7 +687,7 @@ def _in(node: exp.In, scope: Scope) -> Expression:
 
 
 def _written(term: Expression) -> exp.Expression:
-    """A term in a list to compare with; an integer constant without its cast, which would make a list longer."""
+    """Return a term for a comparison list; an integer constant goes without its cast, which would lengthen the list."""
     return literal(int(term.constant)) if term.type == "integer" and term.constant is not None else term.sql
 
 
@@ -721,7 +721,7 @@ def _if(node: exp.If, scope: Scope) -> Expression:
 def _merge(
     branches: list[tuple[exp.Expression, Expression]], other: Expression | None, *, nullable: bool | None = None
 ) -> Expression:
-    """CASE: the results of all branches and of ELSE. `nullable` is said by a caller who knows better."""
+    """Compile CASE: the results of all branches and of ELSE. A caller that knows better passes `nullable`."""
     every = [*(term for _, term in branches), *([] if other is None else [other])]
     results = [term for term in every if not _is_missing(term)]
     if not results:
@@ -739,7 +739,7 @@ def _merge(
 
 
 def one_of(sql: exp.Expression, kind: str, parts: Sequence[Expression], *, nullable: bool) -> Expression:
-    """A value that is one of several, or NULL: each public fact is one that holds for all of them."""
+    """Return a value that is one of several, or NULL. Each public fact holds for all of them."""
     terms = [_as_real(part) for part in parts] if kind == "real" else list(parts)
     lows = [term.low for term in terms if term.low is not None]
     highs = [term.high for term in terms if term.high is not None]
@@ -811,7 +811,7 @@ def _cast(node: exp.Cast, scope: Scope) -> Expression:
 
 
 def _letters(old: str, new: str) -> Callable[..., Expression]:
-    """LOWER and UPPER of A to Z. Engines disagree about all other letters, and PostgreSQL with itself."""
+    """Compile LOWER and UPPER for A to Z. Engines disagree about all other letters, and PostgreSQL with itself."""
 
     def rule(node: exp.Expression, scope: Scope) -> Expression:
         inner, table = _text_term(node.this, scope), str.maketrans(old, new)
@@ -833,7 +833,7 @@ def _substring(node: exp.Substring, scope: Scope) -> Expression:
     if not all(isinstance(end, exp.Literal) and end.this.isdigit() and int(end.this) > 0 for end in ends):
         raise QueryRefused("SUBSTRING needs a constant start and length, such as SUBSTRING(code, 1, 3).")
     start, length = (int(end.this) for end in ends)  # type: ignore[union-attr]
-    if start + length > _LONGEST_TEXT:  # an engine fails beyond its limits, and only for rows that come so far
+    if start + length > _LONGEST_TEXT:  # an engine fails beyond its limits, and only for rows that reach them
         raise QueryRefused(f"SUBSTRING goes up to character {_LONGEST_TEXT:,}.")
     values = None
     if inner.values is not None:
@@ -873,7 +873,7 @@ def _extract(node: exp.Expression, scope: Scope) -> Expression:
 
 
 def _bucket(node: exp.WidthBucket, scope: Scope) -> Expression:
-    """WIDTH_BUCKET(x, low, high, n): 1 … n inside, 0 below, n + 1 above."""
+    """Compile WIDTH_BUCKET(x, low, high, n): 1 … n inside, 0 below, n + 1 above."""
     inner = _number(node.this, scope)
     ends = [compile_term(node.args[name], scope) for name in ("min_value", "max_value", "num_buckets")]
     if any(end.low is None or end.low != end.high or end.nullable for end in ends):
@@ -887,7 +887,7 @@ def _bucket(node: exp.WidthBucket, scope: Scope) -> Expression:
     rounds = width > n  # the quotient may underflow, and only then
 
     def place(x: exp.Expression) -> exp.Expression:
-        # First times n, then divided: so a number on the edge of a bucket stays on it.
+        # Multiply by n, then divide: a number on the edge of a bucket stays on it.
         above: exp.Expression = exp.Paren(this=exp.Sub(this=_wrap(x), expression=literal(low)))
         above = rounded_near_zero(above) if rounds else above
         return exp.Div(
@@ -899,11 +899,11 @@ def _bucket(node: exp.WidthBucket, scope: Scope) -> Expression:
         if (near_zero(top) if rounds else top) * n / width < n:  # the engine's own rounding: no comparison is needed
             inside = exp.Add(this=_as_long(exp.Floor(this=place(real.sql))), expression=_whole(1))
             return Expression(exp.Paren(this=inside), "integer", 1, n, nullable=inner.nullable)
-    # Clipped first: no quotient overflows. At most n - 1 afterwards: a quotient may be rounded up to n.
+    # Clipped first, so that no quotient overflows. At most n - 1 afterwards: a quotient may be rounded up to n.
     at = place(least_of(greatest_of(real.sql.copy(), literal(low)), literal(high)))
     at = exp.Floor(this=least_of(at, literal(n - 1)))
     sql: exp.Expression = exp.Add(this=_as_long(at), expression=_whole(1))
-    # LEAST and GREATEST pass NULL over.
+    # LEAST and GREATEST skip NULL.
     ifs = [exp.If(this=exp.Is(this=_wrap(real.sql), expression=exp.Null()), true=exp.Null())] if inner.nullable else []
     if below:
         ifs.append(exp.If(this=exp.LT(this=_wrap(real.sql), expression=literal(low)), true=_whole(0)))
@@ -915,7 +915,7 @@ def _bucket(node: exp.WidthBucket, scope: Scope) -> Expression:
     return Expression(exp.Paren(this=sql), "integer", first, last, nullable=inner.nullable)
 
 
-# What rules share
+# Shared by the rules
 
 
 def _number(node: exp.Expression, scope: Scope) -> Expression:
@@ -954,7 +954,7 @@ def _text_term(node: exp.Expression, scope: Scope) -> Expression:
 
 
 def comparable(left: Expression, right: Expression) -> tuple[Expression, Expression]:
-    """Both sides in one type; a text constant beside a date is read as a date."""
+    """Return both sides in one type. A text constant beside a date is read as a date."""
     if left.type in ("date", "timestamp") and right.type == "text":
         return left, _as_date(right)
     if right.type in ("date", "timestamp") and left.type == "text":
@@ -1000,7 +1000,7 @@ def _double(term: Expression) -> exp.Expression:
 
 
 def _limited(term: Expression, underflows: bool = False) -> Expression:
-    """A double that can be added, multiplied and, with `underflows`, divided without an error in any engine."""
+    """Return a double that no engine fails to add, multiply and, with `underflows`, divide."""
     real = _as_real(term)
     sql, low, high = real.sql.copy(), real.low, real.high
     if _farthest(term) > _TOO_LARGE:
@@ -1014,7 +1014,7 @@ def _limited(term: Expression, underflows: bool = False) -> Expression:
 
 
 def _clipped(term: Expression) -> exp.Expression:
-    """A double that is kept within its public limits; NULL stays NULL."""
+    """Return a double clipped to its public limits. NULL stays NULL."""
     if term.low is None or term.high is None:
         raise AssertionError("only what has limits is clipped to them")
     x, low, high = _double(term), literal(float(term.low)), literal(float(term.high))
@@ -1024,14 +1024,14 @@ def _clipped(term: Expression) -> exp.Expression:
 
 
 def _least(term: Expression) -> float:
-    """No value of a number is nearer to zero, but for zero itself."""
+    """Return the smallest absolute value of a number, zero aside."""
     if term.low is not None and term.high is not None and (term.low > 0 or term.high < 0):
         return min(abs(term.low), abs(term.high))
     return 1.0 if term.type == "integer" else math.ulp(0.0)
 
 
 def _most(term: Expression) -> float:
-    """No value of a number is farther from zero, once it is limited."""
+    """Return the largest absolute value of a number, once it is limited."""
     return _LARGEST if _farthest(term) > _TOO_LARGE else _farthest(term)
 
 
@@ -1042,7 +1042,7 @@ def _farthest(term: Expression) -> float:
 
 
 def _at_least(term: Expression, least: float) -> exp.Expression:
-    """A double that is raised to the least where it is below; NULL stays NULL."""
+    """Return a double raised to the least where it is below. NULL stays NULL."""
     if term.sure and term.low is not None and term.low >= least:
         return _double(term)
     below = exp.LT(this=_wrap(_double(term)), expression=literal(least))
@@ -1054,7 +1054,7 @@ def _as_long(sql: exp.Expression) -> exp.Expression:
 
 
 def _whole(value: int) -> exp.Expression:
-    """An integer constant. Engines take one without a cast for 32 bits."""
+    """Return an integer constant, cast: engines take one without a cast for 32 bits."""
     return _as_long(literal(value))
 
 
@@ -1076,7 +1076,7 @@ def _text(node: exp.Expression) -> str:
 
 
 def shown(node: exp.Expression) -> str:
-    """What an analyst wrote, for a message. There are trees that sqlglot reads and cannot write."""
+    """Return the analyst's text for a message. sqlglot can parse some trees that it cannot write."""
     try:
         return node.sql(dialect="duckdb")
     except Exception:

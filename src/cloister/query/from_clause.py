@@ -1,8 +1,9 @@
 """FROM, JOIN, WHERE, subqueries: tables become one relation in which every row belongs to one unit.
 
 Each private relation carries a hidden column `UNIT`. Joins of private relations compare it, so a row never mixes two
-people; how many rows a person ends up with does not matter, because the cap is applied last (data/statistics.py). Where
-the unit is the row itself there is nothing to compare: rows are counted by how often they can be copied instead.
+people. The number of rows a person ends up with does not matter, because the contribution bound is applied last
+(data/statistics.py). Where the unit is the row itself there is nothing to compare: the number of possible copies of a
+row is bounded instead.
 """
 
 import math
@@ -22,7 +23,7 @@ from cloister.query.expression import shown as node_text
 __all__ = ["SourceRows", "compile_relation", "from_clause", "refuse_extras", "with_clause"]
 
 BaseTable = Callable[[str], "SourceRows | None"]
-# A relation that is named twice is copied twice: a short text of WITH or UNION ALL could double at every step.
+# A relation named twice is copied twice: a short WITH or UNION ALL could double at every step.
 _MOST_NODES = 8000
 
 
@@ -32,17 +33,17 @@ class SourceRows:
 
     Attributes:
         sql: a query that gives the columns, and `UNIT` if the relation is private and has a unit column.
-        columns: what is publicly known of each column; `Term.sql` is the bare column.
-        private: whether any private table is in it.
+        columns: the public facts of each column; `Term.sql` is the bare column.
+        private: whether it contains a private table.
         by_row: whether its unit is the row itself.
-        copies: how many rows one row of a private table can have become (only counted where the unit is the row).
-        most: how many rows a unit has at most, if the query itself makes it so.
-            Of a public relation: how many of its rows count for one row that is joined to them (None: not known).
-        names: of all columns of a table, also those that the question does not use, for messages.
+        copies: the most rows that one row of a private table can become (only counted where the unit is the row).
+        most: the most rows of a unit, if the query itself bounds them.
+            Of a public relation: the most of its rows that match one joined row (None: not known).
+        names: all columns of a table, also those that the query does not use, for messages.
         keys: columns of a public table that a foreign key points to: one row for each value.
         ambiguous: names that several joined tables have, which a star cannot show.
-        notes: what the relation leaves out, in words.
-        size: a public number of rows before anything is left out, for plans; of joined private tables the smallest.
+        notes: the rows left out, in words.
+        size: a public number of rows before any are left out, for plans; of joined private tables the smallest.
         filtered: whether a WHERE or the ON of a join leaves rows out.
     """
 
@@ -61,7 +62,7 @@ class SourceRows:
 
 
 def compile_relation(query: Any, tables: BaseTable) -> SourceRows:
-    """A subquery or CTE without aggregates over people: SELECT … FROM … WHERE, UNION ALL, or one row per unit."""
+    """Compile a subquery or CTE without aggregates over people: SELECT, UNION ALL, or one row per unit."""
     if isinstance(query, exp.Subquery):
         return compile_relation(query.this, tables)
     if isinstance(query, exp.Union):
@@ -79,7 +80,7 @@ def compile_relation(query: Any, tables: BaseTable) -> SourceRows:
 
 
 def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope]:
-    """FROM, JOIN and WHERE of a SELECT: a relation whose `sql` selects nothing yet, and how to look names up in it."""
+    """Compile FROM, JOIN and WHERE of a SELECT to a relation whose `sql` selects nothing yet, and its name lookup."""
     start = query.args.get("from_")
     if start is None:
         raise QueryRefused("a question needs a FROM.")
@@ -138,7 +139,7 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope
 def _together(
     parts: Mapping[str, SourceRows], joins: Sequence[exp.Join]
 ) -> tuple[dict[str, Expression], tuple[str, ...]]:
-    """The columns of joined tables, and the names that several of them have. A USING column is the left one, once."""
+    """Return the columns of joined tables, and the names several of them have. A USING column is the left one, once."""
     columns: dict[str, Expression] = {}
     taken: dict[str, str] = {}
     ambiguous = []
@@ -194,7 +195,7 @@ def _source(node: exp.Expression, tables: BaseTable) -> tuple[str, SourceRows]:
 
 
 def with_clause(query: exp.Expression, tables: BaseTable) -> BaseTable:
-    """The tables a query sees: the schema's, and those of its WITH."""
+    """Return the tables a query can read: the schema's, and those of its WITH."""
     clause = query.args.get("with_")
     if clause is None:
         return tables
@@ -219,10 +220,10 @@ def _aliased(rows: SourceRows, name: str) -> exp.Subquery:
 
 
 def _counted(sql: exp.Query, before: int = 0) -> int:
-    """Add the size of a query that is about to be copied; refuse a relation that would become too large.
+    """Add the size of a query that is about to be copied. Refuse a relation that would become too large.
 
     Raises:
-        QueryRefused: all parts together have more nodes than a relation may have.
+        QueryRefused: all parts together exceed the node limit of a relation.
     """
     nodes = before + sum(1 for _ in sql.walk())
     if nodes > _MOST_NODES:
@@ -303,10 +304,10 @@ def _condition(join: exp.Join, parts: Mapping[str, SourceRows], name: str, scope
 def _few_matches(
     join: exp.Join, parts: Mapping[str, SourceRows], right: SourceRows, name: str, scope: Scope
 ) -> SourceRows:
-    """A public table with at most `most` rows for each value of the join key: so often a private row is copied.
+    """Return a public table with at most `most` rows per join key value: the most copies of a private row.
 
-    How many is the owner's word (`max_rows` of the public table, or a foreign key to the column that is compared), and
-    enforced here: further rows are left out. Rows are numbered by the very value that the join compares.
+    The owner states the limit (`max_rows` of the public table, or a foreign key to the compared column), and it is
+    enforced here: further rows are left out. Rows are numbered by exactly the value that the join compares.
     """
     if right.private:
         raise QueryRefused("start FROM the private table and JOIN the public one to it.")
@@ -350,7 +351,7 @@ def _few_matches(
 
 
 def _seen_from(table: str, sql: exp.Expression) -> exp.Expression:
-    """An expression over one table, where that table has another name."""
+    """Return an expression over one table with that table under another name."""
 
     def renamed(node: exp.Expression) -> exp.Expression:
         return exp.column(node.name, table, quoted=True) if isinstance(node, exp.Column) else node
@@ -359,7 +360,7 @@ def _seen_from(table: str, sql: exp.Expression) -> exp.Expression:
 
 
 def _names_one_row(mine: exp.Expression, other: exp.Expression, name: str, scope: Scope) -> bool:
-    """Whether `mine = other` leaves one value of a column of the public table for each row of the rest."""
+    """Return True if `mine = other` leaves one value of a public table's column for each row of the rest."""
 
     def is_public(node: exp.Expression) -> bool:
         return bool(scope(node).sql.args["table"].name == name)  # type: ignore[arg-type]
@@ -369,7 +370,7 @@ def _names_one_row(mine: exp.Expression, other: exp.Expression, name: str, scope
     return scope(mine).type == compile_term(other, scope).type  # two large integers may be one double
 
 
-# What a subquery shows
+# Columns of a subquery
 
 
 def _projections(query: exp.Select, source: SourceRows, scope: Scope) -> dict[str, Expression]:
@@ -453,7 +454,7 @@ def _per_unit(query: exp.Select, source: SourceRows, scope: Scope) -> SourceRows
     if source.by_row or not source.private:
         raise QueryRefused("a subquery with GROUP BY needs a private table with a unit column.")
     for node, key in zip(group.expressions, keys, strict=True):
-        if key.sql.find(exp.Column) is None:  # engines take it for a place among the columns, also ours, or refuse it
+        if key.sql.find(exp.Column) is None:  # engines take it for a column position, ours included, or refuse it
             raise QueryRefused(
                 f"GROUP BY {node_text(node)[:60]} in a subquery is a constant. Leave it out, or name the column itself."
             )
@@ -469,7 +470,7 @@ def _per_unit(query: exp.Select, source: SourceRows, scope: Scope) -> SourceRows
     hidden = source.sql.expressions[-1].this.copy()
     grouped = rows.sql.copy()
     grouped.set("group", exp.Group(expressions=[hidden, *(key.sql.copy() for key in keys)]))
-    # A row for each person: how many there are is not known from the number of rows.
+    # One row per person: the number of people is not known from the number of rows.
     return replace(rows, sql=grouped, most=1 if all(key.unit for key in keys) else None, size=None)
 
 
@@ -501,14 +502,14 @@ def _per_unit_term(node: exp.Expression, scope: Scope, keys: list[Expression]) -
 
 
 def _mean_limits(term: Expression, exponent: int) -> tuple[float, float]:
-    """Where a mean of values on the grid can lie: a limit between two points of the grid moves outwards to one."""
+    """Return the limits of a mean of values on the grid. A limit between two grid points moves outwards to one."""
     step = 2.0**-exponent
     low, high = math.floor((term.low or 0) / step) * step, math.ceil((term.high or 0) / step) * step
     return low - abs(low) * 1e-15, high + abs(high) * 1e-15  # the quotient itself is rounded too
 
 
 def _exact_total(term: Expression) -> tuple[exp.Expression, int]:
-    """The sum of a person's values on a grid of 2^40 steps: the same in any order, and no overflow; its exponent."""
+    """Sum a person's values on a grid of 2^40 steps: independent of order, no overflow. Also return its exponent."""
     if term.low is None or term.high is None:
         raise QueryRefused(
             "SUM and AVG per person need public bounds. Give them in the schema, or write "

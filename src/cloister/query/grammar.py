@@ -1,6 +1,6 @@
-"""Allow-list of arguments per SQL node, and of names. A parser knows more SQL than the rules read: the rest is refused.
+"""Allow-lists of arguments per SQL node, and of names. SQL that the parser accepts but no rule reads is refused.
 
-Without this, MAX(age, 3) would be answered as MAX(age), and TABLESAMPLE or a list of column names passed over.
+Without this, MAX(age, 3) would be answered as MAX(age), and TABLESAMPLE or a list of column names ignored.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ _TAKES: Mapping[type[exp.Expr], Iterable[str]] = {
     # rows
     exp.Subquery: ("this", "alias"),
     exp.TableAlias: _ONE,
-    exp.Join: ("this", "side", "kind", "method", "on", "using"),  # which sides and kinds: from_clause.py
+    exp.Join: ("this", "side", "kind", "method", "on", "using"),  # allowed sides and kinds: from_clause.py
     exp.CTE: ("this", "alias", "materialized"),
     exp.With: ("expressions", "recursive"),
     exp.Ordered: ("this", "desc", "nulls_first"),
@@ -61,9 +61,9 @@ _TAKES: Mapping[type[exp.Expr], Iterable[str]] = {
 
 
 def refuse_dropped(tokens: Sequence[Token], query: exp.Expression) -> None:
-    """Refuse a question of which the parser has left something out, such as the last of QUANTILE(x, 0.5, 0.9).
+    """Refuse a query of which the parser dropped a part, such as the last argument of QUANTILE(x, 0.5, 0.9).
 
-    Every constant, every quoted name and every plain argument that was written must be in the tree.
+    Every constant, quoted name and plain argument of the text must be in the tree.
     """
     kept = Counter(str(text).lower() for node in query.walk() if isinstance(text := node.args.get("this"), str | int))
     ends = (TokenType.COMMA, TokenType.R_PAREN)
@@ -81,7 +81,7 @@ def refuse_dropped(tokens: Sequence[Token], query: exp.Expression) -> None:
 
 
 def refuse_reserved(query: exp.Expression) -> None:
-    """Refuse a question that writes a name which only our own statements may use (`data.schema.internal`).
+    """Refuse a query that uses a name reserved for internal statements (`data.schema.internal`).
 
     Columns, tables, aliases, WITH names and USING lists are all identifiers, quoted or not.
     """
@@ -92,9 +92,9 @@ def refuse_reserved(query: exp.Expression) -> None:
 
 
 def refuse_cut(query: exp.Expression, say: Dialect) -> None:
-    """Refuse a name of which the engine would read a part: two of them could become one, and the statement fail.
+    """Refuse a name that the engine would truncate: two names could become one, and the statement fail.
 
-    What the columns of the answer are called is not told to the engine.
+    The engine never receives the column names of the answer.
     """
     answer = {one.alias for one in query.expressions if isinstance(one, exp.Alias)}
     for name in query.find_all(exp.Identifier):
@@ -105,10 +105,10 @@ def refuse_cut(query: exp.Expression, say: Dialect) -> None:
 
 
 def refuse_unread(query: exp.Expression) -> None:
-    """Refuse a question in which a word has arguments that would be passed over, or lacks the one it is about."""
+    """Refuse a query in which a node has arguments that would be ignored, or lacks its required one."""
     for node in query.walk():
         taken = _TAKES.get(type(node))
-        if taken is None:  # the rules refuse what they do not know
+        if taken is None:  # the rules refuse unknown nodes
             continue
         word = _word(node)
         if isinstance(node, exp.PercentileCont | exp.PercentileDisc) and node.args.get("expression") is not None:

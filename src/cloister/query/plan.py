@@ -1,7 +1,7 @@
-"""A plan: what will be measured, with which noise, at which cost, and how wrong the answer may be. It costs nothing.
+"""Plans: the measurements of a query, their noise, the cost, and the expected error. Planning costs nothing.
 
-A plan is made from the question and public facts alone; it never touches a row, so two neighbouring tables have the
-same plan.
+A plan is made from the query and public facts alone. It never reads a row, so two neighbouring tables have the same
+plan.
 """
 
 import math
@@ -47,8 +47,8 @@ _CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those 
 class EachGroup:
     """One choice for every group, from one list of candidates.
 
-    A person's rows are spread over the groups, and the loss of a choice shrinks in proportion: all of them together
-    cost what one choice costs that had all of the person's rows.
+    A person's rows are spread over the groups, and the loss of each choice shrinks in proportion: together they cost as
+    much as one choice over all of the person's rows.
     """
 
     inner: PermuteAndFlip
@@ -59,17 +59,17 @@ class EachGroup:
         return getattr(self.inner, name)
 
     def release(self, votes: Any, source: Source | None = None) -> list[int]:
-        """The index chosen in each row of votes."""
+        """Return the index chosen in each row of votes."""
         return [self.inner.choose(one, source) for one in votes]
 
 
 @dataclass(frozen=True)
 class KeptRelease:
-    """A release on record. Its noise, which is its price, and its numbers belong together: nothing of it ever changes.
+    """A release in the record. It is immutable: its noise, which sets its price, and its numbers stay together.
 
     Attributes:
-        statistic: the fingerprint of what was measured.
-        noise: its mechanisms, as they are written down.
+        statistic: the fingerprint of the measured statistic.
+        noise: its mechanisms, as stored.
         mechanisms: the noise.
         values: the noisy numbers, one array or list for each mechanism.
     """
@@ -81,25 +81,25 @@ class KeptRelease:
 
     @cached_property
     def id(self) -> str:
-        """Which release of a statistic this is: one may be replaced by a more precise one, and that is news."""
+        """The identity of this release. A more precise one has another identity and is charged as new."""
         numbers = [value.tolist() if hasattr(value, "tolist") else value for value in self.values]
         return fingerprint(repr((self.statistic, self.noise, numbers)))
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One need, for one set of groups: the statement that computes it and the noise that will be added.
+    """One statistic for one grouping set: the statement that computes it and its noise.
 
     Attributes:
-        need: what it is for.
-        group_set: which grouping set it belongs to.
+        need: the statistic.
+        group_set: the index of its grouping set.
         sums: the statement.
-        index: which of its sums; None for the number of rows.
-        unit: the worth of one integer step.
+        index: the index among its sums; None for the number of rows.
+        unit: the value of one integer step.
         sizes: for a tree, the number of nodes of each level.
         mechanisms: the noise; one for each level of a tree.
         reused: whether it is answered from the record, at no cost.
-        release: which release in the record that is.
+        release: that release.
     """
 
     need: Statistic
@@ -114,22 +114,22 @@ class Measurement:
 
     @property
     def parts(self) -> int:
-        """How many mechanisms it takes."""
+        """The number of mechanisms it takes."""
         return max(1, len(self.sizes))
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """In integer steps, all groups together."""
+        """The sensitivity in integer steps, over all groups."""
         return self.sums.sensitivity(self.index)
 
     def behind(self, confidence: Fraction) -> str:
-        """Of a vote: how likely the choice is hardly less frequent than the most frequent, in every group alone."""
+        """Return the accuracy of a vote in words: its distance in rows from the most frequent value, per group."""
         assert self.need.extra is not None
         rows = float(self.mechanisms[0].margin(confidence, len(self.need.extra.values))) * self.unit  # type: ignore[attr-defined]
         return f"with probability {float(confidence):.4g}, at most {rows:,.4g} rows behind the most frequent"
 
     def fingerprint(self, version: str) -> str:
-        """The same for the same statistic of the same data, whoever asks and whatever else they ask."""
+        """Return the identity of the statistic on this data, independent of the analyst and the rest of the query."""
         sums, need = self.sums, self.need
         keys = [(key.sql.sql(), key.values if isinstance(key.values, range) else list(key.values)) for key in sums.keys]
         value: Any = need.column and need.column.sql()
@@ -140,7 +140,7 @@ class Measurement:
         return fingerprint(repr((version, rows, need.kind, keys, value, sums.max_rows, sums.copies, weight)))
 
     def shown(self, dialect: str) -> str:
-        """The statement for people to read: without the secret that chooses pairs."""
+        """Return the statement for display, without the secret that chooses pairs."""
         text = self.sums.sql(dialect)
         return (
             text.replace(self.sums.secret, "…") if isinstance(self.sums, DistinctPairs) and self.sums.secret else text
@@ -148,14 +148,14 @@ class Measurement:
 
     @property
     def variance(self) -> float:
-        """Of the noise on one number, in the need's own unit; of a choice, infinite."""
+        """The variance of the noise on one number, in the statistic's own unit; infinite for a choice."""
         first = self.mechanisms[0]
         return first.variance * self.unit * self.unit if isinstance(first, Numeric) else math.inf
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What asking would do. Print it; then run it."""
+    """The plan of a query. Print it, then run it."""
 
     question: Question
     measurements: tuple[Measurement, ...]
@@ -166,13 +166,13 @@ class Plan:
     confidence: float
     size_hint: int | None
     notes: tuple[str, ...] = ()
-    finds: tuple[Find, ...] = ()  # groups that are found first; until then the plan is laid out for one of them
-    basis: tuple[int, int] | None = field(default=None, repr=False)  # what its dataset knew when it was made
-    origin: object = field(default=None, repr=False, compare=False)  # which dataset it was made for, as it is seen
+    finds: tuple[Find, ...] = ()  # groups that are found first; until then the plan has one placeholder for each
+    basis: tuple[int, int] | None = field(default=None, repr=False)  # the record's snapshot when the plan was made
+    origin: object = field(default=None, repr=False, compare=False)  # the dataset and views it was made for
 
     @property
     def new(self) -> list[Measurement]:
-        """What must be measured; the rest is in the record."""
+        """The measurements still to be made; the rest is in the record."""
         return [one for one in self.measurements if not one.reused]
 
     @property
@@ -182,11 +182,11 @@ class Plan:
 
     @property
     def interval_confidence(self) -> Fraction:
-        """The confidence of each single interval, exactly.
+        """The exact confidence of each single interval.
 
-        Where rows are chosen by their noisy numbers, the intervals of all that could have been chosen hold together (a
-        union bound), so those of the chosen ones hold too. Each by itself would hold the truth seldom: the largest of
-        many noisy numbers is the one with the largest noise.
+        Where rows are selected by their noisy numbers, the intervals of all candidates hold jointly (a union bound), so
+        those of the selected rows hold too. Individual intervals would rarely hold the truth: the largest of many noisy
+        numbers is the one with the largest noise.
         """
         if not self.question.chooses:
             return Fraction(self.confidence)
@@ -194,11 +194,11 @@ class Plan:
 
     @cached_property
     def loss(self) -> Loss | None:
-        """What running it costs; None if nothing."""
+        """The cost of running it; None if it is free."""
         return sum((one.mechanism.loss for one in self.finds), start=self.spend) if self.new or self.finds else None
 
     def statements(self) -> list[str]:
-        """The SQL that the engine will run."""
+        """Return the SQL that the engine will run."""
         return list(dict.fromkeys(one.shown(self.dialect) for one in self.new))
 
     def __str__(self) -> str:
@@ -218,13 +218,13 @@ def make_plan(
     known: Callable[[Measurement], KeptRelease | None] = lambda _one: None,
     secret: str = "",
 ) -> Plan:
-    """Lay out the measurements of a question and share the loss among them.
+    """Lay out the measurements of a query and divide the loss among them.
 
     Args:
-        question: what was asked.
-        spend: what it may cost.
-        unit: whom we protect.
-        dialect: the engine's.
+        question: the query.
+        spend: the most it may cost.
+        unit: the privacy unit.
+        dialect: the engine's SQL dialect.
         confidence: of the intervals.
         size_hint: a public number of rows, for expected errors of averages.
         known: the record: an earlier release of the same statistic, if there is one.
@@ -245,7 +245,7 @@ def make_plan(
         reused = None if kept is None else replace(one, mechanisms=kept.mechanisms, reused=True, release=kept.id)
         final.append(reused if reused is not None and reused.variance <= one.variance * 1.0001 else one)
     fresh = [i for i, one in enumerate(final) if not one.reused]
-    if fresh and len(fresh) < len(final):  # what is reused costs nothing, so the others get its share
+    if fresh and len(fresh) < len(final):  # reused releases cost nothing, so the others get their share
         again = _with_noise(
             [bare[i] for i in fresh], [uses[bare[i].group_set, bare[i].need] for i in fresh], target, pure
         )
@@ -273,7 +273,7 @@ def _check_groups(question: Question) -> None:
 
 
 def most_found(question: Question, found: Sequence[int]) -> int:
-    """How many values of each of these groups one question answers at most, by the sizes of its other groups."""
+    """Return the most values of each of these groups that one query can answer, given its other groups."""
     low, high = 1, _MOST_CELLS
     while low < high:
         middle = (low + high + 1) // 2
@@ -282,9 +282,9 @@ def most_found(question: Question, found: Sequence[int]) -> int:
 
 
 def fitting(question: Question, found: Mapping[int, Sequence[tuple[Any, int]]]) -> tuple[Question, list[str]]:
-    """A question with the values that were found for some of its groups, as many as it can answer, and notes.
+    """Return a query with the values found for some groups, as many as it can answer, and notes.
 
-    Those with the largest noisy counts are kept, so that what was paid for is used: post-processing.
+    The values with the largest noisy counts are kept: post-processing.
 
     Args:
         found: for each of these groups, its values with their noisy counts.
@@ -312,7 +312,7 @@ def fitting(question: Question, found: Mapping[int, Sequence[tuple[Any, int]]]) 
 
 
 def _fits(question: Question, sizes: Mapping[int, int]) -> bool:
-    """Whether a question can be answered if these groups have so many values."""
+    """Return True if a query can be answered when its groups have these sizes."""
     total = 0
     for members in question.sets:
         cells = math.prod(sizes.get(i, len(question.groups[i].values or (None,))) for i in members)
@@ -324,7 +324,7 @@ def _fits(question: Question, sizes: Mapping[int, int]) -> bool:
 
 
 def _ways_out(group: Group) -> str:
-    """What to write instead of a group whose values are not public."""
+    """Return alternatives to a group whose values are not public."""
     name = group.name
     if group.term.type in ("date", "timestamp"):
         return f"Group by parts of it: EXTRACT(YEAR FROM {name}), EXTRACT(MONTH FROM {name}), EXTRACT(DAY FROM {name})."
@@ -340,7 +340,7 @@ def _ways_out(group: Group) -> str:
 def _measurements(
     question: Question, wanted: Sequence[tuple[int, Statistic]], unit: Unit, secret: str
 ) -> list[Measurement]:
-    """One statement for all counts and sums of a grouping set; trees, votes and people have their own."""
+    """Return one statement for all counts and sums of a grouping set; trees, votes and people have their own."""
     found = []
     for group_set, members in enumerate(question.sets):
         keys = tuple(
@@ -370,7 +370,7 @@ def _measurements(
 
 
 class _Same:
-    """An expression that is equal to itself alone: comparing two of them would take as long as writing them down."""
+    """An expression compared by identity: comparing two by structure takes as long as writing them out."""
 
     __slots__ = ("sql",)
 
@@ -384,9 +384,9 @@ class _Same:
         return isinstance(other, _Same) and self.sql is other.sql
 
 
-@lru_cache(64)  # the statistics of one question are of the same rows, and each is looked up several times
+@lru_cache(64)  # the statistics of one query share their rows, and each is looked up several times
 def _identity(rows: _Same) -> str:
-    """The rows in words of the schema: the same however their views are written."""
+    """Return the rows in terms of the schema, independent of how their views are written."""
 
     def plainly(node: exp.Expression) -> exp.Expression:
         return exp.to_identifier(node.meta["table"], quoted=True) if "table" in node.meta else node
@@ -404,7 +404,7 @@ def _sums(question: Question, keys: tuple[GroupKey, ...], values: tuple[Any, ...
 
 
 def _most(rows: SourceRows, unit: Unit) -> int:
-    """How many rows a unit counts for: fewer than the schema says, if the query leaves it fewer."""
+    """Return the contribution bound of a unit: the schema's, or a smaller one that the query implies."""
     return min(unit.max_rows, rows.most or unit.max_rows)
 
 
@@ -439,11 +439,11 @@ def _levels(leaves: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-# Sharing the loss
+# Division of the loss
 
 
 def as_noise(spend: Loss) -> tuple[Loss, bool]:
-    """Laplace noise for a pure loss; Gaussian for rho, and for (epsilon, delta) at the largest rho it allows.
+    """Return the loss to calibrate to: Laplace if pure; Gaussian for rho, or for the largest rho in (epsilon, delta).
 
     The delta of a rho is for groups that must be found. Where there are none it is not spent.
     """
@@ -455,7 +455,7 @@ def as_noise(spend: Loss) -> tuple[Loss, bool]:
 
 
 def _with_noise(bare: Sequence[Measurement], uses: Sequence[int], target: Loss, pure: bool) -> list[Measurement]:
-    """Variances are least together if shares grow with the cube root (Laplace) or the root (Gaussian) of uses."""
+    """Assign noise. Total variance is least if shares grow with the cube root (Laplace) or root (Gaussian) of uses."""
     weights = [Fraction(round(2**20 * use ** (1 / 3 if pure else 1 / 2))) for use in uses]
     total = sum(weights)
     return [
@@ -480,7 +480,7 @@ def _noised(one: Measurement, share: Loss) -> Measurement:
 
 
 def cost_text(plan: Plan) -> str:
-    """The cost in words."""
+    """Return the cost in words."""
     if plan.loss is None:
         return "nothing: it is in the record"
     delta = f", delta {show(plan.loss.delta)}" if plan.loss.delta else ""

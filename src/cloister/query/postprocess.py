@@ -1,6 +1,6 @@
-"""Arranging the answer: groups beside numbers, arithmetic over them, HAVING, ORDER BY, LIMIT.
+"""Post-processing of the answer: groups beside numbers, arithmetic over them, HAVING, ORDER BY, LIMIT.
 
-All of this works on released numbers, in an engine of its own that has never seen a row.
+All of it works on released numbers, in a separate engine that never reads a row.
 """
 
 import math
@@ -32,12 +32,12 @@ _TYPES = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
 }
-# Beyond this many aggregates in one expression the corners of their intervals are too many to try.
+# Beyond this many aggregates in one expression there are too many corners of their intervals to try.
 _MOST_CORNERS = 4
 
 
 def check_arrangement(question: Question) -> None:
-    """Refuse what could not be arranged before anything is charged for it."""
+    """Refuse an answer that could not be arranged, before anything is charged."""
     scope = _post_scope(question)
     for node in (*(output.node for output in question.outputs), *(one.this for one in question.order)):
         compile_term(node, scope)
@@ -46,10 +46,10 @@ def check_arrangement(question: Question) -> None:
 
 
 def arrange(plan: Plan, estimates: Callable[[Fraction], list[list[Estimate]]]) -> tuple[pa.Table, list[str]]:
-    """The table of the answer, and notes.
+    """Return the table of the answer, and notes.
 
     Args:
-        plan: what was asked.
+        plan: the plan of the query.
         estimates: for a confidence, an estimate of each aggregate for each grouping set.
     """
     question = plan.question
@@ -70,7 +70,7 @@ def arrange(plan: Plan, estimates: Callable[[Fraction], list[list[Estimate]]]) -
 
 
 class _Arithmetic:
-    """An engine for released numbers only: in memory, without access to anything outside. One for each thread."""
+    """An engine for released numbers only: in memory, without outside access. One per thread."""
 
     _own = threading.local()
 
@@ -89,7 +89,7 @@ class _Arithmetic:
 
 
 def _column(values: Any) -> pa.Array:
-    """Numbers of an answer; where there is none, NULL."""
+    """Return the numbers of an answer as a column; missing ones are NULL."""
     return pa.array(values, from_pandas=True)
 
 
@@ -98,7 +98,7 @@ def _pick(column: Any, kept: pa.Array | None) -> Any:
 
 
 def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -> pa.Table:
-    """One row for each group of each grouping set: keys k0 …, aggregates a0 …, and a row number."""
+    """Return one row for each group of each grouping set: keys k0 …, aggregates a0 …, and a row number."""
     keys: list[list[Any]] = [[] for _ in question.groups]
     aggregates: list[list[Any]] = [[] for _ in question.aggregates]
     for members, estimates in zip(question.sets, found, strict=True):
@@ -112,7 +112,7 @@ def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -
             at = places[members.index(i)] if i in members else np.zeros(cells, dtype=np.int64)
             keys[i].append(listed.take(pa.array(at)))
         for j, one in enumerate(estimates):
-            known = getattr(one, which)  # an aggregate without limits is not part of what its limits are asked for
+            known = getattr(one, which)  # an aggregate without limits does not enter expressions over limits
             aggregates[j].append(_column(one.value if known is None else known))
     columns = {f"k{i}": pa.chunked_array(parts) for i, parts in enumerate(keys)}
     columns |= {f"a{j}": pa.chunked_array(parts) for j, parts in enumerate(aggregates)}
@@ -121,7 +121,7 @@ def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -
 
 
 def _numbers(values: range) -> Any:
-    """Whole numbers, also those at the end of 64 bits: the number after the last one is none of them."""
+    """Return a range as 64-bit integers. Its stop itself may not fit 64 bits."""
     return np.arange(len(values), dtype=np.int64) * values.step + values.start
 
 
@@ -150,7 +150,7 @@ def _evaluate(engine: _Arithmetic, base: pa.Table, question: Question, node: exp
 
 
 def _kept_rows(engine: _Arithmetic, base: pa.Table, question: Question) -> pa.Array | None:
-    """The rows that HAVING keeps, in the order of ORDER BY, up to LIMIT; None for all as they are."""
+    """Return the rows that HAVING keeps, in the order of ORDER BY, up to LIMIT; None for all rows unchanged."""
     if question.having is None and not question.order and question.limit is None:
         return None
     scope = _post_scope(question)
@@ -177,7 +177,7 @@ def _limits(
     node: exp.Expression,
     aggregate: int | None,
 ) -> tuple[Any, Any] | None:
-    """Limits of one column: the aggregate's own, or the extremes of an expression over its aggregates' limits."""
+    """Return the limits of one column: the aggregate's own, or the extremes of an expression over its limits."""
     if aggregate is not None:
         if any(group[aggregate].low is None for group in found):
             return None
@@ -195,7 +195,7 @@ def _limits(
     allowed = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Neg | exp.Column | exp.Literal | exp.Paren | exp.Identifier
     if not all(isinstance(one, allowed) for one in node.walk()):
         return None
-    # Sums, products and quotients are monotone in each argument, so the extremes lie in corners of the box.
+    # Sums, products and quotients are monotone in each argument, so the extremes are at corners of the box.
     wider = estimates(1 - (1 - plan.interval_confidence) / len(used))
     ends = {which: _base(plan.question, wider, which) for which in ("low", "high")}
     corners = []
@@ -210,7 +210,7 @@ def _limits(
 
 
 def _denominators_keep_sign(ends: dict[str, pa.Table], node: exp.Expression) -> Any:
-    """Where every divisor is a single aggregate or constant whose limits lie on one side of zero."""
+    """Return True where every divisor is one aggregate or constant with limits on one side of zero."""
     safe: Any = np.ones(ends["low"].num_rows, dtype=bool)
     for one in node.find_all(exp.Div):
         divisor = one.expression.unnest()

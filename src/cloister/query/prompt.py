@@ -1,6 +1,6 @@
-"""Reading questions: from a terminal with history and completion, or line by line from a file.
+"""Input of queries: from a terminal with history and completion, or line by line from a file.
 
-What is completed (tables, columns, categories) comes from the schema, so all of it is public.
+Completions (tables, columns, categories) come from the schema, so all of them are public.
 """
 
 import re
@@ -18,23 +18,23 @@ from cloister.data.schema import Schema
 
 __all__ = ["BARE", "Lines", "LineReader", "Terminal", "complete", "open_reader", "suggestions"]
 
-BARE = {"exit": "\\quit", "quit": "\\quit", "help": "\\help"}  # what newcomers type
+BARE = {"exit": "\\quit", "quit": "\\quit", "help": "\\help"}  # common words without a backslash
 
 
 class LineReader(Protocol):
-    """Where questions come from: a terminal, or a file."""
+    """A source of queries: a terminal or a file."""
 
     def read(self, status: str) -> str:
-        """The next question or command; KeyboardInterrupt drops a line, EOFError ends."""
+        """Return the next query or command. KeyboardInterrupt drops a line, EOFError ends."""
         ...
 
     def past(self) -> list[str]:
-        """What was read before, oldest first."""
+        """Return earlier input, oldest first."""
         ...
 
 
 def open_reader(name: str, schema: Schema, history: Path, commands: Sequence[str], console: Console) -> LineReader:
-    """A terminal with history and completion, if there is one and prompt_toolkit is installed; else plain lines."""
+    """Open a terminal with history and completion, if prompt_toolkit and a terminal exist; else plain lines."""
     if not sys.stdin.isatty():
         return Lines("")
     if find_spec("prompt_toolkit") is None:
@@ -44,7 +44,7 @@ def open_reader(name: str, schema: Schema, history: Path, commands: Sequence[str
 
 
 def complete(text: str) -> bool:
-    """Whether Enter ends this text: a command, a bare word for one, nothing at all, or SQL up to its semicolon."""
+    """Return True if Enter ends this text: a command, a bare command word, nothing, or SQL up to its semicolon."""
     if text.lstrip().startswith("\\") or not text.strip() or text.strip().lower() in BARE:
         return True
     try:
@@ -63,7 +63,7 @@ class Lines:
         self._past: list[str] = []
 
     def read(self, status: str) -> str:
-        """Lines up to the end of a question; the last may lack its semicolon."""
+        """Return lines up to the end of a query; the last may lack its semicolon."""
         lines: list[str] = []
         while not lines or not complete("\n".join(lines)):
             try:
@@ -76,12 +76,12 @@ class Lines:
         return self._past[-1]
 
     def past(self) -> list[str]:
-        """What was read in this session."""
+        """Return the input of this session."""
         return list(self._past)
 
 
 class Terminal:
-    """A line editor with history, completion, and the state of the budget below."""
+    """A line editor with history, completion, and the budget below."""
 
     def __init__(self, name: str, schema: Schema, history: Path, commands: Sequence[str]) -> None:
         from prompt_toolkit import PromptSession
@@ -97,7 +97,7 @@ class Terminal:
                 yield from (Completion(word, -len(typed)) for word in words)
 
         self._status = ""
-        history.touch(mode=0o600)  # questions are nobody else's business
+        history.touch(mode=0o600)  # the history is private to the user
         self._session: PromptSession[str] = PromptSession(
             f"{name}> ",
             prompt_continuation=lambda width, _number, _wrapped: "." * (width - 2) + "> ",
@@ -109,12 +109,12 @@ class Terminal:
         )
 
     def read(self, status: str) -> str:
-        """What was typed, once it is complete."""
+        """Return the typed text once it is complete."""
         self._status = status
         return self._session.prompt()
 
     def past(self) -> list[str]:
-        """What was typed, in earlier sessions too."""
+        """Return the typed text, earlier sessions included."""
         return list(reversed(list(self._session.history.load_history_strings())))
 
 
@@ -132,7 +132,7 @@ _WORDS = (
 
 
 def suggestions(text: str, schema: Schema, commands: Sequence[str]) -> tuple[str, list[str]]:
-    """What was typed of the last word, and what it may become."""
+    """Return the typed part of the last word, and its completions."""
     command = re.fullmatch(r"\s*(\\\w*)", text)
     if command:
         return command[1], _beginning(command[1], [f"\\{name}" for name in commands])
@@ -155,7 +155,7 @@ def _all(tables: dict[str, list[str]]) -> list[str]:
 
 
 def _categories(before: str, schema: Schema) -> list[str]:
-    """Those of the column that was named last, or of all columns."""
+    """Return the categories of the last named column, or of all columns."""
     lists = {
         column.name.lower(): [value for value in column.categories or () if isinstance(value, str)]
         for table in schema.tables.values()

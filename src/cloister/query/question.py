@@ -1,4 +1,4 @@
-"""A question: one SELECT taken apart into rows, groups, aggregates, and what happens to the answer afterwards."""
+"""Queries: one SELECT split into rows, groups, aggregates, and post-processing of the answer."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,9 +26,9 @@ class Group:
     """A column of groups.
 
     Attributes:
-        name: as the question calls it.
+        name: its name in the query.
         term: its expression.
-        values: its public values; None: they must be found, and paid for.
+        values: its public values; None: they must be found, at a charge.
         complete: whether every row has one of the values. Groups that were found leave rows out.
     """
 
@@ -47,14 +47,14 @@ class Output:
 
     @property
     def aggregate(self) -> int | None:
-        """Which aggregate this is, if it is one as it stands."""
+        """The index of the aggregate, if the column is one unchanged."""
         name = self.node.name if isinstance(self.node, exp.Column) else ""
         return int(name[1:]) if name.startswith("a") and name[1:].isdigit() else None
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked."""
+    """A compiled query."""
 
     text: str
     rows: SourceRows
@@ -68,13 +68,13 @@ class Question:
 
     @property
     def cells(self) -> int:
-        """How many rows the answer has before HAVING and LIMIT: every group of every grouping set."""
+        """The number of rows of the answer before HAVING and LIMIT: every group of every grouping set."""
         sizes = [len(group.values or ()) for group in self.groups]
         return sum(math.prod(sizes[i] for i in members) for members in self.sets)
 
     @property
     def chooses(self) -> bool:
-        """Whether rows of the answer are chosen by their noisy numbers: by HAVING, or by ORDER BY and LIMIT."""
+        """True if rows of the answer are selected by noisy numbers: by HAVING, or by ORDER BY and LIMIT."""
         by = [] if self.having is None else [self.having]
         if self.limit is not None and self.limit < self.cells:
             by += [one.this for one in self.order]
@@ -82,19 +82,19 @@ class Question:
 
 
 def _is_noisy(column: exp.Column) -> bool:
-    """Whether a column of the answer is an aggregate `a0 …`, not a group `k0 …`."""
+    """Return True if a column of the answer is an aggregate `a0 …`, not a group `k0 …`."""
     return column.name.startswith("a")
 
 
 def ask(
     sql: str, tables: Callable[[str, frozenset[str] | None], SourceRows | None], dialect: DialectName = "duckdb"
 ) -> Question:
-    """Read an analyst's SQL. Whatever is outside the language is refused with the nearest thing that works.
+    """Compile an analyst's SQL. Anything outside the language is refused with the nearest alternative.
 
     Args:
         sql: one SELECT.
-        tables: the relation of a table's name, of which only the named columns (in lower case; None: all) are needed.
-        dialect: that of the engine, whose limits on names the question must keep.
+        tables: maps a table's name and the needed columns (in lower case; None: all) to its relation.
+        dialect: the engine's SQL dialect, whose limits on names apply to the query.
     """
     query = _parse(sql)
     refuse_cut(query, dialect_of(dialect))
@@ -120,7 +120,7 @@ def ask(
 
 
 def relation(sql: str, tables: Callable[[str, frozenset[str] | None], SourceRows | None]) -> SourceRows:
-    """Read a SELECT of rows, such as a view: SELECT ward, age FROM visits WHERE ward = 'cardiology'."""
+    """Compile a SELECT of rows, such as a view: SELECT ward, age FROM visits WHERE ward = 'cardiology'."""
     query = _parse(sql)
     used = _used_columns(query)
     rows = compile_relation(query, lambda name: tables(name, used))
@@ -134,7 +134,7 @@ def _parse(sql: str) -> exp.Select:
         tokens, parsed = parse(sql)
     except QueryRefused:
         raise
-    except Exception:  # a parser that trips over a text in its own way has not understood it either
+    except Exception:  # any other parser failure also means that the text was not understood
         raise QueryRefused("this is not SQL that we understand. Start from SELECT COUNT(*) FROM a_table.") from None
     asked = [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]  # a comment at the end
     if len(asked) != 1 or not isinstance(asked[0], exp.Select):
@@ -150,7 +150,7 @@ def _parse(sql: str) -> exp.Select:
 
 
 def _depth(query: exp.Expression) -> int:
-    """How deep a tree is, found without recursion: that is what is in question."""
+    """Return the depth of a tree, without recursion: the tree may be too deep for it."""
     deepest, rest = 0, [(query, 1)]
     while rest:
         node, depth = rest.pop()
@@ -160,7 +160,7 @@ def _depth(query: exp.Expression) -> int:
 
 
 def _used_columns(query: exp.Select) -> frozenset[str] | None:
-    """Every column name that occurs; None if a star may stand for more."""
+    """Return every column name that occurs; None if a star may stand for more."""
     stars = [star for star in query.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
     joined = [key.name for join in query.find_all(exp.Join) for key in join.args.get("using") or []]
     return (
@@ -171,7 +171,7 @@ def _used_columns(query: exp.Select) -> frozenset[str] | None:
 
 
 class _Rewrite:
-    """Replaces groups by `k0 …` and aggregates by `a0 …`, so that the rest is arithmetic over the answer."""
+    """Replace groups by `k0 …` and aggregates by `a0 …`; the rest is arithmetic over the answer."""
 
     def __init__(self, keys: Sequence[Expression], scope: Scope) -> None:
         self.keys = keys
@@ -192,9 +192,9 @@ class _Rewrite:
                 "FILTER is not offered. Write COUNT(CASE WHEN age > 65 THEN 1 END), and so for SUM and AVG."
             )
         if isinstance(node, exp.Anonymous | exp.IgnoreNulls | exp.RespectNulls):
-            compile_aggregate(node, self.scope)  # refuses it by its name
+            compile_aggregate(node, self.scope)  # refuses it by name
         if isinstance(node, exp.Column):
-            self.scope(node)  # one that is not there is refused as such
+            self.scope(node)  # a missing one is refused as such
             raise QueryRefused(f"{node.name} is neither grouped by nor aggregated. Add it to GROUP BY.")
         copy = node.copy()
         for child in list(copy.iter_expressions()):
@@ -283,7 +283,7 @@ def _group(node: exp.Expression, term: Expression, listed: dict[str, tuple[Any, 
 
 
 def _listed_values(query: exp.Select, scope: Scope) -> dict[str, tuple[Any, ...]]:
-    """Groups that the question names itself: WHERE ward IN ('a', 'b')."""
+    """Return the groups that the query lists itself: WHERE ward IN ('a', 'b')."""
     where = query.args.get("where")
     listed: dict[str, tuple[Any, ...]] = {}
     if where is None:
@@ -317,7 +317,7 @@ def _output(node: exp.Expression, rewrite: _Rewrite, index: int) -> Output:
 
 
 def _check_names(outputs: Sequence[Output]) -> None:
-    """Refuse two columns of one name; the limits of a number are columns too."""
+    """Refuse two columns of one name. The limits of a number are columns too."""
     names = {output.name.lower() for output in outputs}
     if len(names) < len(outputs):
         raise QueryRefused("two columns of the answer have the same name. Name them with AS.")

@@ -1,4 +1,4 @@
-"""Running a plan: charge, look once, add noise, estimate, arrange. Rows are read in `_look` and nowhere else."""
+"""Execution of a plan: charge, read once, add noise, estimate, arrange. Rows are read in `_look` and nowhere else."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,19 +29,19 @@ from cloister.query.question import Question
 __all__ = ["nothing_found", "rehearse", "run_plan"]
 
 
-# Totals that add up: ROLLUP measures every level by itself, and least squares makes them agree. Post-processing.
+# Consistent totals: ROLLUP measures every level separately, and least squares makes them agree. Post-processing.
 #
-# Hay et al. 2010: going up, a total and the sum of its parts are averaged by their variances; going down, what is
-# left over is shared among the parts by theirs. No variance grows. The law of such a number is another one, so that
-# intervals stay around what was measured (`Noisy.limits`). That holds where every row of a total is in one of its
-# parts. Groups that were found leave rows out, so a total over them stays as it was measured.
+# Hay et al. 2010: going up, a total and the sum of its parts are averaged by their variances; going down, the
+# remainder is divided among the parts by theirs. No variance grows. The result has another law, so intervals stay
+# around the measured values (`Noisy.limits`). This holds where every row of a total is in one of its parts. Groups that
+# were found leave rows out, so a total over them stays as measured.
 
 
 Floats = NDArray[np.float64]
 
 
 def consistent(plan: Plan, values: Sequence[list[Any]]) -> list[list[Any]]:
-    """The same values, with counts and sums made consistent over nested grouping sets."""
+    """Return the values with counts and sums made consistent over nested grouping sets."""
     made = [list(one) for one in values]
     needs = {need for _, need in plan.needs if need.kind in ("rows", "sum")}
     for order in _nested(plan.question):
@@ -56,10 +56,10 @@ def consistent(plan: Plan, values: Sequence[list[Any]]) -> list[list[Any]]:
 
 
 def _nested(question: Question) -> list[list[int]]:
-    """Chains of two or more grouping sets, from coarse to fine, in which the parts of each group add up to it.
+    """Return chains of two or more grouping sets, from coarse to fine, in which the parts of each group add up to it.
 
-    Each set begins with all keys of the one before, and the further keys have a value for every row. None, if the
-    question's sets are not nested.
+    Each set begins with all keys of the one before, and the further keys have a value for every row. Return None if the
+    query's sets are not nested.
     """
     order = sorted(range(len(question.sets)), key=lambda i: len(question.sets[i]))
     chains = [order[:1]]
@@ -94,10 +94,10 @@ Released = Mapping[str, tuple[Any, ...]]
 
 
 def rehearse(plan: Plan) -> None:
-    """Arrange an answer of made-up numbers, as the true one will be. Costs nothing and reads nothing.
+    """Arrange an answer of made-up numbers as the true one will be. It costs nothing and reads nothing.
 
-    One group of each grouping set, and zero for every statistic: whatever cannot be arranged, for a reason that is in
-    the question or in the confidence, is found out here and not after the charge.
+    It uses one group of each grouping set and zero for every statistic. An answer that cannot be arranged, because of
+    the query or the confidence, is refused here and not after the charge.
 
     Raises:
         QueryRefused: the answer could not be arranged.
@@ -107,17 +107,17 @@ def rehearse(plan: Plan) -> None:
     made = [_made_up(one) for one in plan.measurements]
     try:
         arrange(short, lambda confidence: _estimates(short, made, confidence))
-        _estimates(short, made, plan.interval_confidence)  # narrower: it is of all groups that there really are
+        _estimates(short, made, plan.interval_confidence)  # stricter: it covers all groups that really exist
     except CloisterError:
         raise
-    except Exception:  # numbers were made up, but an engine's words are for nobody who asks
+    except Exception:  # the numbers were made up, but an engine's message is not for analysts
         raise QueryRefused(
             "the answer could not be arranged as HAVING, ORDER BY and arithmetic over its columns say. Simplify them."
         ) from None
 
 
 def _made_up(one: Measurement) -> list[Any]:
-    """What a measurement could release of one group."""
+    """Return a possible release of a measurement for one group."""
     if one.need.kind == "vote":
         return [[0]]
     return [np.zeros((1, size)) for size in one.sizes] or [np.zeros(1)]
@@ -134,21 +134,21 @@ def run_plan(
     record: Callable[[Measurement], list[Any]] | None = None,
     keep: Callable[[Measurement, list[Any]], None] | None = None,
 ) -> Answer:
-    """Carry a plan out.
+    """Run a plan.
 
     Args:
         plan: made by `make_plan`.
-        engine: where the rows are.
-        account: pays.
-        reader: who asks, if an account of theirs pays too; also for what the record tells them for the first time.
+        engine: holds the rows.
+        account: is charged.
+        reader: the analyst, if charged too; also for releases of the record that are new to the analyst.
         version: the owner's name for this state of the data.
-        source: where random bits come from.
-        record: the noisy values of a measurement that is in the record; asked before anything is charged.
+        source: the source of random bits.
+        record: returns the noisy values of a recorded measurement; called before anything is charged.
         keep: enters a new measurement into the record.
 
     Privacy: the plan's loss, for its unit, add/remove. Audited in tests/statistical/test_query_audits.py.
     """
-    # First what will be handed out, then its price: another thread may replace a release in between.
+    # First the values to be returned, then their price: another thread may replace a release in between.
     held = [record(one) if one.reused and record is not None else None for one in plan.measurements]
     noisy, receipt = _measured(plan, engine, account, reader, version, source)
     fresh = iter(noisy)
@@ -159,7 +159,7 @@ def run_plan(
             continue
         got = [next(fresh) for _ in one.mechanisms]
         values.append(got)
-        if keep is not None and (source or SYSTEM).private:  # what a seed made is no release
+        if keep is not None and (source or SYSTEM).private:  # seeded noise is no release
             keep(one, got)
     if reader is not None:
         reader.received.add(
@@ -190,7 +190,7 @@ def run_plan(
 
 
 def nothing_found(plan: Plan, notes: Sequence[str], receipts: Sequence[Receipt]) -> Answer:
-    """The answer when no group has enough people: no rows, and only the search was paid for."""
+    """Return the answer when no group has enough people: no rows, and only the search was charged."""
     names = tuple(output.name for output in plan.question.outputs)
     return Answer(
         value=pa.table({name: pa.nulls(0) for name in names}),
@@ -232,13 +232,13 @@ def _measured(
             source=source or SYSTEM,
         )
     if reader is not None and extra[reader.account.rules.key].amount:
-        # Before the answer is handed out: a reader who cannot pay is not told.
+        # Before the answer is returned: a reader who cannot pay does not get it.
         reader.account.charge_all([extra[reader.account.rules.key]], request)
     return [], None
 
 
 def _look(plan: Plan, engine: Engine) -> list[NDArray[Any]]:
-    """The exact integers behind every mechanism. One statement for all counts and sums of a grouping set."""
+    """Return the exact integers behind every mechanism. One statement for all counts and sums of a grouping set."""
     done: dict[int, list[NDArray[Any]]] = {}  # by identity: comparing expressions ignores the case of some text
     statistics = []
     for one in plan.new:
@@ -253,7 +253,7 @@ def _look(plan: Plan, engine: Engine) -> list[NDArray[Any]]:
 
 
 def _tree_levels(leaves: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[Any]]:
-    """Counts of ever larger nodes, top first."""
+    """Return counts of ever larger nodes, top first."""
     levels = [leaves]
     for size in reversed(sizes[:-1]):
         below = levels[0]
@@ -269,7 +269,7 @@ def _tree_levels(leaves: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[Any
 def _estimates(
     plan: Plan, values: Sequence[list[Any]], confidence: Fraction, measured: Sequence[list[Any]] | None = None
 ) -> list[list[Estimate]]:
-    """For each grouping set, an estimate of each aggregate in every group."""
+    """Return, for each grouping set, an estimate of each aggregate in every group."""
     return [
         [_estimate(plan, values, group_set, aggregate, confidence, measured) for aggregate in plan.question.aggregates]
         for group_set in range(len(plan.question.sets))
@@ -284,11 +284,11 @@ def _estimate(
     confidence: Fraction,
     measured: Sequence[list[Any]] | None = None,
 ) -> Estimate:
-    """An aggregate in every group of a grouping set.
+    """Estimate an aggregate in every group of a grouping set.
 
     Args:
         values: of each measurement.
-        measured: the same before they were made to add up, if they were.
+        measured: the values before they were made consistent, if they were.
     """
     before = values if measured is None else measured
     places = [plan.needs[group_set, need] for need in aggregate.needs]

@@ -1,4 +1,4 @@
-"""The analyst's shell: SQL that ends with a semicolon is asked; a line that begins with a backslash is a command."""
+"""The analyst's shell. SQL that ends with a semicolon is a query; a line that begins with a backslash is a command."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -28,26 +28,26 @@ _LOSS = re.compile(r"(?:(epsilon|rho)\s*[ =]?\s*)?([^\s,=]+)(?:\s*[,\s]\s*delta\
 
 
 class Conversation(Protocol):
-    """What the shell needs of a dataset."""
+    """The interface of a dataset that the shell needs."""
 
     account: Account
 
     @property
     def schema(self) -> Schema:
-        """What is public."""
+        """The public facts."""
         ...
 
     def plan(self, sql: str, *, spend: Any = None, within: Any = None, confidence: Any = "0.95") -> Plan:
-        """What asking would cost."""
+        """Plan a query."""
         ...
 
     def run(self, plan: Plan) -> Answer:
-        """Ask."""
+        """Run a plan."""
         ...
 
 
 def parse_loss(text: str) -> Loss:
-    """A loss in words.
+    """Parse a loss.
 
     >>> print(parse_loss("rho 0.01")), print(parse_loss("epsilon 1, delta 1e-6")), print(parse_loss("0.5"))
     rho 0.01
@@ -63,7 +63,7 @@ def parse_loss(text: str) -> Loss:
 
 
 def plan_of(dataset: Conversation, sql: str, spend: Loss | None, within: str | None, confidence: str) -> Plan:
-    """The plan for a question that may cost `spend`; or that may err by `within`, and then cost `spend` at most."""
+    """Plan a query that may cost `spend`; or that may err by `within` and cost at most `spend`."""
     if within is None:
         return dataset.plan(sql, spend=spend, confidence=confidence)
     plan = dataset.plan(sql, within=within, confidence=confidence)
@@ -73,7 +73,7 @@ def plan_of(dataset: Conversation, sql: str, spend: Loss | None, within: str | N
 
 
 def working() -> AbstractContextManager[Any]:
-    """A spinner on stderr while the engine works, if anybody is there to see it."""
+    """Show a spinner on stderr while the engine works, if it is a terminal."""
     screen = plain_console(stderr=True)
     return screen.status("asking …") if screen.is_terminal else nullcontext()
 
@@ -82,14 +82,14 @@ def working() -> AbstractContextManager[Any]:
 
 
 class Shell:
-    r"""A conversation with one dataset. A refusal is printed, and the conversation goes on.
+    r"""A session with one dataset. A refusal is printed, and the session continues.
 
     Args:
-        dataset: what is asked.
-        reader: where questions come from.
-        console: where answers go.
-        spend: what one answer may cost, until `\spend` says otherwise.
-        within: how far off an answer may be, until `\within` says otherwise.
+        dataset: the dataset.
+        reader: the source of queries.
+        console: the output.
+        spend: the most one answer may cost; `\spend` changes it.
+        within: the largest error of an answer; `\within` changes it.
         confidence: of the intervals.
     """
 
@@ -112,17 +112,17 @@ class Shell:
         self.last: Answer | None = None
 
     def run(self) -> None:
-        """Read, answer, until the end."""
+        """Read and answer until the end of input."""
         while True:
             try:
                 self.do(self.reader.read(self._status()))
             except EOFError:
                 return
-            except KeyboardInterrupt:  # while reading: the line is dropped
+            except KeyboardInterrupt:  # while reading: drop the line
                 continue
 
     def do(self, text: str) -> None:
-        """Answer one question or follow one command; EOFError means to leave."""
+        """Answer one query or run one command. EOFError means exit."""
         text = BARE.get(text.strip().lower(), text.strip())
         try:
             if text.startswith("\\"):
@@ -157,7 +157,7 @@ class Shell:
     # Commands
 
     def _plan(self, sql: str) -> None:
-        # The engine's SQL can fill screens, and would push the rest out of sight; `cloister plan` prints it too.
+        # The engine's SQL can fill screens and hide the rest; `cloister plan` prints it too.
         self._say(explain(self._planned(sql), sql=False))
 
     def _budget(self, _rest: str) -> None:
@@ -238,7 +238,7 @@ def _facts(column: Column) -> str:
     return f"{column.bounds[0]} to {column.bounds[1]}" if column.bounds is not None else ""
 
 
-# What each takes, what it does, and how.
+# Arguments, help text and method of each command.
 COMMANDS: dict[str, tuple[str, str, Callable[[Shell, str], None]]] = {
     "budget": ("", "what was spent, and what is left", Shell._budget),
     "plan": ("SQL", "what a question would cost, and how wrong the answer may be; free", Shell._plan),

@@ -1,8 +1,8 @@
-"""SQL text from a person, read by sqlglot within fixed limits.
+"""SQL text from users, parsed by sqlglot within fixed limits.
 
-sqlglot tries several readings of some texts, one inside the other: every level of `DECIMAL(DECIMAL(… x …))` doubles
-the work. Text that somebody else wrote is therefore read here and nowhere else. Length, tokens and nesting are limited
-before sqlglot starts; the steps of its parser are counted and limited while it reads.
+sqlglot tries several readings of some texts, nested: every level of `DECIMAL(DECIMAL(… x …))` doubles the work.
+Untrusted text is therefore parsed here and nowhere else. Length, tokens and nesting are limited before sqlglot starts;
+the steps of its parser are counted and limited while it runs.
 """
 
 import logging
@@ -17,45 +17,45 @@ from cloister.privacy.errors import QueryRefused
 
 __all__ = ["LONGEST", "is_text", "parse", "parse_condition"]
 
-# The parser logs what it does not understand, and so what a person wrote. Whoever keeps logs need not read that.
+# The parser logs text it does not understand. A user's text must not enter logs.
 logging.getLogger("sqlglot").addFilter(lambda _record: False)
 
 LONGEST = 20_000  # characters
 _MOST_TOKENS = 8_000
-_DEEPEST = 64  # brackets and CASEs, one inside the other
-_STEPS = 10  # of the parser for each token; questions that people ask take one or two
+_DEEPEST = 64  # nested brackets and CASEs
+_STEPS = 10  # parser steps per token; ordinary queries take one or two
 _FREE_STEPS = 2_000
-_MOST_CHAINED = 16  # each [ and each dot or ( behind a bracket, as in f(x).g(y)[1], copies all that stands before it
+_MOST_CHAINED = 16  # each [ and each dot or ( behind a bracket, as in f(x).g(y)[1], copies everything before it
 _CHAINS = frozenset({TokenType.DOT, TokenType.L_PAREN})
 _OPEN = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSE = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
 
 
 class _TooManySteps(Exception):
-    """The parser goes over the same text again and again."""
+    """The parser exceeded its step limit."""
 
 
 def parse(text: str, *, composed: bool = False) -> tuple[list[Token], list[Any]]:
-    """Read statements of DuckDB's SQL.
+    """Parse statements of DuckDB's SQL.
 
     Args:
         text: the statements.
-        composed: whether we put it together from parts that were each read here, such as the rules of a view. Then it
-            may be as long as they are together; steps are counted all the same.
+        composed: whether the text is composed of parts that were each parsed here, such as the rules of a view. Then it
+            may be as long as they are together; steps are still counted.
 
     Returns:
         the tokens, and the statements.
 
     Raises:
-        QueryRefused: it is too long or nested too deeply, or takes the parser too many steps.
-        Exception: whatever sqlglot raises at a text that it does not understand.
+        QueryRefused: the text is too long or nested too deeply, or takes the parser too many steps.
+        Exception: any error sqlglot raises for a text that it does not understand.
     """
     tokens = sqlglot.tokenize(text, read="duckdb") if composed else _tokens(text)
     return tokens, _read(tokens, text, None)
 
 
 def parse_condition(text: str) -> Any:
-    """Read one expression of DuckDB's SQL, as `parse` reads statements."""
+    """Parse one expression of DuckDB's SQL, as `parse` parses statements."""
     (found,) = _read(_tokens(text), text, exp.Condition)
     if found is None:
         raise QueryRefused("there is no expression.")
@@ -63,7 +63,7 @@ def parse_condition(text: str) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Whether every engine can be sent it: half a surrogate pair has no encoding, and PostgreSQL knows no NUL."""
+    """Return True if every engine accepts the text: a lone surrogate has no encoding, and PostgreSQL has no NUL."""
     return "\0" not in text and text.encode("utf-8", "replace").decode() == text
 
 
@@ -105,7 +105,7 @@ def _counting_parser() -> Any:
     parser: Any = DuckDB.parser_class if hasattr(DuckDB, "parser_class") else DuckDB.Parser
 
     class CountingParser(parser):  # type: ignore[misc]
-        """DuckDB's parser, which gives up after so many steps. Every second reading of a text takes steps again."""
+        """DuckDB's parser with a step limit. Every further reading of a text takes steps again."""
 
         steps_left = 0
 

@@ -1,4 +1,4 @@
-"""What an aggregate needs to know of the rows: a few bounded statistics, each measured once however many use it."""
+"""The bounded statistics behind aggregates. Each is measured once, however many aggregates use it."""
 
 import math
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ __all__ = [
     "vote_statistic",
 ]
 
-# Values are cut into about 2^30 steps: rounding a row is then nothing beside any noise.
+# Values are cut into about 2^30 steps: rounding a row is then negligible beside any noise.
 _STEP_BITS = 30
 _LEAVES = 4096
 _MOST_LEAVES = 1 << 16
-_TINY = 1e-100  # a number less one that is not tiny is no tinier than its last digit: its square does not underflow
+_TINY = 1e-100  # a number minus one that is not tiny is no tinier than its last digit: its square does not underflow
 
 
 _TOO_CLOSE = (
@@ -46,7 +46,7 @@ class Leaves:
     whole: bool
 
     def edge(self, index: Any) -> Any:
-        """Where a leaf begins; for an array, where each does."""
+        """Return the lower edge of a leaf, or of each in an array."""
         return self.low + index * self.width
 
 
@@ -56,12 +56,12 @@ class Statistic:
 
     Attributes:
         kind: the number of rows, a sum, the number of people or of different values, a tree of counts, or votes.
-        label: for people to read.
-        value: what is summed (kind `sum`).
-        step: the worth of one integer step of the sum.
+        label: for display.
+        value: the summed expression (kind `sum`).
+        step: the value of one integer step of the sum.
         extra: the further key of a tree or vote.
         leaves: of a tree.
-        column: whose different values are counted.
+        column: the column whose different values are counted.
     """
 
     kind: Literal["rows", "sum", "people", "values", "tree", "vote"]
@@ -74,22 +74,22 @@ class Statistic:
 
 
 def rows_statistic() -> Statistic:
-    """The number of rows."""
+    """Return the number of rows."""
     return Statistic("rows", "number of rows")
 
 
 def people_statistic() -> Statistic:
-    """The number of units."""
+    """Return the number of units."""
     return Statistic("people", "number of people")
 
 
 def values_statistic(term: Expression, text: str) -> Statistic:
-    """The number of different values of a column."""
+    """Return the number of different values of a column."""
     return Statistic("values", f"different values of {text}", column=told_apart(term))
 
 
 def sum_statistic(term: Expression, text: str, centre: float = 0.0, *, squares: bool = False) -> Statistic:
-    """The sum of (x - centre), or of its square, over rows where x is known."""
+    """Return the sum of (x - centre), or of its square, over rows where x is not NULL."""
     low, high = limits_of(term, text)
     if term.type == "integer" and not centre and not squares and max(abs(low), abs(high)) < 2**_STEP_BITS:
         return Statistic(
@@ -115,14 +115,14 @@ def sum_statistic(term: Expression, text: str, centre: float = 0.0, *, squares: 
 
 
 def known_statistic(term: Expression, text: str) -> Statistic:
-    """The number of rows where x is known."""
+    """Return the number of rows where x is not NULL."""
     if not term.nullable:
         return rows_statistic()
     return Statistic("sum", f"number of known {text}", Known(term.sql))
 
 
 def tree_statistic(term: Expression, text: str) -> Statistic:
-    """Counts of x in equal bins between its bounds, for quantiles."""
+    """Return counts of x in equal bins between its bounds, for quantiles."""
     leaves = leaves_of(term, text)
     difference = exp.Sub(this=as_double(term.sql), expression=literal(leaves.low))
     above = (
@@ -130,7 +130,7 @@ def tree_statistic(term: Expression, text: str) -> Statistic:
     )
     if not leaves.whole:
         above = exp.Mul(this=above, expression=literal(_leaves_per_one(leaves, float(term.high or 0))))
-    if _kept(term):  # within the limits already, and NULL stays NULL: comparing would cost as much as the rest
+    if _kept(term):  # within the limits already, and NULL stays NULL: comparing would double the cost
         known: exp.Expression = exp.Cast(this=exp.Floor(this=above), to=exp.DataType.build("BIGINT"))
     else:
         between = least_of(greatest_of(above, literal(0.0)), literal(float(leaves.count - 1)))
@@ -147,7 +147,7 @@ def tree_statistic(term: Expression, text: str) -> Statistic:
 
 
 def leaves_of(term: Expression, text: str) -> Leaves:
-    """How a number's range is cut for quantiles."""
+    """Return the leaves into which a number's range is cut for quantiles."""
     low, high = limits_of(term, text)
     if term.type == "integer" and high - low < _MOST_LEAVES:
         return Leaves(float(math.floor(low)), 1.0, math.floor(high) - math.floor(low) + 1, whole=True)
@@ -157,7 +157,7 @@ def leaves_of(term: Expression, text: str) -> Leaves:
 
 
 def _leaves_per_one(leaves: Leaves, high: float) -> float:
-    """What a distance from the lowest edge is multiplied by, rounded such that the upper limit is in the last leaf."""
+    """Return the factor for a distance from the lowest edge, rounded such that the upper limit is in the last leaf."""
     factor = 1 / leaves.width
     while (high - leaves.low) * factor >= leaves.count:
         factor = math.nextafter(factor, 0)
@@ -165,7 +165,7 @@ def _leaves_per_one(leaves: Leaves, high: float) -> float:
 
 
 def vote_statistic(term: Expression, text: str) -> Statistic:
-    """Counts of each value of x, to choose the most frequent."""
+    """Return counts of each value of x, to choose the most frequent."""
     domain = term.domain()
     values: tuple[Any, ...] = tuple(value for value in domain or () if value is not None)
     if not values:
@@ -174,12 +174,12 @@ def vote_statistic(term: Expression, text: str) -> Statistic:
 
 
 def _kept(term: Expression) -> bool:
-    """Whether a term is a column that its view already keeps within its limits, so that clipping again is idle."""
+    """Return True if a term is a column that its view already keeps within its limits: no clipping needed."""
     return term.clipped and isinstance(term.sql, exp.Column) and term.low != term.high
 
 
 def limits_of(term: Expression, text: str) -> tuple[float, float]:
-    """The public limits of a number, apart from each other: those of a constant are a little below and above it."""
+    """Return the public limits of a number, made distinct: those of a constant are slightly below and above it."""
     if term.type not in ("integer", "real"):
         raise QueryRefused(f"{text} is {term.type}, and a number is needed.")
     if term.low is None or term.high is None:
@@ -187,5 +187,5 @@ def limits_of(term: Expression, text: str) -> tuple[float, float]:
             f"{text} has no public bounds. Give them in the schema, or write LEAST(GREATEST({text}, 0), 100), "
             "with limits of yours."
         )
-    apart = max(1.0, abs(term.low) * 2.0**-20)  # a step of one is nothing beside a constant beyond 2^53
+    apart = max(1.0, abs(term.low) * 2.0**-20)  # a step of one is negligible beside a constant beyond 2^53
     return (term.low, term.high) if term.low < term.high else (term.low - apart, term.high + apart)

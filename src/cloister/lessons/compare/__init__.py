@@ -1,13 +1,10 @@
-"""The textbook's exercise, in one call: what does noise cost, where is it put best? A lesson, never private.
+"""The textbook's exercise in one call: the cost of noise, and the best place for it. A lesson, not private.
 
-In the order of the work:
+In the order of processing:
 
-    files       a CSV or Parquet file, or the demo's hospital
-    table       rows with their public facts, and the same rows with noise on every cell
-    twins       what scikit-learn has for each private classifier
-    scores      how good a model is: accuracy, AUC, calibration, gaps between groups, how well members are told
+    table       a CSV or Parquet file or the demo's hospital, with public facts; and its copy with noise on every cell
+    scores      accuracy, AUC, calibration, gaps between groups, membership advantage
     run         the loops: epsilons, repetitions, plain and private models, original and noisy rows
-    comparison  what came out
-    charts      pictures of it
-    report      Markdown, HTML, PNG and SVG
+    comparison  the results
+    report      charts and report: Markdown, HTML, PNG and SVG
 """

@@ -1,4 +1,4 @@
-"""What came out of an exercise."""
+"""The results of an exercise."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,20 +19,20 @@ PLAIN, MODEL, DATA, BOTH = SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came out.
+    """The results of an exercise.
 
     Attributes:
-        target, group, groups: the column that is predicted; the one that groups are compared by, and their names.
-        epsilons, delta: what was tried.
+        target, group, groups: the predicted column; the column whose groups are compared, and their names.
+        epsilons, delta: the losses tried.
         statistic, true_value: the column whose mean was released, and its mean.
         means: (epsilon, released mean), one for every repetition.
         results: one record for every fit: estimator, setting, epsilon, repetition, and every measure.
         by_group: one record for every group of every estimator and setting, at the largest epsilon.
         majority: the share of the most common class among test rows.
-        model_cost: what all means and private models on original data would have cost together.
-        table_cost: the same for all noisy tables; models made of them cost nothing more.
+        model_cost: the total cost of all means and private models on original data, had they been released.
+        table_cost: the total cost of all noisy tables; models trained on them cost nothing more.
 
-    Privacy: none. The costs say what it would have been.
+    Privacy: none. The costs are those a private release would have had.
     """
 
     target: str
@@ -51,7 +51,7 @@ class Comparison:
     table_cost: Loss
 
     def mean(self, measure: str, estimator: str, setting: str, amount: str | None = None) -> tuple[float, float] | None:
-        """The mean of a measure over repetitions, and its standard error."""
+        """Return the mean of a measure over repetitions, and its standard error."""
         found = [
             one[measure]
             for one in self.results
@@ -65,17 +65,17 @@ class Comparison:
 
     @property
     def estimators(self) -> list[str]:
-        """Those that were compared."""
+        """The estimators that were compared."""
         return list(dict.fromkeys(one["estimator"] for one in self.results))
 
     def markdown(self) -> str:
-        """The report as Markdown."""
+        """Return the report as Markdown."""
         from cloister.lessons.compare.report import markdown
 
         return markdown(self)
 
     def write(self, folder: Any) -> list[Any]:
-        """The report and its charts as files: Markdown, HTML, PNG and SVG."""
+        """Write the report and its charts: Markdown, HTML, PNG and SVG."""
         from cloister.lessons.compare.report import write
 
         return write(self, folder)

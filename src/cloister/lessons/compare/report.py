@@ -1,4 +1,4 @@
-"""The exercise as a report."""
+"""The report of an exercise."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from cloister.privacy.errors import MissingExtra, StoreFailed
 __all__ = ["markdown", "write"]
 
 
-# Pictures of an exercise, by Vega-Lite; legible without colours, made without a network.
+# Charts, by Vega-Lite; legible without colours, made without a network.
 
 
 _COLOURS = ["#3b4fa0", "#0f6b66", "#b45309", "#9c3d78"]
@@ -21,7 +21,7 @@ _TITLES = {"accuracy": "accuracy", "auc": "AUC", "calibration": "calibration err
 
 
 def charts(found: Comparison) -> dict[str, Any]:
-    """Every chart by the name of its file."""
+    """Return every chart by its file name."""
     alt = _altair()
     made = {}
     if found.means:
@@ -34,14 +34,14 @@ def charts(found: Comparison) -> dict[str, Any]:
 
 
 def html(found: Comparison, title: str) -> str:
-    """All charts in one page that needs no network."""
+    """Return all charts in one page that needs no network."""
     alt = _altair()
     page: str = alt.vconcat(*charts(found).values()).properties(title=title).to_html(inline=True)
     return page
 
 
 def svg(chart: Any) -> str:
-    """A chart as SVG."""
+    """Return a chart as SVG."""
     import vl_convert
 
     drawn: str = vl_convert.vegalite_to_svg(chart.to_json(), allowed_base_urls=[])
@@ -49,7 +49,7 @@ def svg(chart: Any) -> str:
 
 
 def png(chart: Any) -> bytes:
-    """A chart as PNG."""
+    """Return a chart as PNG."""
     import vl_convert
 
     drawn: bytes = vl_convert.vegalite_to_png(chart.to_json(), scale=2, allowed_base_urls=[])
@@ -120,7 +120,7 @@ _WARNING = (
 
 
 def markdown(found: Comparison, pictures: dict[str, str] | None = None) -> str:
-    """The report; pictures are the files of charts by name."""
+    """Return the report. Images are chart files by name."""
     parts = [f"# What noise costs: predicting {found.target}", _WARNING, _cost(found)]
     parts.append(f"{found.rows[0]:,} rows to learn from, {found.rows[1]:,} to test on. {_lines_of(found)}")
     if found.means:

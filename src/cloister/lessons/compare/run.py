@@ -1,7 +1,7 @@
-"""The loops of the exercise: every epsilon, every repetition, every place where noise can be put.
+"""The loops of the exercise: every epsilon, every repetition, every place for the noise.
 
-Nothing here is private, and it says so: it draws the true value, it looks at accuracy on raw rows, it tries many
-epsilons. What all of it would have cost had it been released is added up honestly.
+Nothing here is private: it shows the true value, measures accuracy on raw rows, and tries many epsilons. It sums the
+cost that all of it would have had as private releases.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ from cloister.privacy.noise import SeededSource
 __all__ = ["compare"]
 
 
-# What scikit-learn has for each private classifier.
+# The scikit-learn counterpart of each private classifier.
 
 
 def _logistic(_seed: int) -> Any:
@@ -99,22 +99,22 @@ def compare(
     seed: Any = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
-    """The textbook's exercise on a table.
+    """Run the textbook's exercise on a table.
 
     Args:
         table: columns by name: a dict, an Arrow table, a pandas or polars frame.
         target: the column to predict.
-        schema, bounds, categories, classes: what is public about the columns (see `read_lesson`).
+        schema, bounds, categories, classes: the public facts of the columns (see `read_lesson`).
         group: a column with categories whose groups are compared.
-        statistic: a column of numbers whose mean is released again and again; the first one unless given.
+        statistic: a numeric column whose mean is released repeatedly; default the first one.
         estimators: names of classifiers in cloister.learn.
-        epsilons, delta: what to try.
-        repetitions: how often the mean is released at each epsilon.
-        fits: how often each model is fitted at each epsilon.
-        seed: repeats everything.
+        epsilons, delta: the losses to try.
+        repetitions: the number of releases of the mean at each epsilon.
+        fits: the number of fits of each model at each epsilon.
+        seed: makes the run reproducible.
         progress: called with (done, all).
 
-    Privacy: none; the result says what it would have cost. Seeded, so every release is marked `not private`.
+    Privacy: none; the result states the cost it would have had. Seeded, so every release is marked `not private`.
     """
     tried = tuple(str(amount) for amount in epsilons)
     if not tried or min(repetitions, fits) < 1:
@@ -152,7 +152,7 @@ def compare(
 
 
 class _Run:
-    """Fits of every kind, and what they scored."""
+    """Fits of every kind, and their scores."""
 
     def __init__(
         self, lesson: ExerciseTable, names: tuple[str, ...], epsilons: tuple[str, ...], delta: str, fits: int, seed: Any
@@ -174,7 +174,7 @@ class _Run:
         self.tables: list[Loss] = []
 
     def jobs(self) -> Iterator[Callable[[], None]]:
-        """One for every plain fit, and for every epsilon and repetition."""
+        """Return one job for every plain fit, and for every epsilon and repetition."""
         for name in self._names:
             yield lambda name=name: self._plain(name)  # type: ignore[misc]
         for amount, time in product(self._epsilons, range(self._fits)):
@@ -193,7 +193,7 @@ class _Run:
             self._note(name, MODEL, amount, time, self._private(name, amount, time, self._rows, self.train.labels))
             if len(np.unique(told.labels)) > 1:
                 self._note(name, DATA, amount, time, TWINS[name](time).fit(rows, told.labels))
-            # Made of what was released already: it costs nothing more, and the model's own noise is wasted.
+            # Post-processing of a release: it costs nothing more, and the model's own noise is wasted.
             self._note(name, BOTH, amount, time, self._private(name, amount, time, rows, told.labels))
 
     def _private(self, name: str, amount: str, time: int, rows: Any, labels: Any) -> Any:
@@ -222,7 +222,7 @@ class _Run:
 def _means(
     lesson: ExerciseTable, name: str, epsilons: Sequence[str], times: int, seed: Any
 ) -> Iterator[tuple[str, float]]:
-    """The mean of a column from a noisy sum, around the middle of its bounds, and a noisy count: half each."""
+    """Release the mean of a column from a noisy sum around the middle of its bounds and a noisy count: half each."""
     low, high = lesson.bounds[name]
     middle, half = (low + high) / 2, (high - low) / 2
     away = lesson.numbers(name) - middle
@@ -241,7 +241,7 @@ def _true_mean(lesson: ExerciseTable, name: str) -> float:
 
 
 def _composed(spent: Sequence[Loss], delta: str) -> Loss:
-    """All of it together: the smaller of the simple sum and of what zero-concentrated privacy gives."""
+    """Return the total cost: the smaller of the simple sum and of zero-concentrated composition."""
     simple = sum(spent[1:], start=spent[0])
     rhos = [Loss("rho", conversion.rho_within(one.amount, one.delta)) if one.delta else one.as_rho() for one in spent]
     both = Loss("rho", sum((one.amount for one in rhos), start=Fraction(0)), relation=simple.relation)

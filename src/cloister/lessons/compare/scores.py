@@ -1,4 +1,4 @@
-"""How good a model is, and for whom."""
+"""The quality of a model, overall and by group."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _BINS = 10
 
-# In the order of the report, with what each means.
+# In the order of the report, with the meaning of each.
 MEASURES = {
     "accuracy": "share of rows that it gets right",
     "auc": "chance that of two rows of different classes it ranks the right one first",
@@ -22,7 +22,7 @@ MEASURES = {
 
 
 def likelihoods(model: Any, rows: Floats, classes: int) -> Floats:
-    """The probability of each class for each row; from margins where a model has nothing else."""
+    """Return the probability of each class for each row; from margins if a model has no probabilities."""
     if hasattr(model, "predict_proba"):
         told = np.asarray(model.predict_proba(rows), dtype=np.float64)
     else:
@@ -31,14 +31,14 @@ def likelihoods(model: Any, rows: Floats, classes: int) -> Floats:
         weights = np.exp(margins - margins.max(axis=1, keepdims=True))
         told = weights / weights.sum(axis=1, keepdims=True)
     full = np.zeros((len(rows), classes))
-    full[:, np.asarray(model.classes_, dtype=np.int64)] = told  # a plain model knows the classes it saw
+    full[:, np.asarray(model.classes_, dtype=np.int64)] = told  # a plain model has only the classes it was trained on
     return full
 
 
 def measures(
     told: Floats, labels: Integers, groups: Integers | None, trained: Floats, seen: Integers
 ) -> dict[str, Any]:
-    """Every measure of a model.
+    """Return every measure of a model.
 
     Args:
         told: its probabilities for rows it was not trained on.
@@ -59,7 +59,7 @@ def measures(
 
 
 def per_group(told: Floats, labels: Integers, groups: Integers) -> list[dict[str, Any]]:
-    """Accuracy, and how often the last class is predicted and true, in every group that has rows."""
+    """Return accuracy and the rates at which the last class is predicted and true, in every non-empty group."""
     guess, last = told.argmax(axis=1), told.shape[1] - 1
     found = []
     for one in np.unique(groups[groups >= 0]):
@@ -77,7 +77,7 @@ def per_group(told: Floats, labels: Integers, groups: Integers) -> list[dict[str
 
 
 def _auc(told: Floats, labels: Integers) -> float | None:
-    """For two classes the usual; for more the mean over classes, each against the rest."""
+    """Return the AUC; for more than two classes, the mean over classes, each against the rest."""
     places = [1] if told.shape[1] == 2 else range(told.shape[1])
     each = [_ranked(told[labels == k, k], told[labels != k, k]) for k in places]
     known = [one for one in each if one is not None]
@@ -85,7 +85,7 @@ def _auc(told: Floats, labels: Integers) -> float | None:
 
 
 def _ranked(high: Floats, low: Floats) -> float | None:
-    """How often a value of the first kind is above one of the second; ties count half."""
+    """Return how often a value of the first kind exceeds one of the second; ties count half."""
     from scipy.stats import rankdata
 
     if not len(high) or not len(low):
@@ -95,7 +95,7 @@ def _ranked(high: Floats, low: Floats) -> float | None:
 
 
 def _calibration(sure: Floats, right: NDArray[np.bool_]) -> float:
-    """Expected calibration error over ten equal bins (Guo et al. 2017)."""
+    """Return the expected calibration error over ten equal bins (Guo et al. 2017)."""
     place = np.minimum((sure * _BINS).astype(np.int64), _BINS - 1)
     sums = [np.bincount(place, weights=one, minlength=_BINS) for one in (sure, right.astype(np.float64))]
     return float(np.abs(sums[0] - sums[1]).sum() / max(len(sure), 1))

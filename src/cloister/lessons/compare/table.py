@@ -1,4 +1,4 @@
-"""Rows with their public facts; and the same rows with noise on every cell, the textbook's "private data"."""
+"""Rows with their public facts; and the rows with noise on every cell, the textbook's "private data"."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ __all__ = ["ExerciseTable", "read_lesson"]
 
 
 def read_file(name: str) -> tuple[Any, Any, str | None]:
-    """A table, its schema and its usual target; the last two are None for a file."""
+    """Read a table, its schema and its usual target. The last two are None for a file."""
     if name == "demo":
         return hospital(), SCHEMA, "readmitted"
     import pyarrow as pa
@@ -44,14 +44,14 @@ _MOST_CLASSES = 20
 
 @dataclass(frozen=True, slots=True)
 class ExerciseTable:
-    """A table, and what is publicly known about it.
+    """A table and its public facts.
 
     Attributes:
-        columns: the features as they came.
-        labels: the place of each row's class in `classes`.
+        columns: the features as given.
+        labels: the index of each row's class in `classes`.
         classes: the public labels.
         bounds, categories: every feature has one or the other.
-        target, group: names; the group is a feature with categories that fairness is looked at by, or None.
+        target, group: names; the group is a feature with categories, used for fairness measures, or None.
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -64,16 +64,16 @@ class ExerciseTable:
 
     @property
     def rows(self) -> int:
-        """How many there are: in a lesson that is no secret."""
+        """The number of rows, which is no secret in a lesson."""
         return len(self.labels)
 
     def take(self, places: NDArray[np.int64]) -> "ExerciseTable":
-        """Some of the rows."""
+        """Return some of the rows."""
         some = {name: values[places] for name, values in self.columns.items()}
         return replace(self, columns=some, labels=self.labels[places])
 
     def matrix(self) -> NDArray[np.float64]:
-        """Numbers scaled by their bounds to [0, 1], categories as indicators."""
+        """Return numbers scaled by their bounds to [0, 1] and categories as indicators."""
         parts = []
         for name, values in self.columns.items():
             if name in self.bounds:
@@ -85,24 +85,24 @@ class ExerciseTable:
         return np.hstack(parts)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """A column with bounds; what is missing is in their middle."""
+        """Return a column with bounds. A missing value becomes their middle."""
         found = np.array([np.nan if one is None else one for one in self.columns[name]], dtype=np.float64)
         return np.where(np.isnan(found), sum(self.bounds[name]) / 2, found)
 
     def indicators(self) -> list[bool]:
-        """Which columns of the matrix are indicators."""
+        """Return the columns of the matrix that are indicators."""
         widths = [(name in self.bounds, len(self.categories.get(name, ()))) for name in self.columns]
         return [flag for number, size in widths for flag in ([False] if number else [True] * size)]
 
     def groups(self) -> NDArray[np.int64] | None:
-        """The group of each row; -1 for those of none."""
+        """Return the group of each row; -1 for rows without one."""
         return None if self.group is None else _codes(self.columns[self.group], self.categories[self.group])
 
     def noisy(self, amount: Any, source: Source) -> "ExerciseTable":
-        """The same rows, each cell with noise for its whole range: numbers Laplace, words randomised response.
+        """Return the rows with noise for the full range on each cell: Laplace on numbers, randomised response on words.
 
-        Privacy: on paper `amount` in epsilon, replace-one: the cells of a row (its label too) share it equally. Noise
-            on some columns only, or for less than their range, would protect nobody.
+        Privacy: nominally `amount` in epsilon, replace-one: the cells of a row (its label too) share it equally. Noise
+            on some columns only, or for less than their range, would protect no one.
         """
         each = epsilon(amount, relation="replace-one").split(len(self.columns) + 1)
         made = {name: self._noisy(name, values, each, source) for name, values in self.columns.items()}
@@ -118,7 +118,7 @@ class ExerciseTable:
         listed = self.categories[name]
         if len(listed) < 2:
             return values
-        place = np.maximum(_codes(values, listed), 0)  # a word that is not listed counts as the first
+        place = np.maximum(_codes(values, listed), 0)  # an unlisted word counts as the first
         found: NDArray[Any] = np.empty(len(listed), dtype=object)
         found[:] = listed
         return np.asarray(found[np.asarray(KaryResponse.for_loss(len(listed), each).release(place, source))])
@@ -134,13 +134,13 @@ def read_lesson(
     classes: Sequence[Any] | None = None,
     group: str | None = None,
 ) -> ExerciseTable:
-    """A table as a lesson; features are the columns whose bounds or categories are told.
+    """Read a table as a lesson. Features are the columns with known bounds or categories.
 
     Args:
         table: columns by name: a dict, an Arrow table, a pandas or polars frame.
         target: the column to predict.
         schema: a schema, or its file, whose table has the target; or
-        bounds, categories, classes: the same by hand. They add to a schema and go before it.
+        bounds, categories, classes: the same facts by hand. They extend and override a schema.
         group: a feature with categories to compare.
     """
     columns = _columns(table)
@@ -197,7 +197,7 @@ def _pair(ends: Any) -> tuple[float, float]:
 
 
 def _whole(ends: tuple[float, float] | None) -> tuple[Any, ...]:
-    """The whole numbers within bounds, if there are few: a target of 0 and 1 needs no list."""
+    """Return the integers within bounds, if there are few: a target of 0 and 1 needs no list."""
     if ends is None or not all(end.is_integer() for end in ends) or ends[1] - ends[0] >= _MOST_CLASSES:
         return ()
     return tuple(range(int(ends[0]), int(ends[1]) + 1))

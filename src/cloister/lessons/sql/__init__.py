@@ -1,12 +1,12 @@
-"""Lessons: how statistical databases were protected before noise was calibrated, and how each protection falls.
+"""Lessons: protections of statistical databases before calibrated noise, and the attack that defeats each.
 
-    lesson.py        a small table in memory, and what every lesson offers
+    lesson.py        a small table in memory, and the interface of every lesson
     restriction.py   exact answer or refusal: size, overlap, auditing of sums, auditing of maxima
-    perturbation.py  a perturbed copy, noise on the output, a random sample per question
+    perturbation.py  a perturbed copy, noise on the output, a random sample per query
     coarsening.py    rounding, ranges, global recoding, an absent value, suppressed cells
 
-These look at true sizes and values and answer with plain numbers. They take no ledger, know no loss, and claim no
-epsilon: for data that matters use `cloister.open`. The attacks are in `cloister.attack`.
+These read true sizes and values and answer with plain numbers. They have no ledger and no loss, and claim no
+epsilon: for real data use `cloister.open`. The attacks are in `cloister.attack`.
 """
 
 from cloister.lessons.sql.coarsening import AbsentValue, Ranges, Recoded, RoundedAnswers, SuppressedTable

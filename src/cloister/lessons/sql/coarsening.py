@@ -1,4 +1,4 @@
-"""Less exact answers and tables. What is cut off one answer is in the next."""
+"""Coarser answers and tables. The digits removed from one answer can be recovered from others."""
 
 from collections.abc import Iterable, Mapping
 from math import floor
@@ -11,7 +11,7 @@ __all__ = ["AbsentValue", "Ranges", "Recoded", "RoundedAnswers", "SuppressedTabl
 
 
 class Ranges(SmallTable):
-    """Sums are answered as a range of fixed width: 50,000-100,000 instead of 85,000.
+    """Answer sums as a range of fixed width: 50,000-100,000 instead of 85,000.
 
     Prevents: reading a value off. Falls to: `attack.tracker.narrowed`, which adds people whose values are known until
     the answer crosses an edge.
@@ -22,30 +22,30 @@ class Ranges(SmallTable):
         self.width = width
 
     def range(self, column: str | None, condition: TrackerCondition) -> tuple[float, float]:
-        """The range that the exact sum lies in."""
+        """Return the range that holds the exact sum."""
         low = self.width * floor(self._exact(column, condition) / self.width)
         return low, low + self.width
 
 
 class RoundedAnswers(SmallTable):
-    """Sums are rounded to the nearest multiple of `base`. Prevents and falls to the same as ranges."""
+    """Round sums to the nearest multiple of `base`. Prevents and falls to the same as ranges."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], base: float) -> None:
         super().__init__(rows)
         self.base = base
 
     def total(self, column: str | None, condition: TrackerCondition) -> float:
-        """The rounded sum."""
+        """Return the rounded sum."""
         return self.base * floor(self._exact(column, condition) / self.base + 0.5)
 
     def range(self, column: str | None, condition: TrackerCondition) -> tuple[float, float]:
-        """What the rounded sum may stand for."""
+        """Return the range of sums that round to the same value."""
         middle = self.total(column, condition)
         return middle - self.base / 2, middle + self.base / 2
 
 
 class Recoded(SmallTable):
-    """Global recoding: 26 becomes 20-30, for everybody.
+    """Global recoding: 26 becomes 20-30, for every person.
 
     Prevents: reading a value off. Falls to: intersection. A second release with other edges (25-35) leaves 25-30.
     """
@@ -55,7 +55,7 @@ class Recoded(SmallTable):
         self.column, self.width, self.start = column, width, start
 
     def table(self) -> list[dict[str, Any]]:
-        """The recoded table: the column holds (lowest, first beyond)."""
+        """Return the recoded table: the column holds (lowest, first beyond)."""
         return [{**row, self.column: self._band(row[self.column])} for row in self._rows]
 
     def _band(self, value: float) -> tuple[int, int]:
@@ -67,7 +67,7 @@ class AbsentValue(SmallTable):
     """Suppression by a value that does not occur: in 20, 23, 35, …, 26 the secret becomes 33.
 
     Prevents: reading the secret off. Falls to: any total over the original (`attack.differencing.the_missing_one`), and
-    to whoever knows the values that occur, who sees whose was replaced.
+    to an attacker who knows the values that occur and so sees which was replaced.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], column: str, secret: TrackerCondition) -> None:
@@ -80,16 +80,16 @@ class AbsentValue(SmallTable):
             self._rows[i][column] = self.absent
 
     def table(self) -> list[dict[str, Any]]:
-        """The table with the secret replaced."""
+        """Return the table with the secret replaced."""
         return [dict(row) for row in self._rows]
 
     def mean(self) -> float:
-        """The average over the original, as published before."""
+        """Return the average over the original, as published before."""
         return self._mean
 
 
 class SuppressedTable(SmallTable):
-    """A table of counts in which cells below `least` are left out, and the margins are not.
+    """A table of counts without cells below `least`, but with all margins.
 
     Prevents: reading small cells off. Falls to: `attack.reconstruction.fill_in`.
     """
@@ -99,7 +99,7 @@ class SuppressedTable(SmallTable):
         self.by, self.least = by, least
 
     def cells(self) -> dict[tuple[Any, Any], float | None]:
-        """The counts; None where suppressed."""
+        """Return the counts; None where suppressed."""
         rows, columns = self.margin(0), self.margin(1)
         counts = {
             (a, b): sum((row[self.by[0]], row[self.by[1]]) == (a, b) for row in self._rows)
@@ -109,6 +109,6 @@ class SuppressedTable(SmallTable):
         return {cell: None if 0 < count < self.least else float(count) for cell, count in counts.items()}
 
     def margin(self, axis: int) -> dict[Any, float]:
-        """The totals of rows (0) or columns (1)."""
+        """Return the totals of rows (0) or columns (1)."""
         values = sorted({row[self.by[axis]] for row in self._rows})
         return {value: float(sum(row[self.by[axis]] == value for row in self._rows)) for value in values}

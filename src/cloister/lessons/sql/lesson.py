@@ -1,4 +1,4 @@
-"""A small table in memory. `total` sums a column over a condition (None: counts); None from it is a refusal."""
+"""A small table in memory. `total` sums a column over a condition (None: counts); a result of None is a refusal."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["Exact", "SmallTable"]
 class SmallTable:
     """A small table in memory behind a classical protection.
 
-    Privacy: none. A lesson looks at true values and sizes; what it prevents is written beside the attack it falls to.
+    Privacy: none. A lesson reads true values and sizes; each names what it prevents and the attack it falls to.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -25,8 +25,8 @@ class SmallTable:
 
 
 class Exact(SmallTable):
-    """No protection: every answer is exact. Falls to asking."""
+    """No protection: every answer is exact. Falls to a direct query."""
 
     def total(self, column: str | None, condition: TrackerCondition) -> float:
-        """The exact sum."""
+        """Return the exact sum."""
         return self._exact(column, condition)

@@ -1,4 +1,4 @@
-"""Noise that is not calibrated to what one person can change, or not paid for."""
+"""Noise that is not calibrated to one person's contribution, or not charged."""
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
@@ -16,9 +16,9 @@ def _noise(source: SeededSource, spread: float) -> float:
 
 
 class PerturbedCopy(SmallTable):
-    """Questions run on a copy in which every value was moved once, by at most `spread`.
+    """Run queries on a copy in which every value was moved once, by at most `spread`.
 
-    Prevents: averaging, since the copy stays the same. Falls to: differencing, which leaves one row's noise only,
+    Prevents: averaging, since the copy stays the same. Falls to: differencing, which leaves the noise of one row only,
     however large the groups: the target's value to within `spread`.
     """
 
@@ -29,15 +29,15 @@ class PerturbedCopy(SmallTable):
         self.column = column
 
     def total(self, column: str | None, condition: TrackerCondition) -> float:
-        """The sum over the copy."""
+        """Return the sum over the copy."""
         moved = sum(self._noise[i] for i in self._members(condition)) if column == self.column else 0.0
         return self._exact(column, condition) + moved
 
 
 class NoisyOutput(SmallTable):
-    """Every answer gets fresh noise of at most `spread`, chosen by feel, as often as one likes.
+    """Add fresh, uncalibrated noise of at most `spread` to every answer, for any number of queries.
 
-    Prevents: an exact answer at once. Falls to: `attack.averaging.average`.
+    Prevents: an exact answer from one query. Falls to: `attack.averaging.average`.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], spread: float, seed: str = "output") -> None:
@@ -46,14 +46,14 @@ class NoisyOutput(SmallTable):
         self._source = SeededSource(seed)
 
     def total(self, column: str | None, condition: TrackerCondition) -> float:
-        """The sum plus noise."""
+        """Return the sum plus noise."""
         return self._exact(column, condition) + _noise(self._source, self.spread)
 
 
 class SampledAnswers(SmallTable):
-    """Each question is answered from its own sample, drawn by a keyed hash of its words and the row (Denning 1980).
+    """Answer each query from its own sample, drawn by a keyed hash of its text and the row (Denning 1980).
 
-    Prevents: differencing, since two questions draw different samples. Falls to: asking the same in other words
+    Prevents: differencing, since two queries draw different samples. Falls to: rewording the same query
     (`Condition.reworded`) and averaging.
     """
 
@@ -62,7 +62,7 @@ class SampledAnswers(SmallTable):
         self.rate, self._key = rate, key
 
     def total(self, column: str | None, condition: TrackerCondition) -> float:
-        """The sum over the sample, scaled up."""
+        """Return the sum over the sample, scaled up."""
         drawn = [i for i in self._members(condition) if self._draw(f"{i} {condition.sql}") < self.rate]
         return float(sum(1 if column is None else self._rows[i][column] for i in drawn)) / self.rate
 

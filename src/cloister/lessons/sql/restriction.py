@@ -1,4 +1,4 @@
-"""Exact answer or refusal. What is allowed adds up to what is not; and a refusal is an answer."""
+"""Exact answer or refusal. Allowed answers combine to forbidden ones, and a refusal is itself an answer."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,9 +13,10 @@ __all__ = ["MaxAudit", "OverlapControl", "SizeControl", "SumAudit"]
 
 
 class SizeControl(SmallTable):
-    """Answers only if k <= |C| <= N - k.
+    """Answer only if k <= |C| <= N - k.
 
-    Prevents: asking of one person, or of all but one. Falls to: `attack.tracker.individual_tracker`, `general_tracker`.
+    Prevents: queries on one person, or on all but one. Falls to: `attack.tracker.individual_tracker`,
+    `general_tracker`.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], least: int) -> None:
@@ -23,15 +24,15 @@ class SizeControl(SmallTable):
         self.least = least
 
     def total(self, column: str | None, condition: TrackerCondition) -> float | None:
-        """The exact sum, if the query set is neither small nor large."""
+        """Return the exact sum, if the query set is neither small nor large."""
         size = len(self._members(condition))
         return self._exact(column, condition) if self.least <= size <= len(self._rows) - self.least else None
 
 
 class OverlapControl(SmallTable):
-    """Answers only if |C| >= k and no two query sets share more than r people.
+    """Answer only if |C| >= k and no two query sets share more than r people.
 
-    Prevents: differencing; at least 1 + (k - 1)/r questions are needed (Dobkin, Jones, Lipton 1979). Falls to: asking
+    Prevents: differencing; at least 1 + (k - 1)/r queries are needed (Dobkin, Jones, Lipton 1979). Falls to: asking
     them (`attack.reconstruction.solve_totals`), or to a second account.
     """
 
@@ -41,7 +42,7 @@ class OverlapControl(SmallTable):
         self._asked: list[frozenset[int]] = []
 
     def total(self, column: str | None, condition: TrackerCondition) -> float | None:
-        """The exact sum, if the query set is new enough."""
+        """Return the exact sum, if the query set overlaps earlier ones little enough."""
         members = frozenset(self._members(condition))
         if len(members) < self.least or any(len(members & one) > self.shared for one in self._asked if one != members):
             return None
@@ -50,10 +51,11 @@ class OverlapControl(SmallTable):
 
 
 class SumAudit(SmallTable):
-    """Answers sums as long as nobody's own value follows from all of them by linear algebra.
+    """Answer sums as long as no person's value follows from all of them by linear algebra.
 
-    Prevents: every linear combination, trackers included, for one who knows nothing. Falls to: one known value, such as
-    the attacker's own, since "mine plus yours" singles nobody out; and to bounds: a sum of zero tells all its parts.
+    Prevents: every linear combination, trackers included, by an attacker without prior knowledge. Falls to: one known
+    value, such as the attacker's own, since "mine plus yours" singles out no one; and to bounds: a sum of zero reveals
+    all its parts.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -61,7 +63,7 @@ class SumAudit(SmallTable):
         self._space = RowSpace(secret_prime(), np.zeros((0, 0), dtype=np.int64))
 
     def total(self, column: str | None, condition: TrackerCondition) -> float | None:
-        """The exact sum, if no unit vector enters the row space."""
+        """Return the exact sum, if no unit vector enters the row space."""
         row = np.zeros((1, len(self._rows)), dtype=bool)
         row[0, self._members(condition)] = True
         space = self._space.add(row)
@@ -72,9 +74,9 @@ class SumAudit(SmallTable):
 
 
 class MaxAudit(SmallTable):
-    """Answers maxima as long as nobody's value follows from all of them; to know that, it looks at the true answer.
+    """Answer maxima as long as no person's value follows from all of them. The decision uses the true answer.
 
-    Prevents: an answer that discloses. Falls to: `attack.tracker.refusal`, for then the refusal discloses.
+    Prevents: an answer that discloses. Falls to: `attack.tracker.refusal`, because the refusal discloses.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], column: str) -> None:
@@ -83,7 +85,7 @@ class MaxAudit(SmallTable):
         self._answered: list[tuple[frozenset[int], float]] = []
 
     def largest(self, condition: TrackerCondition) -> float | None:
-        """The largest value; None if somebody's value would follow from it."""
+        """Return the largest value; None if a person's value would follow from it."""
         members = frozenset(self._members(condition))
         top = max((float(self._rows[i][self.column]) for i in members), default=None)
         if top is None or self._discloses([*self._answered, (members, top)]):
@@ -92,6 +94,6 @@ class MaxAudit(SmallTable):
         return top
 
     def _discloses(self, answered: list[tuple[frozenset[int], float]]) -> bool:
-        """Whether some maximum has one possible owner: the others of its set are known to lie below it."""
+        """Return True if some maximum has one possible owner: the others of its set are known to be below it."""
         most = {i: min(top for one, top in answered if i in one) for members, _ in answered for i in members}
         return any(sum(most[i] == top for i in members) == 1 for members, top in answered)

@@ -1,4 +1,4 @@
-"""Pictures of findings, by Vega-Lite: shares with intervals, and the truth where a teacher has it."""
+"""Charts of findings, by Vega-Lite: shares with intervals, and the truth where it is known."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,13 +11,13 @@ from cloister.privacy.errors import BadInput, MissingExtra
 __all__ = ["chart", "draw"]
 
 _RAW, _PROJECTED, _TRUTH = "estimate, raw", "estimate, projected", "truth (a lesson: not private)"
-# Legible without colours: every mark has a shape of its own.
+# Legible without colours: every mark has its own shape.
 _COLOURS = {_RAW: "#3b4fa0", _PROJECTED: "#0f6b66", _TRUTH: "#b45309"}
 _SHAPES = {_RAW: "circle", _PROJECTED: "diamond", _TRUTH: "cross"}
 
 
 def draw(findings: Sequence[Finding], path: Path | str, truths: Mapping[str, Floats] | None = None) -> None:
-    """Write a chart of all findings; the name's ending says whether as SVG, PNG or HTML."""
+    """Write a chart of all findings as SVG, PNG or HTML, by the file's extension."""
     place = Path(path)
     if place.suffix not in (".svg", ".png", ".html"):
         raise BadInput("a chart is written as .svg, .png or .html; give its name such an ending.")
@@ -36,7 +36,7 @@ def draw(findings: Sequence[Finding], path: Path | str, truths: Mapping[str, Flo
 
 
 def chart(finding: Finding, truth: Floats | None = None) -> Any:
-    """One finding: raw shares with their intervals, projected shares, and the truth if it is given."""
+    """Return a chart of one finding: raw shares with intervals, projected shares, and the truth if given."""
     alt = _altair()
     points = _points(finding, truth)
     kinds = [kind for kind in _COLOURS if any(point["kind"] == kind for point in points)]

@@ -1,4 +1,4 @@
-"""People who chose different levels, one estimate."""
+"""One estimate from people who chose different levels."""
 
 from collections.abc import Sequence
 from typing import Literal, cast, overload
@@ -26,23 +26,23 @@ def combine(estimates: Sequence[MeanEstimate], weights: Weights = ..., confidenc
 def combine(
     estimates: Sequence[Estimate] | Sequence[MeanEstimate], weights: Weights = "variance", confidence: Number = "0.95"
 ) -> Estimate | MeanEstimate:
-    """One raw estimate from groups that answered at different levels (or with different mechanisms).
+    """Combine groups that answered at different levels (or with different mechanisms) into one raw estimate.
 
     Args:
         estimates: raw, over the same domain, one for each level; or raw means of numbers with the same bounds.
-        weights: `"variance"`: by the inverse of each level's variance for a rare value, the least error, and unbiased
-            if levels were chosen independently of the answers. `"people"`: by how many chose each level, unbiased
-            for all who answered however they chose, at a larger error. `selection` says whether the two may differ.
+        weights: `"variance"`: by the inverse of each level's variance for a rare value: the least error, and unbiased
+            if levels were chosen independently of the answers. `"people"`: by the number of people at each level:
+            unbiased for all respondents however they chose, at a larger error. `selection` tests for a difference.
         confidence: of each interval.
 
-    Intervals are for all who answered. Where a level counts for more than its people, they include the chance of who
-    was in it, as if levels had been chosen by lot.
+    Intervals are for all respondents. Where a level's weight exceeds its share of people, they include the sampling
+    error of who was in it, as if levels had been assigned at random.
 
-    The weights come from public facts (levels and how many chose them), never from the answers: weights that
+    The weights depend on public facts (levels and the number of people at each), never on the answers: weights that
     depended on the shares would bias them.
 
-    Privacy: post-processing. Publish the number of people at each level only in aggregate: who hides an answer may have
-        a reason (spec ERR-17).
+    Privacy: post-processing. Publish the number of people at each level only in aggregate: the choice of a more private
+        level may itself reveal something (spec ERR-17).
     """
     if estimates and all(isinstance(one, MeanEstimate) for one in estimates):
         means = _checked_means(cast(Sequence[MeanEstimate], estimates))
@@ -69,12 +69,12 @@ def combine(
 
 
 def selection(estimates: Sequence[Estimate] | Sequence[MeanEstimate]) -> float:
-    """How likely levels would differ as much if nobody's answer had moved their choice: a small number is a warning.
+    """Return the p value of the difference between levels if answers did not affect the choice of level.
 
-    A chi-squared test for each share (or mean), on what noise and the chance of who is in a group leave to see; and the
-    least of them times their number, because the shares of one question are correlated.
+    A chi-squared test for each share (or mean), on the variance that noise and sampling leave; the result is the least
+    p value times their number, because the shares of one question are correlated. A small value is a warning.
     """
-    from scipy.special import chdtrc  # here, because scipy takes longer to import than this room
+    from scipy.special import chdtrc  # here, because scipy takes longer to import than this package
 
     if estimates and all(isinstance(one, MeanEstimate) for one in estimates):
         numbers = _checked_means(cast(Sequence[MeanEstimate], estimates))
@@ -91,7 +91,7 @@ def selection(estimates: Sequence[Estimate] | Sequence[MeanEstimate]) -> float:
 
 
 def _weighed(groups: Sequence[Estimate] | Sequence[MeanEstimate], weights: Weights) -> Floats:
-    """Public weights that add up to 1."""
+    """Return public weights that add up to 1."""
     if weights == "variance":
         share = np.array([1 / _variance(group) for group in groups])
     elif weights == "people":

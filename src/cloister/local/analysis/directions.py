@@ -1,4 +1,4 @@
-"""Directions to project rows on before anything is reported, from public rows alone."""
+"""Directions for projecting rows before reporting, from public rows alone."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ __all__ = ["discriminant", "principal", "reach"]
 
 
 def principal(public_rows: Any, count: int) -> Floats:
-    """The directions of largest variance (PCA) of public rows: a matrix, features by directions.
+    """Return the directions of largest variance (PCA) of public rows: a matrix, features by directions.
 
     Fewer directions are fewer questions, so each is answered by more people (spec LDP-25). The rows must be public, or
-    the scatter private: `learn.PCA(spend).components_.T` will do as well.
+    the scatter private: `learn.PCA(spend).components_.T` also works.
 
-    Privacy: none is given to these rows. Directions that were fitted on the people's own rows void their promise.
+    Privacy: these rows get none. Directions fitted on the respondents' own rows void their guarantee.
     """
     rows = _rows(public_rows)
     _, directions = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))
@@ -25,19 +25,19 @@ def principal(public_rows: Any, count: int) -> Floats:
 
 
 def discriminant(public_rows: Any, public_labels: Any, count: int, ridge: float = 1e-3) -> Floats:
-    """The directions that tell public classes apart best: discriminant component analysis (Kung 2014).
+    """Return the directions that best separate public classes: discriminant component analysis (Kung 2014).
 
-    They maximise the scatter between classes over that within them, plus a ridge; at most one less than there are
-    classes is of use. (The source describes detrended correspondence analysis by the same letters: spec E-11.)
+    They maximise the scatter between classes over that within them, plus a ridge; at most one less than the number of
+    classes is useful. (The source describes detrended correspondence analysis by the same letters: spec E-11.)
 
     Args:
         public_rows, public_labels: rows and classes that need no protection.
-        count: how many directions.
+        count: the number of directions.
         ridge: added to the scatter within, as a share of its mean variance: few rows need more.
 
-    Privacy: none is given to these rows.
+    Privacy: these rows get none.
     """
-    from scipy.linalg import eigh  # here, because scipy takes longer to import than this room
+    from scipy.linalg import eigh  # here, because scipy takes longer to import than this package
 
     rows, labels = _rows(public_rows), np.asarray(public_labels).ravel()
     classes = Choices(tuple(np.unique(labels).tolist()))
@@ -57,7 +57,7 @@ def discriminant(public_rows: Any, public_labels: Any, count: int, ridge: float 
 
 
 def reach(public_rows: Any, matrix: Floats) -> list[tuple[float, float]]:
-    """Bounds of each direction that hold all but the outermost hundredths of public rows."""
+    """Return bounds of each direction that hold all but the outermost hundredths of public rows."""
     ends = np.quantile(_rows(public_rows) @ matrix, [0.01, 0.99], axis=0)
     return [(float(low), float(high)) for low, high in ends.T]
 

@@ -1,4 +1,4 @@
-"""What the reports on one question tell: shares or a mean, from all levels, and how far liars could have moved them."""
+"""The finding of one question: shares or a mean from all levels, and a bound on the effect of made-up reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,16 +23,16 @@ __all__ = ["Finding", "find"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finding:
-    """The answer to one question.
+    """The estimated answer to one question.
 
     Attributes:
-        question: what was asked.
+        question: the question.
         raw: unbiased shares (or the unbiased mean) from all levels together; they may be negative.
         levels: the raw estimate of each level alone.
-        weights: how much each level counts; they depend on public facts alone.
-        selection: how likely levels would differ as much if nobody's answer had moved their choice; None for one level.
-        poisoning: how far made-up reports could have moved a raw share, whatever they said.
-        distributions: of a question asked by square waves, the whole distribution that each level rebuilds; `raw` and
+        weights: the weight of each level; they depend on public facts alone.
+        selection: the p value of the difference between levels if answers did not affect the choice; None for one.
+        poisoning: bounds how far made-up reports could have moved a raw share, whatever their content.
+        distributions: of a question asked by square waves, the distribution estimated at each level; `raw` and
             `levels` are then unbiased means.
     """
 
@@ -46,28 +46,28 @@ class Finding:
 
     @property
     def effective(self) -> float:
-        """How many people at the least private of these levels would give the same error: what mixing levels costs."""
+        """The number of people at the least private level that would give the same error: the cost of mixing."""
         groups = list(self.levels.values())
         share = list(self.weights.values())
         error = sum(part**2 * one.mechanism.mse(one.n) for part, one in zip(share, groups, strict=True))
         return float(groups[-1].mechanism.mse(1) / error)
 
     def projected(self, method: Projection = "norm-sub") -> Any:
-        """What can be: shares of 0 and more that add up to 1, of sets to at most `most`; a mean within bounds."""
+        """Return feasible values: shares of at least 0 with sum 1, of sets at most `most`; a mean within bounds."""
         if isinstance(self.raw, MeanEstimate):
             bounded: Any = self.question.levels[0]
             return replace(self.raw, mechanism=bounded).projected()
         return self.raw.projected(method)
 
     def shuffled(self, delta: Number) -> Shuffled:
-        """What a person loses to readers of what is published, if somebody trusted shuffled the reports.
+        """Return a person's loss to readers of published results, if a trusted party shuffled the reports.
 
-        Stated at the weakest level; it names who is trusted, and against whom it holds.
+        Stated at the weakest level. The result names the trusted party and the readers it protects against.
         """
         return shuffled_levels([(one.mechanism, one.n) for one in self.levels.values()], delta)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a value: its name, the raw share with its interval, the projected share. Or one row: the mean."""
+        """Return one row per value (name, raw share with interval, projected share), or one row for a mean."""
         names, better = self.question.names, self.projected()
         if isinstance(self.raw, MeanEstimate):
             columns: Any = [[one] for one in (self.raw.mean, self.raw.standard_error, *self.raw.interval, better.mean)]
@@ -105,7 +105,7 @@ class Finding:
 
 
 def _sentence(bound: Poisoning) -> str:
-    """What liars can do, for shares and means alike."""
+    """Return the bound on made-up reports in words, for shares and means."""
     return (
         f"{bound.fakes:,} made-up reports could move an estimate up by at most {bound.up:.3g} or down by "
         f"{bound.down:.3g}; by false answers alone, {bound.honest:.3g}."
@@ -122,11 +122,11 @@ def find(
     """Estimate a question from the counts of its levels.
 
     Args:
-        question: what was asked.
-        counts: for each level that somebody chose.
+        question: the question.
+        counts: for each level in use.
         confidence: of each interval.
         weights: `"variance"` or `"people"`: see `combine`.
-        fakes: how many made-up reports to bound the effect of; one in a hundred unless given.
+        fakes: the number of made-up reports to bound; default one in a hundred.
 
     Privacy: post-processing.
     """
@@ -153,7 +153,7 @@ def find(
 
 
 def _weights(groups: list[Any], weights: str) -> list[float]:
-    """What `combine` weights by: public facts alone."""
+    """Return the weights of `combine`: from public facts alone."""
     if weights not in ("variance", "people"):
         raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
     sizes = [float(one.n) if weights == "people" else 1 / one.mechanism.mse(one.n) for one in groups]
@@ -161,7 +161,7 @@ def _weights(groups: list[Any], weights: str) -> list[float]:
 
 
 def _poisoning(groups: list[Any], share: list[float], fakes: int) -> Poisoning:
-    """Liars choose the level where a report weighs most; when that has no reports left, the next."""
+    """Bound made-up reports at the level where a report weighs most; when that has no reports left, the next."""
     people = sum(one.n for one in groups)
     if isinstance(fakes, bool) or not isinstance(fakes, int) or not 0 <= fakes <= people:
         raise BadInput("fakes must be a whole number of reports, at most all of them.")
@@ -179,7 +179,7 @@ def _poisoning(groups: list[Any], share: list[float], fakes: int) -> Poisoning:
 
 
 def _alone(mechanism: Any, n: int) -> Poisoning:
-    """What one made-up report does; of a square wave to its mean, which is a sum of reports as the whole is not."""
+    """Return the effect of one made-up report. For a square wave, on its mean, which is a sum of reports."""
     if not isinstance(mechanism, SquareWave):
         return poisoning(mechanism, 1, n)
     half = float(mechanism.high - mechanism.low) / 2

@@ -1,4 +1,4 @@
-"""Naive Bayes that never sees a row: devices report one perturbed fact each, a collector learns from the reports."""
+"""Naive Bayes without rows: devices report one perturbed fact each, and a collector learns from the reports."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,16 +26,16 @@ except ImportError:
 __all__ = ["LocalNaiveBayes"]
 
 
-# Naive Bayes from reports: shares with noise to what a class makes likely. Post-processing throughout.
+# From noisy shares to class-conditional probabilities. Post-processing throughout.
 
 
-# Standard deviations that a cell's evidence is measured against, and the least part of its expected share that is left.
+# Standard deviations that a cell's evidence is compared with, and the smallest part of its expected share that is kept.
 _DAMPING, _LEAST = 3.0, 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Beliefs:
-    """What the collector believes.
+    """The fitted parameters.
 
     Attributes:
         prior: the share of each class.
@@ -49,7 +49,7 @@ class Beliefs:
     variances: Mapping[int, Floats] = field(default_factory=dict)
 
     def scores(self, read: list[NDArray[Any]]) -> Floats:
-        """ln P(class, row), one row a person. `read` are columns as codes, or as numbers in [-1, 1]."""
+        """Return ln P(class, row), one row a person. `read` holds columns as codes, or as numbers in [-1, 1]."""
         total = np.tile(np.log(self.prior), (len(read[0]), 1))
         for place, table in self.tables.items():
             total += np.log(table).T[read[place]]
@@ -60,7 +60,7 @@ class Beliefs:
 
 
 def count(form: Form, answers: Iterable[FormAnswer]) -> tuple[list[Counts], int]:
-    """Counts of each question's reports, and how many answers were to no question of the form."""
+    """Count each question's reports, and the answers to no question of the form."""
     found = [aggregate(question.oracle, []) for question in form.questions]
     strange = 0
     for one in answers:
@@ -73,13 +73,13 @@ def count(form: Form, answers: Iterable[FormAnswer]) -> tuple[list[Counts], int]
 
 
 def estimates(form: Form, counts: list[Counts]) -> tuple[Estimate | None, ...]:
-    """The raw, unbiased estimate of every question; None for one that nobody answered."""
+    """Return the raw, unbiased estimate of every question; None for one without answers."""
     pairs = zip(form.questions, counts, strict=True)
     return tuple(estimate(question.oracle, held) if held.n else None for question, held in pairs)
 
 
 def beliefs(form: Form, found: tuple[Estimate | None, ...], floor: float, shared: bool) -> Beliefs:
-    """The model that the estimates make likely.
+    """Fit the model to the estimates.
 
     Args:
         form: the public facts.
@@ -106,24 +106,24 @@ def beliefs(form: Form, found: tuple[Estimate | None, ...], floor: float, shared
                 kept[place] = mean, _noise(one)
     means, variances = {}, {}
     for place in (place for place, column in enumerate(form.columns) if isinstance(column, Span)):
-        if place in firsts and place in seconds:  # a column that nobody spoke of says nothing
+        if place in firsts and place in seconds:  # a column without answers carries no evidence
             means[place], variances[place] = _normal(firsts[place], seconds[place], prior, floor, shared)
     return Beliefs(prior, tables, means, variances)
 
 
 def conditional(raw: Floats, noise: float, people: int, prior: Floats) -> Floats:
-    """P(value | class), one row a class, from raw shares of (value, class).
+    """Return P(value | class), one row a class, from raw shares of (value, class).
 
-    What noise makes of a rare value would be taken for strong evidence, and a projection to shares that can be takes
-    from all to mend a few. So each cell keeps what independence of value and class gives it, times one plus its raw
-    distance from it, divided by it plus three standard deviations: evidence that noise explains is damped, and its
-    sign kept, since many weak columns decide together. The textbook sets negative counts to 1 instead, which biases
-    all totals (spec E-17), and was right less often on tables that we generated.
+    Noise on a rare value would look like strong evidence, and a projection to the simplex changes all shares to correct
+    a few. So each cell keeps its share under independence of value and class, times one plus its raw distance from it,
+    divided by it plus three standard deviations: evidence that noise explains is damped, and its sign kept, since many
+    weak columns decide together. The textbook sets negative counts to 1 instead, which biases all totals (spec E-17),
+    and was less accurate on generated tables.
 
     Args:
         raw: one row a value, one column a class.
         noise: the variance of a share.
-        people: how many answered.
+        people: the number of respondents.
         prior: the share of each class.
     """
     values = norm_sub(raw.sum(axis=1)) + 1 / (people * len(raw))
@@ -134,9 +134,9 @@ def conditional(raw: Floats, noise: float, people: int, prior: Floats) -> Floats
 
 
 def _prior(form: Form, found: tuple[Estimate | None, ...]) -> Floats:
-    """Shares of classes from all who spoke of them, each question weighted by the inverse of its variance.
+    """Return class shares from all questions about the class, each weighted by the inverse of its variance.
 
-    Sums of a joint question's shares over the values are shares of classes too: with many columns, most people's.
+    Sums of a joint question's shares over the values are class shares too: with many columns, they cover most people.
     """
     k, total, weights, people = form.classes.size, np.zeros(form.classes.size), 0.0, 0
     for question, one in zip(form.questions, found, strict=True):
@@ -153,20 +153,20 @@ def _prior(form: Form, found: tuple[Estimate | None, ...]) -> Floats:
 def _normal(
     first: tuple[Floats, float], second: tuple[Floats, float], prior: Floats, floor: float, shared: bool
 ) -> tuple[Floats, Floats]:
-    """Means and variances of the classes, from means of number · [class] and of (2·number² - 1) · [class]."""
+    """Return class means and variances, from means of number · [class] and of (2·number² - 1) · [class]."""
     weight = np.maximum(prior, 1e-9)
     means = np.clip(_by_class(*first, weight), -1, 1)
     squares = np.clip((1 + _by_class(*second, weight)) / 2, 0, 1)
     spread = squares - means**2
     if shared:
         spread = np.full_like(spread, float(weight @ squares - weight @ means**2))
-    # A variance that noise took away would be read as proof: it is floored, the higher the noisier it is.
+    # A variance reduced by noise would look like certainty: it is floored, higher for more noise.
     least = floor + 0.25 * (second[1] ** 0.5 / 2 / (1.0 if shared else weight) + first[1] ** 0.5)
     return means, np.clip(spread, np.minimum(least, 1.0), 1.0)
 
 
 def _by_class(sums: Floats, noise: float, weight: Floats) -> Floats:
-    """Class means, drawn towards the mean of all as far as noise explains their distance from it."""
+    """Return class means, shrunk towards the overall mean as far as noise explains their distance from it."""
     overall = float(sums.sum())
     gap = sums - weight * overall
     kept = max(0.0, 1 - (len(sums) - 1) * noise / max(float(np.square(gap).sum()), 1e-300))
@@ -184,15 +184,15 @@ def _listed(form: Form) -> list[tuple[int, Any]]:
 class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Naive Bayes from local reports: each person answers one question, once, with the whole epsilon.
 
-    The device's half is `report`, the collector's `fit_reports`. `fit` plays both, one device a row: for lessons,
-    and for a curator who wants what a local collection would give.
+    The device's half is `report`, the collector's `fit_reports`. `fit` simulates both, one device a row: for lessons,
+    and for a curator who wants the result of a local collection.
 
     Args:
-        epsilon: what a person pays: `local.epsilon(2)`, or the number alone.
+        epsilon: the loss of one person: `local.epsilon(2)`, or the number alone.
         classes: the public labels.
         categories: for each feature its public list of values, or None where it is a number. None if all are numbers.
         bounds: for each feature that is a number its public (low, high), None for the others.
-        bins: into how many bins of equal width a number is cut; "gaussian" for a normal law instead.
+        bins: the number of bins of equal width for a number; "gaussian" for a normal law instead.
         edges: for each feature public inner edges to cut it at (`equal_frequency` of a public sample), or None.
         oracle: the frequency oracle: "advised", "DE", "SHE", "THE", "SUE", "OUE", "OLH", "HR", "SS", or a function of a
             domain and a loss.
@@ -201,21 +201,21 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         var_floor: the least variance, as a share of the squared half-width of the bounds.
         projection: a public matrix, features by directions: rows are multiplied with it first, and bounds are those of
             the directions. Learn it from public rows, or with a private PCA (spec E-11): one that was fitted on the
-            people's own rows gives them away, and nothing here could mend that.
+            people's own rows reveals them, and nothing here can prevent that.
         random_state: a seed for `fit`, for lessons and tests: the model is then marked `not private`.
 
     Attributes:
         classes_, class_prior_: labels, and their estimated shares.
         feature_prob_: for each feature of categories or bins P(value | class), one row a class.
         theta_, var_: for each gaussian feature the mean and variance of each class.
-        estimates_: for each question its raw estimate with standard errors; None if nobody answered it.
-        form_: the public facts; `form_.certificates()` proves what a report costs.
-        loss_: what each person paid. private_: False if randomness was seeded.
-        n_reports_, refused_: how many reports were counted, and refused.
+        estimates_: for each question its raw estimate with standard errors; None if it has no answers.
+        form_: the public facts; `form_.certificates()` proves the loss of a report.
+        loss_: the loss of each person. private_: False if randomness was seeded.
+        n_reports_, refused_: the numbers of reports counted and refused.
 
     Privacy: epsilon for any row and class against any other (replace-one), against the collector and everyone after
-        it. Classes, categories, bounds, edges, projection, the number of features and who takes part are public.
-        Devices toss exactly (client/), learning is post-processing. Audited in
+        it. Classes, categories, bounds, edges, projection, the number of features and participation are public.
+        Devices sample exactly (client/), learning is post-processing. Audited in
         tests/statistical/test_local_naive_bayes.py.
 
     >>> model = LocalNaiveBayes(4, classes=["no", "yes"], categories=[["a", "b"], ["x", "y", "z"]], random_state=1)
@@ -254,7 +254,7 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def form(self) -> Form:
-        """The public facts that devices need: hand them out as they are."""
+        """Return the public facts that devices need. Distribute them unchanged."""
         if self.epsilon is None or self.classes is None:
             raise BadInput(
                 "say what a person pays, and name the public classes: LocalNaiveBayes(1, classes=[0, 1], …)."
@@ -265,19 +265,19 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def report(self, x: Any, y: Any, source: Source | None = None) -> tuple[FormAnswer, ...]:
-        """What the devices of some people send: one report a person, grouped by question.
+        """Return the reports of some people's devices: one report a person, grouped by question.
 
         Args:
             x: one person's features, or a table of several people's.
             y: the label, or labels.
-            source: where random bits come from; the operating system's unless given.
+            source: the source of random bits; default the operating system's.
 
         Privacy: costs each person epsilon, once. A second report on the same row costs it again.
         """
         return answer(self.form(), x, y, source)
 
     def fit_reports(self, answers: Iterable[FormAnswer]) -> Self:
-        """Learn from what arrived. Malformed reports are refused and counted.
+        """Learn from received reports. Malformed ones are refused and counted.
 
         Args:
             answers: what `report` returned on all the devices, in any order; reports may be bytes.
@@ -297,15 +297,15 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Play all devices and the collector: each row is perturbed once, by the device's half, and then forgotten.
+        """Simulate all devices and the collector: each row is perturbed once by the device's half and then discarded.
 
-        Privacy: costs each person epsilon. Whoever calls this has seen the rows; whoever gets the model has not.
+        Privacy: costs each person epsilon. The caller sees the rows; users of the model do not.
         """
         source = None if self.random_state is None else SeededSource(self.random_state)
         return self.fit_reports(self.report(X, y, source))
 
     def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
-        """The logarithm of the probability of each class."""
+        """Return the logarithm of the probability of each class."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "form_")
@@ -313,16 +313,16 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """The probability of each class."""
+        """Return the probability of each class."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The likeliest class of each row."""
+        """Return the likeliest class of each row."""
         best = self.predict_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def require_private(self) -> Self:
-        """This model, unless its reports were seeded and protected nobody."""
+        """Return this model, or raise if its reports were seeded and so not private."""
         if not self.private_:
             raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
         return self
@@ -360,7 +360,7 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _matrix(projection: Any) -> tuple[tuple[float, ...], ...]:
-    """A public matrix as it is; nothing that could have been, or would be, fitted on the rows."""
+    """Return a public matrix unchanged. Refuse anything that could be fitted on the rows."""
     if projection is None:
         return ()
     refusal = (

@@ -1,4 +1,4 @@
-"""A share of a share, such as "of those who smoke": a ratio of two noisy numbers, with an interval that is honest."""
+"""Ratios of two noisy numbers, such as a share "of those who smoke", with a valid interval."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from cloister.local.base.oracle import Floats
 
 __all__ = ["Ratio", "ratio"]
 
-# Below so many standard errors a denominator might as well be 0, and a ratio anything.
+# Below this many standard errors a denominator is compatible with 0, and a ratio is unbounded.
 _LEAST = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratio:
-    """Ratios with their errors; all are NaN where there are too few people to tell.
+    """Ratios with their errors; all are NaN where there are too few people.
 
     Attributes:
         value: numerator over denominator, raw.
@@ -29,15 +29,15 @@ class Ratio:
 
     @property
     def told(self) -> Floats:
-        """Where there are enough people to tell."""
+        """True where there are enough people."""
         return ~np.isnan(self.value)
 
 
 def ratio(top: Floats, bottom: Floats, top_variance: Floats, both: Floats, bottom_variance: Floats, z: float) -> Ratio:
-    """Ratios of means whose variances and covariance are known.
+    """Return ratios of means with known variances and covariance.
 
     Fieller's interval holds every r for which top - r·bottom is within z of its own standard errors from 0. That
-    difference is a mean, which is as good as normal where the ratio itself is not, so the interval holds its promise
+    difference is a mean, which is close to normal where the ratio itself is not, so the interval keeps its confidence
     also with a noisy denominator. It is finite only if the denominator is more than z standard errors away from 0.
 
     Args:

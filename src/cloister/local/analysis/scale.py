@@ -26,13 +26,13 @@ class ScaleMean:
 
     Attributes:
         mean: raw and unbiased; noise may push it beyond the ends of the scale.
-        standard_error: noise, and the chance of who answered.
+        standard_error: from noise and sampling.
         interval: lower and upper end, with `confidence`.
         confidence: of the interval.
-        n: how many answered.
-        values: what the choices count.
+        n: the number of respondents.
+        values: the values of the choices.
         levels: for each level its mean and standard error.
-        weights: how much each level counts; they depend on public facts alone.
+        weights: the weight of each level; they depend on public facts alone.
         private: False if randomness was seeded.
     """
 
@@ -52,7 +52,7 @@ class ScaleMean:
         return min(max(self.mean, min(self.values)), max(self.values))
 
     def to_json(self) -> dict[str, Any]:
-        """For JSON, without how many chose which level."""
+        """Return JSON, without the number of people at each level."""
         return {
             "raw": self.mean,
             "standard error": self.standard_error,
@@ -78,16 +78,16 @@ def scale_mean(
     confidence: Number = "0.95",
     private: bool = True,
 ) -> ScaleMean:
-    """The mean of what the choices count, with its error.
+    """Estimate the mean of the choices' values, with its error.
 
-    Shares of one question are correlated, so the error of a mean does not follow from the errors of the shares; each
-    report's own score of the scale, the sum of value · score, has it. A constant is added to all values first, so that
-    they add up to 0: then scores that do not add up to 1 (as those of bits) bring no more noise than they must.
+    Shares of one question are correlated, so the error of a mean does not follow from the errors of the shares; it
+    follows from each report's own score of the scale, the sum of value · score. A constant is first added to all values
+    so that they add up to 0: then scores that do not add up to 1 (as those of bits) add no unnecessary noise.
 
     Args:
         question: a single choice.
         reports: level and report of each person.
-        values: what each choice counts, in order; 1, 2, 3, … unless given.
+        values: the value of each choice, in order; default 1, 2, 3, ….
         confidence: of the interval.
         private: False if the randomness of any report was seeded.
 
@@ -115,7 +115,7 @@ def scale_mean(
     for level in sorted(told):
         mechanism = question.at(level)
         each = scores(mechanism, told[level]) @ (counted - middle)
-        # Of few people hardly any spread is seen, of one none: then at least what the noise of independent scores has.
+        # Few people show hardly any spread, one none: use at least the variance of the noise of independent scores.
         variance = float(each.var(ddof=1)) if len(each) > 1 else 0.0
         if len(each) < _FEW:
             variance = max(variance, mechanism.mse(1) * float(np.square(counted - middle).sum()))

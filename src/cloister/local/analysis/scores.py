@@ -1,9 +1,9 @@
-"""What one report says by itself: an unbiased estimate of the indicator of every value, or of a number.
+"""The score of one report: an unbiased estimate of the indicator of every value, or of a number.
 
     report ──► score[a] with E[score[a] | truth x] = 1 if x is a (for sets: if a is in x), else 0
 
-The mean of the scores of all reports is the raw estimate. A score alone says next to nothing, and may be far outside
-[0, 1]; but scores of two reports of one person can be multiplied, which counts cannot: that is what cross-tables need.
+The mean of the scores of all reports is the raw estimate. A single score carries almost no information, and may be far
+outside [0, 1]; but scores of two reports of one person can be multiplied, which counts cannot: cross-tables need that.
 """
 
 from collections.abc import Sequence
@@ -33,23 +33,23 @@ from cloister.privacy.errors import BadInput
 
 __all__ = ["scores", "supports_of"]
 
-# Half a gigabyte of scores: a table over more values than that leaves cannot be read anyway.
+# Half a gigabyte of scores: a table over more values would be unreadable anyway.
 _LARGEST = 1 << 26
 
 
 def scores(mechanism: Oracle, reports: Reports | Sequence[bytes] | NDArray[np.uint8]) -> Floats:
-    r"""The unbiased estimate that each report gives by itself, one row a report.
+    r"""Return the unbiased estimate from each report alone, one row a report.
 
     Args:
-        mechanism: what the reports were made with.
-        reports: as `perturb` returned them, or their bytes. All must be well formed (`Collection.check` finds out), so
-            that rows stay matched with whatever else the same people said.
+        mechanism: the mechanism of the reports.
+        reports: as `perturb` returned them, or their bytes. All must be well formed (`Collection.check` tests it), so
+            that rows stay matched with other answers of the same people.
 
     Returns:
         One column for each value; for numbers one column a coordinate, in the units of the values.
 
-    A square wave's window moves along a straight line too, so its reports have an unbiased mean, although `estimate`
-    rebuilds the whole distribution instead, which is not unbiased.
+    A square wave's window also moves along a straight line, so its reports have an unbiased mean, although `estimate`
+    reconstructs the whole distribution instead, which is not unbiased.
 
     Privacy: post-processing of reports.
 
@@ -73,7 +73,7 @@ def scores(mechanism: Oracle, reports: Reports | Sequence[bytes] | NDArray[np.ui
 
 @singledispatch
 def _scores(mechanism: Oracle, data: NDArray[Any]) -> Floats:
-    """For mechanisms that support a value with probability p if it is true, and q if not: (support - q) / (p - q)."""
+    """Return (support - q) / (p - q), for mechanisms that support a true value with probability p and others with q."""
     return np.asarray((supports_of(mechanism, data) - float(mechanism.q)) / float(mechanism.p - mechanism.q))
 
 
@@ -95,7 +95,7 @@ def _labelled(mechanism: LabelledNumber, data: NDArray[Any]) -> Floats:
 
 @_scores.register
 def _codeword(mechanism: HadamardResponse, data: NDArray[Any]) -> Floats:
-    """+1 or -1 within the value's block, as its row has it at the reported column; 0 elsewhere."""
+    """Return +1 or -1 within the value's block, as its row has it at the reported column; 0 elsewhere."""
     different, back = np.unique(data.astype(np.int64), return_inverse=True)
     block, column = different // mechanism.order, different % mechanism.order
     values = np.arange(mechanism.domain)
@@ -112,7 +112,7 @@ def _padded(mechanism: PaddedSample, data: NDArray[Any]) -> Floats:
 
 @_scores.register
 def _number(mechanism: NumberMechanism, data: NDArray[Any]) -> Floats:
-    """Each run of reports is moved back along its own straight line."""
+    """Return numbers, each run of reports inverted along its own straight line."""
     low, high = (float(end) for end in mechanism.ends[0])
     t = np.zeros(len(data))
     for part in mechanism.parts:
@@ -140,7 +140,7 @@ def _sketched(mechanism: CountMeanSketch | SampledNumbers, data: NDArray[Any]) -
 
 @singledispatch
 def supports_of(mechanism: Oracle, data: NDArray[Any]) -> NDArray[Any]:
-    """Which values each report supports: ones and zeros, one row a report. For mechanisms with a p and a q."""
+    """Return the values each report supports: ones and zeros, one row a report. For mechanisms with a p and a q."""
     raise BadInput(f"a report of {mechanism.name} has no scores.")
 
 
@@ -163,7 +163,7 @@ def _memoised(mechanism: Memoised, data: NDArray[Any]) -> NDArray[Any]:
 
 @supports_of.register
 def _hashed(mechanism: LocalHashing, data: NDArray[Any]) -> NDArray[Any]:
-    """A value is supported if the reported hash puts it into the reported bucket."""
+    """Return support by hash: a value is supported if the reported hash maps it to the reported bucket."""
     g = mechanism.buckets
     different, back = np.unique(data.astype(np.int64), return_inverse=True)
     seeds, values = different // g, np.arange(mechanism.domain)

@@ -1,4 +1,4 @@
-"""Coins of dyadic probability: one word against a threshold, or bits by the million."""
+"""Coins of dyadic probability: one word against a threshold, or packed bits in bulk."""
 
 from fractions import Fraction
 
@@ -12,25 +12,25 @@ __all__ = ["Bytes", "Words", "below", "bit_coins", "bit_rows", "coins", "put", "
 Words = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
 
-# So many random bytes are drawn at a time for several people's bits. More would not stay in the cache, and the
-# allocator would fetch every piece from the system anew, which takes longer than to fill it.
+# Number of random bytes drawn at a time for several people's bits. More would not fit the cache, and the allocator
+# would request every block from the system again, which takes longer than filling it.
 _DRAW = 96 << 10
 
 
 def tossed(count: int, source: Source) -> Words:
-    """Uniform 64-bit words, each read as 8 little-endian bytes."""
+    """Return uniform 64-bit words, each read as 8 little-endian bytes."""
     return words(count, np.uint64, source)
 
 
 def coins(probability: int, count: int, source: Source) -> NDArray[np.bool_]:
-    """True with probability exactly probability/2^64, below 1: one word each."""
+    """Return True with probability exactly probability/2^64, below 1: one word each."""
     return tossed(count, source) < np.uint64(probability)
 
 
 def below(shares: tuple[int, int], own: Words, buckets: int, source: Source) -> Words:
-    """Direct encoding: `own` if a word is below shares[0], else another of the buckets in runs of shares[1] words.
+    """Direct encoding: return `own` if a word is below shares[0], else another bucket, in runs of shares[1] words.
 
-    The others are counted upwards from one's own and round the end.
+    The others are counted upwards from `own`, modulo the number of buckets.
     """
     keep, run = (np.uint64(share) for share in shares)
     word = tossed(len(own), source)
@@ -40,7 +40,7 @@ def below(shares: tuple[int, int], own: Words, buckets: int, source: Source) -> 
 
 
 def uniform(limit: int, count: int, source: Source) -> Words:
-    """Uniform on 0 … limit - 1: a word modulo the limit, drawn again in the last, incomplete run."""
+    """Return uniform numbers in 0 … limit - 1: a word modulo the limit, redrawn in the last, incomplete run."""
     fair = (1 << 64) // limit * limit
     drawn = tossed(count, source).copy()
     if fair < 1 << 64:
@@ -50,7 +50,7 @@ def uniform(limit: int, count: int, source: Source) -> Words:
 
 
 def bit_coins(probability: Fraction, count: int, source: Source) -> Bytes:
-    """8·count bits, each 1 with exactly this probability a/2^k: k rounds of `count` random bytes.
+    """Return 8·count bits, each 1 with exactly this probability a/2^k: k rounds of `count` random bytes.
 
     From the lowest binary digit of a to the highest: OR with a random byte where it is 1 turns each bit's probability
     x into (1 + x)/2, AND where it is 0 into x/2. A fraction in lowest terms begins with a 1, and 0 OR r is r.
@@ -64,7 +64,7 @@ def bit_coins(probability: Fraction, count: int, source: Source) -> Bytes:
 
 
 def bit_rows(probability: Fraction, rows: Bytes, source: Source) -> Bytes:
-    """Fill each row with such bits, a few people at a time; of probability 0 all are 0. In place."""
+    """Fill each row with such bits, a few people at a time; with probability 0 all are 0. In place."""
     if not probability:
         rows[:] = 0
         return rows
@@ -77,12 +77,12 @@ def bit_rows(probability: Fraction, rows: Bytes, source: Source) -> Bytes:
 
 
 def row_width(bits: int) -> int:
-    """Bytes for so many bits."""
+    """Return the number of bytes that hold `bits` bits."""
     return (bits + 7) // 8
 
 
 def put(bits: Bytes, places: NDArray[np.int64], ones: NDArray[np.bool_], count: int) -> Bytes:
-    """Set each row's bit at its place, and clear what lies beyond `count` bits. In place."""
+    """Set each row's bit at its index, and clear the bits beyond `count`. In place."""
     row, byte, mask = np.arange(len(bits)), places >> 3, (np.uint8(1) << (places & 7).astype(np.uint8))
     held = bits[row, byte] & ~mask
     bits[row, byte] = np.where(ones, held | mask, held)
@@ -90,7 +90,7 @@ def put(bits: Bytes, places: NDArray[np.int64], ones: NDArray[np.bool_], count: 
 
 
 def trim(bits: Bytes, count: int) -> Bytes:
-    """Clear what lies beyond `count` bits. In place."""
+    """Clear the bits beyond `count`. In place."""
     if count % 8:
         bits[:, -1] &= np.uint8((1 << count % 8) - 1)
     return bits

@@ -30,11 +30,11 @@ class Choices:
 
     @property
     def size(self) -> int:
-        """How many values."""
+        """The number of values."""
         return len(self.values)
 
     def codes(self, column: Any) -> NDArray[np.int64]:
-        """Each value's place in the list. A value that is not listed is refused, and not shown."""
+        """Return each value's index in the list. An unlisted value is refused and not shown."""
         place = {value: code for code, value in enumerate(self.values)}
         different, inverse = _different(column)
         try:
@@ -45,7 +45,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A number, of which only the bin between public edges is used.
+    """A number reduced to its bin between public edges.
 
     >>> Cut((10.0, 20.0)).codes([3, 10, 99]).tolist()
     [0, 1, 2]
@@ -59,17 +59,17 @@ class Cut:
 
     @property
     def size(self) -> int:
-        """How many bins."""
+        """The number of bins."""
         return len(self.edges) + 1
 
     def codes(self, column: Any) -> NDArray[np.int64]:
-        """Each number's bin; an edge belongs to the bin above it."""
+        """Return each number's bin. An edge belongs to the bin above it."""
         return np.searchsorted(self.edges, numbers(column), side="right").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A number within public bounds; what lies beyond is cut to them.
+    """A number within public bounds; values beyond are clipped.
 
     >>> Span(0.0, 10.0).scaled([0, 5, 99]).tolist()
     [-1.0, 0.0, 1.0]
@@ -84,11 +84,11 @@ class Span:
 
     @property
     def width(self) -> float:
-        """From one bound to the other."""
+        """The distance between the bounds."""
         return self.high - self.low
 
     def scaled(self, column: Any) -> Floats:
-        """To [-1, 1]."""
+        """Return numbers scaled to [-1, 1]."""
         return np.asarray(np.clip((numbers(column) - self.low) / self.width * 2 - 1, -1, 1))
 
 
@@ -96,7 +96,7 @@ Column = Choices | Cut | Span
 
 
 def equal_width(low: float, high: float, bins: int) -> tuple[float, ...]:
-    """Inner edges of bins of equal width between public bounds.
+    """Return inner edges of bins of equal width between public bounds.
 
     >>> [round(edge, 2) for edge in equal_width(0, 28, 3)]
     [9.33, 18.67]
@@ -106,10 +106,10 @@ def equal_width(low: float, high: float, bins: int) -> tuple[float, ...]:
 
 
 def equal_frequency(public: ArrayLike, bins: int) -> tuple[float, ...]:
-    """Inner edges that cut a *public* sample into bins of equal size: an old census, a published table of quantiles.
+    """Return inner edges that cut a *public* sample, such as an old census, into bins of equal size.
 
-    Edges that follow the people's own values would tell about them before any noise is added (spec LDP-22), so they
-    are never taken from rows that are to be protected.
+    Edges that depend on the respondents' own values would reveal them before any noise is added (spec LDP-22), so edges
+    are never computed from rows that are to be protected.
 
     >>> equal_frequency([0, 4, 12, 16, 16, 18, 24, 26, 28], 3)
     (16.0, 24.0)
@@ -123,7 +123,7 @@ def equal_frequency(public: ArrayLike, bins: int) -> tuple[float, ...]:
 
 
 def numbers(column: Any) -> Floats:
-    """A column of numbers, none of them missing."""
+    """Return a column of numbers, none missing."""
     try:
         rows = np.asarray(column, dtype=np.float64).ravel()
     except (TypeError, ValueError):
@@ -134,7 +134,7 @@ def numbers(column: Any) -> Floats:
 
 
 def table_of(rows: Any) -> NDArray[Any]:
-    """Rows by columns; a list of mixed values keeps their types."""
+    """Return rows by columns. A list of mixed values keeps their types."""
     if hasattr(rows, "to_numpy"):
         rows = rows.to_numpy()
     table = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=object)
@@ -151,7 +151,7 @@ def _bins(bins: int) -> int:
 
 
 def _different(column: Any) -> tuple[list[Any], Any]:
-    """Values to look up, and where each is needed: of a typed array, each different one once."""
+    """Return the values to look up, and the positions of each; of a typed array, each different one once."""
     if isinstance(column, np.ndarray) and column.dtype != object:
         found, inverse = np.unique(column.ravel(), return_inverse=True)
         return found.tolist(), inverse

@@ -1,4 +1,4 @@
-"""Counts of reports: they stream, they add, and they remember how many were refused."""
+"""Counts of reports: they stream, add, and record the number of refusals."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -34,13 +34,13 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """What a collector keeps instead of reports.
+    """The collector's state in place of reports.
 
     Attributes:
-        mechanism: whose reports were counted.
-        table: additive counts, of a shape that is the mechanism's own affair.
-        n: how many reports were counted.
-        refused: how many were malformed, and not counted.
+        mechanism: the mechanism of the reports.
+        table: additive counts, of a shape that the mechanism defines.
+        n: the number of reports counted.
+        refused: the number of malformed reports, not counted.
         private: False if any report came from a seeded source.
         kept: True if the table is the reports themselves, as heavy hitters need; then sums append.
     """
@@ -73,7 +73,7 @@ class Counts:
 
 @singledispatch
 def valid(mechanism: Oracle, data: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows could have been sent by an honest device. Numbers are below `outputs`; others register their own."""
+    """Return the rows an honest device could have sent. Numbers are below `outputs`; others register their own."""
     if mechanism.kind != "number":
         raise BadInput(f"no collector is known for a {type(mechanism).__name__}.")
     return np.asarray(data < np.uint64(mechanism.outputs))
@@ -81,7 +81,7 @@ def valid(mechanism: Oracle, data: NDArray[Any]) -> NDArray[np.bool_]:
 
 @singledispatch
 def tally(mechanism: Oracle, data: NDArray[Any]) -> NDArray[Any]:
-    """An additive table of well-formed rows. Each mechanism registers its own."""
+    """Return an additive table of well-formed rows. Each mechanism registers its own."""
     raise BadInput(f"no collector is known for a {type(mechanism).__name__}.")
 
 
@@ -89,18 +89,18 @@ def tally(mechanism: Oracle, data: NDArray[Any]) -> NDArray[Any]:
 def frequencies(
     mechanism: Oracle, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64] | None, Floats]:
-    """The values (None for the whole domain) and their unbiased shares. Each mechanism registers its own."""
+    """Return the values (None for the whole domain) and their unbiased shares. Each mechanism registers its own."""
     raise BadInput(f"no collector is known for a {type(mechanism).__name__}.")
 
 
 @singledispatch
 def likelihood(mechanism: Oracle, table: NDArray[Any], people: int) -> "Likelihood | None":
-    """How likely the table is under given shares, for EM; None if the mechanism offers none."""
+    """Return the likelihood of the table under given shares, for EM; None if the mechanism has none."""
     return None
 
 
 def aggregate(mechanism: Oracle, reports: Any) -> Counts:
-    """Counts of reports, of an array of wire bytes, or of any stream of byte strings.
+    """Count reports, an array of wire bytes, or any stream of byte strings.
 
     Malformed, oversized and out-of-domain reports, and reports of another mechanism, are refused and counted.
     """
@@ -131,33 +131,33 @@ def _batches(stream: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def debiased(mechanism: Oracle, supports: NDArray[Any], people: int) -> Floats:
-    """(count/n - q) / (p - q), Wang et al. 2017."""
+    """Return (count/n - q) / (p - q), Wang et al. 2017."""
     return np.asarray((supports / people - float(mechanism.q)) / float(mechanism.p - mechanism.q))
 
 
 def chosen(shares: Floats, values: NDArray[np.int64] | None) -> tuple[NDArray[np.int64] | None, Floats]:
-    """All shares, or those of some values."""
+    """Return all shares, or those of some values."""
     return values, shares if values is None else shares[values]
 
 
-# So many rows of ones and zeros add up within a byte, which is what makes the sums quick.
+# This many rows of ones and zeros add up within a byte, which makes the sums fast.
 _ROWS = 255
 
 
 def ones_in(data: NDArray[Any]) -> NDArray[np.int64]:
-    """How many bits of each row are 1; eight bytes at a time where rows allow it."""
+    """Return the number of 1 bits of each row, eight bytes at a time where rows allow it."""
     if data.shape[1] % 8 == 0 and data.flags.c_contiguous:
         data = data.view(np.uint64)
     return np.asarray(np.bitwise_count(data).sum(axis=1, dtype=np.int64))
 
 
 def no_spare_bits(data: NDArray[Any], bits: int) -> NDArray[np.bool_]:
-    """Whether the last byte has no bit beyond the last that counts."""
+    """Return True if the last byte has no bit set beyond the last that counts."""
     return np.asarray(data[:, -1] >> np.uint8(bits % 8) == 0) if bits % 8 else np.ones(len(data), dtype=np.bool_)
 
 
 def columns(data: NDArray[Any], bits: int) -> NDArray[np.int64]:
-    """How many rows have each bit."""
+    """Return the number of rows with each bit."""
     total = np.zeros(8 * data.shape[1], dtype=np.int64)
     for start in range(0, len(data), _ROWS):
         ones = np.unpackbits(data[start : start + _ROWS], axis=1, bitorder="little")

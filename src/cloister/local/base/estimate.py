@@ -1,4 +1,4 @@
-"""Shares with their errors: raw and unbiased, or projected to what shares can be. Each says which it is."""
+"""Shares with their errors: raw and unbiased, or projected to the simplex. Each states which it is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,25 +23,25 @@ Projection = Literal["norm-sub", "simplex", "em"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Estimated shares of values among those who answered.
+    """Estimated shares of values among respondents.
 
     Attributes:
-        mechanism: what the reports were made with; None when several were combined.
+        mechanism: the mechanism of the reports; None when several were combined.
         frequencies: a share for each value.
-        standard_error: of each raw share, due to the noise (and, where levels were combined, to who was in which). A
+        standard_error: of each raw share, from the noise (and, where levels were combined, from sampling). A
             projection moves all shares together no farther from the truth (it is one point of the simplex), so for
             projected shares it is an upper bound on average.
-        interval: lower and upper ends, each with `confidence` on its own: all shares under which such reports are no
-            surprise (`Spread`). Projected ones are cut to [0, 1].
+        interval: lower and upper ends, each with `confidence` individually: all shares that the test does not reject
+            (`Spread`). Projected ones are cut to [0, 1].
         confidence: of each interval.
         n: reports counted.
         refused: reports refused.
         raw: True for unbiased shares, which may be negative; False after a projection.
-        projection: which one it was.
+        projection: its method.
         values: the values that the shares belong to; None for the whole domain in order.
         private: False if randomness was seeded.
-        most: how many options each person may choose, if the shares are of sets: they need not add up to 1 then.
-        spread: how estimates lie around true shares, from which errors and intervals follow.
+        most: the most options a person may choose, if the shares are of sets: they need not add up to 1 then.
+        spread: the law of estimates around true shares, from which errors and intervals follow.
     """
 
     mechanism: Oracle | None
@@ -65,9 +65,9 @@ class Estimate:
         return self.frequencies * self.n
 
     def projected(self, method: Projection = "norm-sub") -> "Estimate":
-        """Shares that are not negative and add up to 1, marked `raw=False`. They are biased, and err less.
+        """Return non-negative shares that add up to 1, marked `raw=False`. They are biased, with less error.
 
-        Shares of sets are each at most 1 and together at most `most` instead.
+        Shares of sets are instead at most 1 each and together at most `most`.
 
         Args:
             method: `"norm-sub"`, the nearest such shares (Wang et al. 2020); `"simplex"`, the nearest when each
@@ -99,7 +99,7 @@ class Estimate:
         raise BadInput(f"a projection is 'norm-sub', 'simplex' or 'em', got {method!r:.40}.")
 
     def require_private(self) -> "Estimate":
-        """This estimate, unless its noise was seeded and protected nobody."""
+        """Return this estimate, or raise if its noise was seeded and so not private."""
         if not self.private:
             raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
         return self
@@ -108,13 +108,13 @@ class Estimate:
 def estimate(
     mechanism: Oracle, counts: Counts, confidence: Number = "0.95", values: ArrayLike | None = None
 ) -> Estimate:
-    """Unbiased shares with standard errors and intervals.
+    """Estimate unbiased shares with standard errors and intervals.
 
     Args:
         mechanism: the public facts.
         counts: of reports of that mechanism.
-        confidence: of each interval alone.
-        values: for which values; the whole domain unless given.
+        confidence: of each interval individually.
+        values: the values to estimate; default the whole domain.
     """
     if not isinstance(counts, Counts) or counts.mechanism != mechanism:
         raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
@@ -140,13 +140,13 @@ def estimate(
 
 
 def interval(shares: Floats, error: Floats, confidence: Number) -> tuple[Floats, Floats]:
-    """Ends of normal intervals, for means of many independent reports."""
+    """Return the ends of normal intervals, for means of many independent reports."""
     reach = NormalDist().inv_cdf(1 - float(confidence_left(confidence)) / 2) * error
     return shares - reach, shares + reach
 
 
 def _spread(mechanism: Oracle, counts: Counts, shares: Floats, values: NDArray[np.int64] | None) -> Spread:
-    """The law of these estimates; for heavy hitters that of those who were asked for the last level."""
+    """Return the law of these estimates; for heavy hitters, of the people asked at the last level."""
     if not counts.kept:
         return spread_of(mechanism, counts.table, counts.n, shares, values)
     levels = np.uint64(mechanism.levels)  # type: ignore[attr-defined]  # only heavy hitters keep reports

@@ -1,11 +1,11 @@
-"""How far an estimated share may lie from the true one, and its interval: every share that fits the reports.
+"""Errors and intervals of estimated shares: an interval holds every share that fits the reports.
 
     spread = spread_of(mechanism, table, n, shares, values)
     spread.error(shares), spread.interval(shares, "0.95")
 
-An interval is the set of true shares under which reports such as these are no surprise. It plugs in no estimate: where
-few reports can support a value, often none does, and the variance at the share that is then estimated is far below the
-one at the true share.
+An interval is the set of true shares that a test on the reports does not reject. It plugs in no estimate: where few
+reports can support a value, often none does, and the variance at the share then estimated is far below the one at the
+true share.
 
     a sum of coins      support counts of pure protocols (Wang et al. 2017): the exact test of every number of people
     known noise         sums of discrete Laplace noise: their exact quantile, or a bound above it
@@ -29,12 +29,10 @@ from cloister.privacy.number import Number
 
 __all__ = ["Spread", "coins", "known_noise", "mixed", "spread_of"]
 
-_FEW = (
-    100.0  # a count with a larger variance is not bounded by coins of the mean probability, if who was asked is chance
-)
-_FAR = 8.0  # standard deviations beyond which nothing is left
-_LISTED_LEFT = 1e-20  # a chance to miss that lists of the noise have digits for
-_NODES, _GONE = 96, 38.0  # of an integral, up to where e^-38 of it is left
+_FEW = 100.0  # below this variance, counts of randomly chosen people are bounded by coins of the mean probability
+_FAR = 8.0  # standard deviations beyond which the mass is negligible
+_LISTED_LEFT = 1e-20  # the smallest miss probability for which lists of the noise have enough digits
+_NODES, _GONE = 96, 38.0  # of an integral, up to a remainder of e^-38
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,12 @@ class Spread:
     """The law of estimated shares around the true ones.
 
     Attributes:
-        n: how many reports speak of them.
+        n: the number of reports about them.
         flat, slope: the variance of a share at the true share f is flat + slope·f + drawn·f·(1-f).
         step: the distance of neighbouring estimates.
-        drawn: what the chance of who was asked adds.
-        p, q: of each value, where its count of support is a sum of coins; None otherwise.
-        noise: the reach of the noise for a chance to lie beyond it, where that is known and has no coins.
+        drawn: the variance added by random selection of the people asked.
+        p, q: of each value, where its support count is a sum of coins; None otherwise.
+        noise: maps a probability to the reach the noise exceeds with it, where known and not a sum of coins.
     """
 
     n: int
@@ -60,21 +58,21 @@ class Spread:
     noise: Callable[[float], float] | None = None
 
     def variance(self, shares: Floats) -> Floats:
-        """Of estimates, at these true shares."""
+        """Return the variance of estimates at these true shares."""
         return np.asarray(np.maximum(self.flat + self.slope * shares + self.drawn * shares * (1 - shares), 0.0))
 
     def error(self, shares: Floats) -> Floats:
-        """Standard errors at estimated shares: never below that of a share of one person, or of all but one."""
+        """Return standard errors at estimated shares: never below that of a share of one person, or of all but one."""
         edge = min(1 / self.n, 0.5)
         likely, inner = np.clip(shares, 0.0, 1.0), np.clip(shares, edge, 1 - edge)
         return np.asarray(np.sqrt(np.maximum(self.variance(likely), self.variance(inner))))
 
     def asking(self, share: float) -> "Spread":
-        """The same where only a share of the people was asked: n drawn from n/share, none twice."""
+        """Return the spread if only a share of the people was asked: n drawn from n/share without replacement."""
         return replace(self, drawn=self.drawn + (1 - share) / self.n)
 
     def interval(self, shares: Floats, confidence: Number) -> tuple[Floats, Floats]:
-        """Ends of intervals, each with this confidence on its own; the estimate lies between them."""
+        """Return the ends of intervals, each with this confidence individually; the estimate is between them."""
         left = float(confidence_left(confidence))
         if self.noise is not None:
             reach = self.noise(left)
@@ -86,16 +84,16 @@ class Spread:
                 exact = (self.n * (self.p - self.q)) ** 2 * self.variance(np.clip(shares, 0.0, 1.0)) < _FEW
             if exact.any():
                 least, most = self._exact(shares[exact], self.p[exact], self.q[exact], left)
-                # Where nothing is excluded on a side, the interval ends beyond what shares can be, as raw shares do.
+                # Where no share is excluded on a side, the interval ends outside [0, 1], as raw shares may.
                 low[exact] = np.where(least > 0, least, np.minimum(low[exact], 0.0))
                 high[exact] = np.where(most < 1, most, np.maximum(high[exact], 1.0))
         return np.minimum(low, shares), np.maximum(high, shares)
 
     def _score(self, shares: Floats, z: float) -> tuple[Floats, Floats]:
-        """The roots of (share ± some steps - f)² = z² · variance at f, the outer ones.
+        """Return the outer roots of (share ± some steps - f)² = z² · variance at f.
 
-        The steps are half a one, and what the tails of a sum of coins may reach beyond those of a normal law: skewness
-        and kurtosis are at most those of a Poisson count of the same variance (Cornish & Fisher 1938).
+        The steps are half a step, plus a bound on how far the tails of a sum of coins exceed those of a normal law:
+        skewness and kurtosis are at most those of a Poisson count of the same variance (Cornish & Fisher 1938).
         """
         ends = []
         deviation = np.maximum(np.sqrt(self.variance(np.clip(shares, 0.0, 1.0))) / self.step, 1.0)
@@ -110,21 +108,21 @@ class Spread:
         return ends[0], ends[1]
 
     def _exact(self, shares: Floats, p: Floats, q: Floats, left: float) -> tuple[Floats, Floats]:
-        """Clopper and Pearson's, for a count of which every number of people with the value makes a sum of coins."""
+        """Return Clopper and Pearson's interval, for a support count that is a sum of coins."""
         counts = np.rint(self.n * (q + shares * (p - q)))
         kinds, member = np.unique(np.stack([counts, p, q]), axis=1, return_inverse=True)
-        # If who was asked is chance too, coins of the mean probability spread at least as much (Hoeffding 1956).
+        # If the people asked are random too, coins of the mean probability spread at least as much (Hoeffding 1956).
         ends = _one_coin(kinds, self.n, left) if self.drawn else _two_coins(kinds, self.n, left)
         return ends[0][member.ravel()], ends[1][member.ravel()]
 
 
 def _normal(left: float) -> float:
-    """The standard deviations that a normal number is beyond, on either side, with this chance."""
+    """Return the standard deviations that a normal number exceeds, on either side, with this probability."""
     return -NormalDist().inv_cdf(left / 2)
 
 
 def _one_coin(kinds: Floats, n: int, left: float) -> tuple[Floats, Floats]:
-    from scipy.special import betainccinv, betaincinv  # here, because scipy takes longer to import than this room
+    from scipy.special import betainccinv, betaincinv  # here, because scipy takes longer to import than this package
 
     count, p, q = kinds
     low = np.where(count > 0, betaincinv(np.maximum(count, 1), n - count + 1, left / 2), 0.0)
@@ -133,26 +131,27 @@ def _one_coin(kinds: Floats, n: int, left: float) -> tuple[Floats, Floats]:
 
 
 def _two_coins(kinds: Floats, n: int, left: float) -> tuple[Floats, Floats]:
-    """The least and the largest number of people under which the count is no surprise, as shares.
+    """Return the least and the largest number of people that the count does not reject, as shares.
 
-    A number of people is left out only if the exact chance of such a count, or one further off, is at most half of what
-    may be missed. Where there are many people the ends lie up to 1/500 of a standard error further out than they need.
+    A number of people is excluded only if the exact probability of such a count, or a more extreme one, is at most half
+    of the allowed miss probability. With many people the ends are up to 1/500 of a standard error further out than
+    necessary.
     """
     count, p, q = kinds
-    # The number of people who do not have the value is that of those who do, among coins that are turned round.
+    # The number of people without the value is the number with it among inverted coins.
     least = _least(count, p, q, n, left / 2)
     most = n - _least(n - count, 1 - q, 1 - p, n, left / 2)
     return least / n, most / n
 
 
 def _least(count: Floats, p: Floats, q: Floats, n: int, left: float) -> Floats:
-    """The least number of people under which at least this count comes up with more than this chance."""
+    """Return the least number of people for which at least this count has more than this probability."""
     z = max(-NormalDist().inv_cdf(left), 0.0)
     law = coins(p, q, len(p), n)
     start = np.clip(np.floor(law._score((count / n - q) / (p - q), z)[0] * n), 0.0, float(n))
     near = np.ceil((2 + z * z / 2) / (p - q)) + 1
     width = np.maximum(np.floor(0.002 * np.sqrt(law.variance(start / n)) * n), 1.0)
-    # Fewer people than `below` + 1 are left out, and `above` people are not. At the ends that holds without a test.
+    # Fewer people than `below` + 1 are excluded, and `above` people are not. At the ends this holds without a test.
     below, above = np.full(len(count), -1.0), np.full(len(count), n + 1.0)
     for guess in (start - near, start + near):
         below, above = _narrowed(np.clip(guess, 0.0, float(n)), below, above, count, p, q, n, left)
@@ -165,7 +164,7 @@ def _least(count: Floats, p: Floats, q: Floats, n: int, left: float) -> Floats:
 def _narrowed(
     people: Floats, below: Floats, above: Floats, count: Floats, p: Floats, q: Floats, n: int, left: float
 ) -> tuple[Floats, Floats]:
-    """The same bounds after a test of some number between them; nothing is tested that is known."""
+    """Return tighter bounds after testing a number between them; known numbers are not tested."""
     open_ones = (people > below) & (people < above)
     few = np.zeros(len(people), dtype=bool)
     few[open_ones] = _at_least(count[open_ones], people[open_ones], n, p[open_ones], q[open_ones]) <= left
@@ -173,10 +172,10 @@ def _narrowed(
 
 
 def _at_least(count: Floats, people: Floats, n: int, p: Floats, q: Floats) -> Floats:
-    """The chance that so many coins of probability p, and n less so many of q, come to at least this count.
+    """Return the probability that `people` coins of probability p and n - `people` of q reach this count.
 
     The integral of the generating function along a circle through the saddle point (Daniels 1987): its sum over equal
-    steps has an error that falls exponentially with their number, and no digits cancel however small the chance is.
+    steps has an error that falls exponentially with their number, and no digits cancel however small the probability.
     Relative errors are near 1e-10 (tests/unit/test_local_intervals.py).
     """
     found = np.empty(len(count))
@@ -188,7 +187,7 @@ def _at_least(count: Floats, people: Floats, n: int, p: Floats, q: Floats) -> Fl
 
 
 def _tail(count: Floats, own: Floats, others: Floats, p: Floats, q: Floats) -> Floats:
-    """The same for a few of them."""
+    """Return the same probability for a small batch."""
 
     def tilted(chance: Floats, by: Floats) -> Floats:
         return np.asarray(chance / (chance + (1 - chance) * np.exp(-by)))
@@ -222,7 +221,7 @@ def _tail(count: Floats, own: Floats, others: Floats, p: Floats, q: Floats) -> F
 
 
 def coins(p: ArrayLike, q: ArrayLike, values: int, n: int) -> Spread:
-    """Of a pure protocol: a report supports its own value with probability p and any other with q."""
+    """Return the spread of a pure protocol: a report supports its own value with probability p and any other with q."""
     yes, other = (np.broadcast_to(np.asarray(one, dtype=np.float64), (values,)) for one in (p, q))
     gain = n * (yes - other) ** 2
     flat, slope = other * (1 - other) / gain, (yes * (1 - yes) - other * (1 - other)) / gain
@@ -230,7 +229,7 @@ def coins(p: ArrayLike, q: ArrayLike, values: int, n: int) -> Spread:
 
 
 def known_noise(values: int, n: int, scale: float, unit: float) -> Spread:
-    """Of a mean of n reports with discrete Laplace noise of this scale, which counts in steps of 1/unit."""
+    """Return the spread of a mean of n reports with discrete Laplace noise of this scale, in steps of 1/unit."""
     each = 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
     flat, step = np.full(values, each / n / unit**2), np.full(values, 1 / (n * unit))
     return Spread(n, flat, np.zeros(values), step, noise=lambda left: _laplace(scale, n, left) / (n * unit))
@@ -238,10 +237,10 @@ def known_noise(values: int, n: int, scale: float, unit: float) -> Spread:
 
 @lru_cache(maxsize=256)
 def _laplace(scale: float, n: int, left: float) -> float:
-    """The least reach that a sum of n discrete Laplace draws goes beyond with at most this chance.
+    """Return the least reach that a sum of n discrete Laplace draws exceeds with at most this probability.
 
-    It is a difference of two negative binomial counts. Where its steps are too many to list, four moments decide, and a
-    thousandth is added, which is more than they are wrong by. Chances too small for lists have Chernoff's bound.
+    The sum is a difference of two negative binomial counts. If it has too many steps to list, four moments decide, and
+    a thousandth is added, more than their error. Probabilities too small for lists use Chernoff's bound.
     """
     from scipy.stats import nbinom
 
@@ -253,7 +252,7 @@ def _laplace(scale: float, n: int, left: float) -> float:
     sigma = math.sqrt(2 * n * alpha) / (1 - alpha)
     z = _normal(left)
     if sigma > 2_000:
-        # Cornish and Fisher: of one draw the fourth cumulant over the squared variance is at most near 3.
+        # Cornish and Fisher: for one draw the fourth cumulant over the squared variance is at most about 3.
         excess = (1 + 4 * alpha + alpha**2) / (2 * alpha) / n
         return (z + excess * (z**3 - 3 * z) / 24) * sigma * 1.001 if n > 30 else _listed(scale, n, left, sigma)
     size = math.ceil(n * alpha / (1 - alpha) + 2 * _FAR * sigma + 60 / -math.log(alpha)) + 1
@@ -261,24 +260,24 @@ def _laplace(scale: float, n: int, left: float) -> float:
     law = nbinom.pmf(np.arange(start, size), n, 1 - alpha)
     both = np.convolve(law, law[::-1])
     middle = len(law) - 1
-    beyond = 2 * np.cumsum(both[:middle:-1])[::-1]  # the chance of more than 0, 1, 2 … steps, from the far end
+    beyond = 2 * np.cumsum(both[:middle:-1])[::-1]  # the probability of more than 0, 1, 2 … steps, from the far end
     return float(np.count_nonzero(beyond > left))
 
 
 def _listed(scale: float, n: int, left: float, sigma: float) -> float:
-    """The same on a coarser line: noise of a large scale is as good as continuous."""
+    """Return the reach on a coarser grid: noise of a large scale is nearly continuous."""
     coarse = 2_000 / sigma
     return (_laplace(scale * coarse, n, left) + 1) / coarse
 
 
 def mixed(parts: Sequence[Spread], weights: Floats, drawn: float, left: float) -> Spread:
-    """Of a weighted mean of shares from several groups.
+    """Return the spread of a weighted mean of shares from several groups.
 
     Args:
         parts: of each group.
         weights: public ones that add up to 1.
-        drawn: what the chance of who was in which adds.
-        left: the chance to miss that intervals will be made for: noise whose tails are heavier counts for more.
+        drawn: the variance added by random assignment to groups.
+        left: the miss probability of the intervals: noise with heavier tails counts for more.
     """
     z = _normal(left)
 
@@ -298,14 +297,14 @@ def mixed(parts: Sequence[Spread], weights: Floats, drawn: float, left: float) -
 def spread_of(
     mechanism: Oracle, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
 ) -> Spread:
-    """The spread of estimated shares. Mechanisms whose counts of support are no sums of coins register their own.
+    """Return the spread of estimated shares. Mechanisms whose support counts are not sums of coins register their own.
 
     Args:
         mechanism: the public facts.
         table: its counts.
-        n: how many reports speak of the shares.
+        n: the number of reports about the shares.
         shares: as estimated.
-        values: those that they are of; None for the whole domain.
+        values: the values of the shares; None for the whole domain.
     """
     if type(mechanism).variance is not Oracle.variance:
         raise BadInput(f"no law of estimates is known for a {type(mechanism).__name__}.")

@@ -1,7 +1,7 @@
-"""Discrete Laplace noise on the device: for one person in an order that every language can repeat.
+"""Discrete Laplace noise on the device: for one person in an order that any language can reproduce.
 
-One person's draws come one after the other from `privacy.noise.scalar.laplace`. Of a scale p/q in lowest terms, each
-reads random bytes in this order, all numbers little-endian:
+One person's draws are made in sequence by `privacy.noise.scalar.laplace`. For a scale p/q in lowest terms, each reads
+random bytes in this order, all numbers little-endian:
 
     1. remainder   ceil(b/8) bytes, b the bits of p - 1, of which the highest b bits count; again while not below p
     2. coin        of probability e^(-remainder/p): no bytes if the remainder is 0, else a toss; if it fails, back to 1
@@ -12,7 +12,7 @@ reads random bytes in this order, all numbers little-endian:
 A toss reads 8 bytes as 64 binary places of a uniform number, and 8 more below them whenever the bounds of
 `privacy.noise.lazy_uniform.exp_bounds` at so many places do not decide. `laplace.mjs` does the same in JavaScript.
 
-Several people's draws come from the same law, by arrays: quicker, and in an order of their own.
+Several people's draws have the same law but use arrays: faster, and in a different order.
 """
 
 from fractions import Fraction
@@ -28,7 +28,7 @@ __all__ = ["laplace_rows"]
 
 
 def laplace_rows(scale: Fraction, people: int, each: int, source: Source) -> NDArray[np.int64]:
-    """One row a person of `each` integers k, with probability proportional to e^(-|k|/scale)."""
+    """Return one row a person of `each` integers k, with probability proportional to e^(-|k|/scale)."""
     if people == 1:
         drawn = [laplace(scale.numerator, scale.denominator, source) for _ in range(each)]
         return np.array([drawn], dtype=np.int64)

@@ -1,9 +1,8 @@
 """Means with their errors, from sums of reports and of their squares.
 
-A report's expectation is a straight line in the value (`Segment`), so the mean of the reports, moved back along that
-line,
-is unbiased for the mean of the values. The expectation of its square is a parabola, which gives the mean of the squared
-values, and with it the error that the noise really had, without knowing any value.
+A report's expectation is a straight line in the value (`Segment`), so the mean of the reports, inverted along that
+line, is unbiased for the mean of the values. The expectation of its square is a parabola, which gives the mean of the
+squared values, and with it the actual error of the noise, without knowing any value.
 """
 
 from collections.abc import Sequence
@@ -27,18 +26,18 @@ __all__ = ["MeanEstimate", "estimate", "mean_interval"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeanEstimate:
-    """The estimated mean of a number among those who answered; arrays, one entry a coordinate, if there are several.
+    """The estimated mean of a number among respondents; arrays, one entry a coordinate, if there are several.
 
     Attributes:
-        mechanism: what the reports were made with; None when several were combined.
+        mechanism: the mechanism of the reports; None when several were combined.
         mean: in the units of the values.
-        standard_error: due to the noise alone (and, if each device told only some coordinates, to who told which).
-        interval: lower and upper end, with `confidence`; of each coordinate on its own.
+        standard_error: from the noise alone (and, if each device reported only some coordinates, from that selection).
+        interval: lower and upper end, with `confidence`; of each coordinate individually.
         confidence: of each interval.
         n: reports counted.
         refused: reports refused.
-        population_error: the standard error if those who answered are a random sample of the people meant.
-        raw: True for the unbiased mean, which may lie outside the bounds; False after `projected`.
+        population_error: the standard error if the respondents are a random sample of the population.
+        raw: True for the unbiased mean, which may be outside the bounds; False after `projected`.
         private: False if randomness was seeded.
     """
 
@@ -54,7 +53,7 @@ class MeanEstimate:
     private: bool = True
 
     def projected(self) -> "MeanEstimate":
-        """Cut to the public bounds, marked `raw=False`. It is biased near the bounds, and errs less."""
+        """Return the mean cut to the public bounds, marked `raw=False`. It is biased, with less error."""
         if not self.raw or self.mechanism is None:
             raise BadInput("only the raw mean of one mechanism is cut to its bounds, once.")
         low, high = (np.array([float(pair[place]) for pair in self.mechanism.ends]) for place in (0, 1))
@@ -66,7 +65,7 @@ class MeanEstimate:
         return replace(self, mean=mean, interval=(below, above), raw=False)
 
     def require_private(self) -> "MeanEstimate":
-        """This estimate, unless its noise was seeded and protected nobody."""
+        """Return this estimate, or raise if its noise was seeded and so not private."""
         if not self.private:
             raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
         return self
@@ -76,12 +75,12 @@ class MeanEstimate:
 
 
 def estimate(mechanism: NumberMechanism, counts: Counts, confidence: Number = "0.95") -> MeanEstimate:
-    """The unbiased mean with its standard error and interval.
+    """Estimate the unbiased mean with its standard error and interval.
 
     Args:
         mechanism: the public facts.
         counts: of reports of that mechanism.
-        confidence: of the interval; of each alone, for several coordinates.
+        confidence: of the interval; of each individually, for several coordinates.
     """
     if not isinstance(counts, Counts) or counts.mechanism != mechanism:
         raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
@@ -106,15 +105,16 @@ def estimate(mechanism: NumberMechanism, counts: Counts, confidence: Number = "0
 
 
 def mean_interval(mean: Any, error: Any, confidence: Number) -> tuple[Any, Any]:
-    """Ends of a normal interval: a mean of many independent reports."""
+    """Return the ends of a normal interval, for a mean of many independent reports."""
     reach = NormalDist().inv_cdf(1 - float(confidence_left(confidence)) / 2) * error
     return mean - reach, mean + reach
 
 
 def _moved_back(parts: Sequence[Segment], rows: list[list[int]], people: int) -> tuple[float, float, float]:
-    """The estimate of the mean t in [-1, 1], its standard error, and the error for a population.
+    """Return the estimate of the mean t in [-1, 1], its standard error, and the error for a population.
 
-    Each run's sum is moved back along its own line, which keeps the whole unbiased whichever runs people fell into.
+    Each run's sum is inverted along its own line, which keeps the whole unbiased however people are distributed over
+    runs.
     """
     told = sum(row[0] for row in rows)
     if not told:
@@ -132,15 +132,16 @@ def _moved_back(parts: Sequence[Segment], rows: list[list[int]], people: int) ->
     for part, row in zip(parts, rows, strict=True):
         v0, v1, v2 = (float(one) for one in part.variance)
         noise += row[0] / told * (v0 + v1 * inner + v2 * square)
-    # Those who told this coordinate are a draw without replacement from all who answered.
+    # The people who reported this coordinate are drawn without replacement from all respondents.
     drawn = (1 - told / people) * (square - inner * inner)
     return mean, sqrt((noise + drawn) / told), sqrt(max(spread, noise) / told)
 
 
 def _mean_square(parts: Sequence[Segment], rows: list[list[int]], mean: float) -> float:
-    """The mean of t², from the parabola of each run that has one.
+    """Return the mean of t², from the parabola of each run that has one.
 
-    A bit's square is the bit and tells nothing; then the least that the mean allows, which makes the error the largest.
+    A bit's square is the bit itself and adds no information; then use the least value that the mean allows, which makes
+    the error largest.
     """
     weights, found = 0.0, 0.0
     for part, (count, _, squares) in zip(parts, rows, strict=True):
@@ -152,19 +153,19 @@ def _mean_square(parts: Sequence[Segment], rows: list[list[int]], mean: float) -
 
 
 def uneven(weights: Floats, people: Sequence[int]) -> float:
-    """How much of one person's variance is added by levels that count for more, or less, than their people.
+    """Return the share of one person's variance added by levels whose weight differs from their share of people.
 
-    Each level is a draw without replacement from all who answered; levels that count by their people add nothing.
+    Each level is a draw without replacement from all respondents; levels weighted by their people add nothing.
     """
     return max(0.0, sum(float(w) ** 2 / n for w, n in zip(weights, people, strict=True)) - 1 / sum(people))
 
 
 def pooled(estimates: Sequence[MeanEstimate], weights: Floats, confidence: Number) -> MeanEstimate:
-    """A weighted mean of means; the weights are public and add up to 1."""
+    """Return a weighted mean of means. The weights are public and add up to 1."""
     mean = sum(weight * one.mean for weight, one in zip(weights, estimates, strict=True))
     noise = sum((weight * one.standard_error) ** 2 for weight, one in zip(weights, estimates, strict=True))
-    # What the error for a population has more than that of the noise is the spread of the values themselves.
-    with np.errstate(invalid="ignore"):  # a coordinate that nobody told has no finite error, whatever is added
+    # The error for a population exceeds that of the noise by the spread of the values themselves.
+    with np.errstate(invalid="ignore"):  # a coordinate without reports has no finite error
         apart = sum(
             weight * one.n * np.fmax(np.square(one.population_error) - np.square(one.standard_error), 0)
             for weight, one in zip(weights, estimates, strict=True)

@@ -1,10 +1,10 @@
-"""What a mechanism for numbers is: public bounds, a public grid, and a law whose mean is a straight line.
+"""The contract of a mechanism for numbers: public bounds, a public grid, and a law whose mean is a straight line.
 
     value ──► clipped and rounded to a grid point (device) ──► report ──► sums (collector) ──► mean ± error
 
-A number is put on a grid of steps + 1 points between its bounds before anything is tossed, so all that follows is
-integers. Rounding happens on the device and ahead of the mechanism: whatever it does, the law of a report depends on
-the grid point alone, and the largest ratio of likelihoods is over all pairs of points.
+A number is rounded to a grid of steps + 1 points between its bounds before any randomness, so everything after it is
+integer. Rounding happens on the device before the mechanism: the law of a report depends on the grid point alone, and
+the largest likelihood ratio is over all pairs of points.
 """
 
 from collections.abc import Sequence
@@ -37,23 +37,23 @@ __all__ = [
 ]
 
 Bounds = tuple[Number, Number]
-# So many steps at most unless asked for: half a step is far below the noise of a billion people, and reports on it,
-# whose range is at most twice as long, still fit two bytes.
+# Default limit of steps: half a step is far below the noise of a billion people, and reports on the grid, whose range
+# is at most twice as long, still fit two bytes.
 POINTS = 32_000
 _LARGEST = 1 << 24
 _FARTHEST = Fraction(10) ** 100
 
 
 class Segment(NamedTuple):
-    """A run of reports, and the moments of where in it a report lies.
+    """A run of reports, and the moments of a report's position in it.
 
     All mechanisms for means are such runs. With t = -1 at the lower bound and 1 at the upper one, and y the report's
-    place in the run, E[y | t] = mean[0] + mean[1] t and E[y² | t] = square[0] + square[1] t + square[2] t²: exact.
+    position in the run, E[y | t] = mean[0] + mean[1] t and E[y² | t] = square[0] + square[1] t + square[2] t²: exact.
 
     Attributes:
         start: the number of its first report.
-        outputs: how many reports it has.
-        share: how likely a report is in it, which no value changes.
+        outputs: the number of reports in it.
+        share: the probability that a report is in it, independent of the value.
         mean: the straight line.
         square: the parabola.
     """
@@ -66,13 +66,13 @@ class Segment(NamedTuple):
 
     @property
     def variance(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Of (y - mean[0]) / mean[1], the report that estimates t: coefficients of 1, t and t²."""
+        """The variance of (y - mean[0]) / mean[1], which estimates t: coefficients of 1, t and t²."""
         (a, b), (c0, c1, c2) = self.mean, self.square
         return (c0 - a * a) / b**2, (c1 - 2 * a * b) / b**2, c2 / b**2 - 1
 
 
 class NumberMechanism(Oracle):
-    """The contract of a mechanism for numbers; what differs is in `oracles/` and `client/`.
+    """The contract of a mechanism for numbers; the differences are in `mechanisms/`.
 
     Privacy: pure epsilon-local differential privacy: for any two numbers and any report y,
         Pr[y | one] <= e^epsilon Pr[y | other], exactly. Who takes part is not hidden. `verify` certifies it.
@@ -80,7 +80,7 @@ class NumberMechanism(Oracle):
 
     __slots__ = ()
     kind: ClassVar[Kind] = "number"
-    # Whether `law` can write a law down in rationals.
+    # True if `law` can return a law in rationals.
     listable: ClassVar[bool] = True
     low: Fraction
     high: Fraction
@@ -98,27 +98,27 @@ class NumberMechanism(Oracle):
 
     @property
     def domain(self) -> int:  # type: ignore[override]  # follows from the grid
-        """How many grid points there are."""
+        """The number of grid points."""
         points: int = (self.steps + 1) ** len(self.ends)
         return points
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return (self.outputs - 1).bit_length()
 
     @property
     def parts(self) -> tuple[Segment, ...]:
-        """The runs of reports with their moments, which is all that estimating a mean needs."""
+        """The runs of reports with their moments, which suffice to estimate a mean."""
         raise NotImplementedError
 
     # The grid.
 
     def points(self, values: Any) -> NDArray[np.int64]:
-        """Grid points from 0 to `steps`, one a person; for several coordinates one row a person.
+        """Return grid points from 0 to `steps`, one a person; for several coordinates one row a person.
 
-        In doubles and in this order, so that another language rounds alike: clip x to the bounds, then
-        floor((x - low) · steps / (high - low) + 1/2). A value that is no number is refused and not shown.
+        Computed in doubles and in this order, so that another language rounds alike: clip x to the bounds, then
+        floor((x - low) · steps / (high - low) + 1/2). A value that is not a number is refused and not shown.
         """
         given = np.asarray(values)
         if given.dtype.kind not in "biuf" or np.isnan(given).any():
@@ -134,7 +134,7 @@ class NumberMechanism(Oracle):
     # Error, in closed form.
 
     def variance(self, values: ArrayLike, people: int = 1) -> Floats:
-        """The variance of an estimated mean among `people` who all have this value (or each of these values)."""
+        """Return the variance of an estimated mean among `people` who all have this value (or each of these values)."""
         low, high = (np.array([float(pair[place]) for pair in self.ends]) for place in (0, 1))
         t = (2 * np.asarray(values, dtype=np.float64) - low - high) / (high - low)
         v0, v1, v2 = (float(c) for c in self._coefficients())
@@ -143,7 +143,7 @@ class NumberMechanism(Oracle):
 
     @property
     def worst_variance(self) -> float:
-        """The variance of one person's estimate at the value where it is largest, in squared units of the values.
+        """One person's variance at the value where it is largest, in squared units of the values.
 
         For several coordinates, the mean over them.
         """
@@ -155,7 +155,7 @@ class NumberMechanism(Oracle):
         return float(largest * sum(squares, Fraction(0)) / len(squares))
 
     def mse(self, people: int) -> float:
-        """The squared error of a mean, at worst."""
+        """Return the worst-case squared error of a mean."""
         return self.worst_variance / people
 
     def _coefficients(self) -> tuple[Fraction, Fraction, Fraction]:
@@ -169,11 +169,11 @@ class NumberMechanism(Oracle):
     def estimate(  # type: ignore[override]  # a mean has no list of values
         self, counts: "Counts", confidence: Number = "0.95"
     ) -> "MeanEstimate":
-        """The unbiased mean with its standard error and interval.
+        """Estimate the unbiased mean with its standard error and interval.
 
         Args:
-            counts: what `aggregate` returned, or a sum of such.
-            confidence: of the interval; of each alone, for several coordinates.
+            counts: a result of `aggregate`, or a sum of several.
+            confidence: of the interval; of each individually, for several coordinates.
         """
         from cloister.local.base import mean
 
@@ -181,13 +181,13 @@ class NumberMechanism(Oracle):
 
 
 def read_ends(mechanism: NumberMechanism) -> None:
-    """Check the bounds of a single number, and keep them exactly."""
+    """Check the bounds of a single number, and return them exactly."""
     for field, exact in zip(("low", "high"), read_pair((mechanism.low, mechanism.high)), strict=True):
         object.__setattr__(mechanism, field, exact)
 
 
 def read_pair(bounds: object) -> tuple[Fraction, Fraction]:
-    """Public bounds of one number, low and high, which doubles can tell apart: devices round in doubles."""
+    """Return public bounds of one number that differ as doubles: devices round in doubles."""
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
         raise BadBounds("bounds are a pair of public numbers, the lower one first.")
     low, high = read_bounds(*bounds)
@@ -197,16 +197,16 @@ def read_pair(bounds: object) -> tuple[Fraction, Fraction]:
 
 
 def read_steps(steps: int, name: str, most: int = _LARGEST) -> int:
-    """How many steps a grid has."""
+    """Return the number of steps of a grid."""
     if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= most:
         raise BadInput(f"{name} needs a grid of 1 to {most:,} steps, got {steps!r:.40}.")
     return steps
 
 
 def grid_steps(bounds: Bounds, most: int = POINTS) -> int:
-    """About `most` steps, such that whole numbers between whole bounds are points of the grid.
+    """Return about `most` steps, such that integers between integer bounds are points of the grid.
 
-    In general the width a/b of the bounds is cut into a multiple of a steps, if that many fit.
+    In general the width a/b of the bounds is cut into a multiple of a steps, if they fit.
 
     >>> grid_steps((17, 90)), grid_steps((0, "2.5")), grid_steps((0, 1))
     (31974, 32000, 32000)
@@ -216,7 +216,7 @@ def grid_steps(bounds: Bounds, most: int = POINTS) -> int:
     return most // whole * whole if whole <= most else most
 
 
-# Numbers, on the device: to the grid, before any mechanism tosses.
+# Device: values to grid points, before any mechanism draws.
 
 
 @checked.register
@@ -224,7 +224,7 @@ def _points(mechanism: NumberMechanism, values: Any) -> NDArray[np.int64]:
     return mechanism.points(values)
 
 
-# At the collector: for each run of reports, how many, their sum and the sum of their squares. Exact.
+# Collector: for each run of reports, their number, sum and sum of squares. Exact.
 
 
 @tally.register
@@ -233,7 +233,7 @@ def _one(mechanism: NumberMechanism, data: NDArray[Any]) -> NDArray[Any]:
 
 
 def sums(parts: Sequence[Segment], data: NDArray[Any]) -> NDArray[Any]:
-    """One row a part: how many reports are in it, the sum of their places and that of the squares, as Python ints."""
+    """Return one row a part: its number of reports, the sum of positions and of their squares, as Python ints."""
     rows = []
     for part in parts:
         place = (

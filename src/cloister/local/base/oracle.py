@@ -1,4 +1,4 @@
-"""What every local mechanism is: public facts, and verbs that are carried out by the half that may."""
+"""The contract of local mechanisms: public facts, and verbs of the device and of the collector."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["Floats", "Kind", "Oracle", "Reports", "epsilon", "read_domain", "read_loss"]
 
 Floats = NDArray[np.float64]
-# What one report is: a whole number below `outputs`, packed bits (the first value in the lowest bit), or integers.
+# The form of a report: an integer below `outputs`, packed bits (the first value in the lowest bit), or integers.
 Kind = Literal["number", "bits", "vector"]
 
 _LARGEST_DOMAIN = 1 << 32
-# Beyond this an answer is hardly protected, and 64 random bits no longer round its probabilities finely.
+# Beyond this an answer is barely protected, and 64 random bits round its probabilities too coarsely.
 _LARGEST_EPSILON = 30
 
 
 def epsilon(amount: Number) -> Loss:
-    """A pure loss for one person's answer against any other answer: replace-one."""
+    """Return a pure loss for one person's answer against any other answer: replace-one."""
     return any_epsilon(amount, relation=Relation.REPLACE_ONE)
 
 
 def read_loss(loss: Loss, name: str) -> Fraction:
-    """The epsilon of a loss that a local mechanism can state."""
+    """Return the epsilon of a loss that a local mechanism can state."""
     of_replacement(loss, name)
     amount = epsilon_of(loss)
     if amount > _LARGEST_EPSILON:
@@ -47,7 +47,7 @@ def read_loss(loss: Loss, name: str) -> Fraction:
 
 
 def read_domain(domain: int, name: str, most: int = _LARGEST_DOMAIN) -> int:
-    """How many public values an answer is chosen from."""
+    """Return the number of public values of an answer."""
     if isinstance(domain, bool) or not isinstance(domain, int) or not 2 <= domain <= most:
         raise BadCandidates(f"{name} needs a public domain of 2 to {most:,} values, got {domain!r:.40}.")
     return domain
@@ -55,12 +55,12 @@ def read_domain(domain: int, name: str, most: int = _LARGEST_DOMAIN) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reports:
-    """What devices send, one row a person.
+    """Reports of devices, one row a person.
 
     Attributes:
-        mechanism: what made them.
-        data: whole numbers (uint64), rows of packed bits (uint8), or rows of integers (int32).
-        private: False if the randomness was seeded, which protects nobody.
+        mechanism: the mechanism of the reports.
+        data: integers (uint64), rows of packed bits (uint8), or rows of integers (int32).
+        private: False if the randomness was seeded, which protects no one.
     """
 
     mechanism: "Oracle"
@@ -72,7 +72,7 @@ class Reports:
 
 
 class Oracle:
-    """The contract of a frequency oracle; each mechanism's file holds what differs.
+    """The contract of a frequency oracle; each mechanism's file holds the differences.
 
     Privacy: pure epsilon-local differential privacy: for any two answers v, w and any report y,
         Pr[y | v] <= e^epsilon Pr[y | w], exactly. Who takes part is not hidden. `verify` certifies it.
@@ -94,36 +94,36 @@ class Oracle:
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         raise NotImplementedError
 
     @property
     def width(self) -> int:
-        """How many bytes one answer takes on the wire."""
+        """The number of bytes per report on the wire."""
         return (self.bits + 7) // 8
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are; a report as a number is below it."""
+        """The number of different reports; a report as a number is below it."""
         raise NotImplementedError
 
     def law(self, value: int) -> Sequence[Fraction]:
-        """The probability of every report on this value, in the order of the reports' numbers."""
+        """Return the probability of every report on this value, in the order of the reports' numbers."""
         raise NotImplementedError
 
     def largest_ratio(self) -> Fraction:
-        """The largest Pr[y | v] / Pr[y | w] over all v, w, y: exact, from the thresholds that the client uses."""
+        """Return the largest Pr[y | v] / Pr[y | w] over all v, w, y: exact, from the client's thresholds."""
         raise NotImplementedError
 
     def _certify(self) -> None:
-        """Refuse to exist if a report would cost more than the loss."""
+        """Refuse a mechanism whose report would cost more than the loss."""
         if not ratio_within(self.largest_ratio(), self.epsilon):
             raise BadLoss(f"these reports cost more than {self.loss}. Use for_loss(), which rounds to the safe side.")
 
     # Error, in closed form.
 
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
-        """The variance of each estimated share among `people` whose true shares are these.
+        """Return the variance of each estimated share among `people` with these true shares.
 
         A report supports its true value with probability p and any other with q (Wang et al. 2017, theorem 2).
         """
@@ -131,11 +131,11 @@ class Oracle:
         return np.asarray((shares * p * (1 - p) + (1 - shares) * q * (1 - q)) / (people * float(self.p - self.q) ** 2))
 
     def mse(self, people: int) -> float:
-        """The expected squared error of a share, averaged over the domain."""
+        """Return the expected squared error of a share, averaged over the domain."""
         return float(self.variance(np.array([1 / self.domain]), people)[0])
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact: what a client in another language needs to make the same reports."""
+        """Return the public, exact facts that a client in another language needs to make the same reports."""
         facts: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width}
         for field in fields(self):  # type: ignore[arg-type]  # every mechanism is a dataclass
             value = getattr(self, field.name)
@@ -146,11 +146,11 @@ class Oracle:
     # The device's verbs.
 
     def perturb(self, values: Any, source: "Source | None" = None) -> Reports:
-        """Reports for one person's value or an array of people's values.
+        """Perturb one person's value or an array of people's values.
 
         Args:
-            values: a whole number in [0, domain), or an array of them, one a person.
-            source: where random bits come from; the operating system's unless given.
+            values: an integer in [0, domain), or an array of them, one a person.
+            source: the source of random bits; default the operating system's.
 
         Privacy: costs each person the mechanism's loss, once. A second report about the same value costs it again.
         """
@@ -159,7 +159,7 @@ class Oracle:
         return perturb(self, values, source)
 
     def encode(self, reports: Reports) -> NDArray[np.uint8]:
-        """The bytes that go over the wire, one row of `width` bytes a person."""
+        """Return the wire bytes, one row of `width` bytes a person."""
         from cloister.local.base.wire import encode
 
         return encode(reports)
@@ -167,24 +167,24 @@ class Oracle:
     # The collector's verbs.
 
     def decode(self, wire: Any) -> tuple[Reports, int]:
-        """Well-formed reports among bytes that arrived, and how many were refused."""
+        """Return the well-formed reports among received bytes, and the number refused."""
         from cloister.local.base.wire import decode
 
         return decode(self, wire)
 
     def aggregate(self, reports: Any) -> "Counts":
-        """Counts of reports, or of bytes that arrived; malformed ones are refused and counted."""
+        """Count reports, or received bytes. Malformed ones are refused and counted."""
         from cloister.local.base.counts import aggregate
 
         return aggregate(self, reports)
 
     def estimate(self, counts: "Counts", confidence: Number = "0.95", values: ArrayLike | None = None) -> "Estimate":
-        """Unbiased shares with standard errors and intervals.
+        """Estimate unbiased shares with standard errors and intervals.
 
         Args:
-            counts: what `aggregate` returned, or a sum of such.
-            confidence: of each interval alone.
-            values: for which values; the whole domain unless given.
+            counts: a result of `aggregate`, or a sum of several.
+            confidence: of each interval individually.
+            values: the values to estimate; default the whole domain.
         """
         from cloister.local.base.estimate import estimate
 

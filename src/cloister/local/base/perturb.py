@@ -1,4 +1,4 @@
-"""From values to reports: check what was given, then let the mechanism's own file toss."""
+"""From values to reports: check the input, then call the mechanism's own randomiser."""
 
 from functools import singledispatch
 from typing import Any
@@ -13,31 +13,31 @@ from cloister.privacy.noise.source import SYSTEM, Source
 
 __all__ = ["PIECE", "checked", "perturb", "perturbed", "pieces"]
 
-# So many people are perturbed at a time, to stay in the processor's cache.
+# Number of people perturbed at a time, to stay in the processor's cache.
 PIECE = 1 << 13
 
 
 @singledispatch
 def perturbed(mechanism: Oracle, values: NDArray[np.int64], source: Source) -> NDArray[Any]:
-    """The reports' data, one row a person. Each mechanism registers its own."""
+    """Return the reports' data, one row a person. Each mechanism registers its own."""
     raise BadInput(f"no client is known for a {type(mechanism).__name__}.")
 
 
 @singledispatch
 def checked(mechanism: Oracle, values: Any) -> NDArray[np.int64]:
-    """People's answers, one row each, or a refusal that shows none. Sets and rankings register their own."""
+    """Return people's answers, one row each, or refuse without showing any. Sets and rankings register their own."""
     return np.atleast_1d(answers_of(values, mechanism.domain)).ravel()
 
 
 def perturb(mechanism: Oracle, values: Any, source: Source | None = None) -> Reports:
-    """Reports for one person's value or an array of people's values.
+    """Perturb one person's value or an array of people's values.
 
     Args:
         mechanism: the public facts.
-        values: a whole number in [0, domain), or an array of them, one a person.
-        source: where random bits come from; the operating system's unless given.
+        values: an integer in [0, domain), or an array of them, one a person.
+        source: the source of random bits; default the operating system's.
 
-    Privacy: costs each person the mechanism's loss, against whoever sees the report. A refused value is not shown in
+    Privacy: costs each person the mechanism's loss, against every reader of the report. A refused value is not shown in
         the error, and nothing is sent.
     """
     drawn_from = source or SYSTEM
@@ -45,5 +45,5 @@ def perturb(mechanism: Oracle, values: Any, source: Source | None = None) -> Rep
 
 
 def pieces(count: int) -> list[slice]:
-    """People in groups that fit the cache."""
+    """Yield people in groups that fit the cache."""
     return [slice(start, min(start + PIECE, count)) for start in range(0, count, PIECE)]

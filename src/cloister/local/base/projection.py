@@ -1,4 +1,4 @@
-"""Three ways to shares that can be: not negative, adding up to 1. And one for shares of sets."""
+"""Three projections to the simplex (non-negative shares that add up to 1), and one for shares of sets."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,11 +11,11 @@ __all__ = ["Likelihood", "capped", "em", "norm_sub", "pairs", "simplex"]
 
 
 class Likelihood(NamedTuple):
-    """Counts of outcomes, and how shares make them likely.
+    """Counts of outcomes, and their probabilities given shares.
 
     Attributes:
-        seen: how often each outcome came.
-        expected: from shares to the probability of each outcome.
+        seen: the count of each outcome.
+        expected: maps shares to the probability of each outcome.
         back: its transpose, from a weight for each outcome to one for each value.
     """
 
@@ -25,15 +25,15 @@ class Likelihood(NamedTuple):
 
 
 def norm_sub(shares: Floats) -> Floats:
-    """The nearest point of the simplex: one number is taken from all, and what falls below 0 is 0.
+    """Return the nearest point of the simplex: one number is subtracted from all, and negative results become 0.
 
-    Norm-Sub of Wang et al. 2020 repeats that step; sorting finds its end at once (Duchi et al. 2008).
+    Norm-Sub of Wang et al. 2020 repeats that step; sorting finds its limit directly (Duchi et al. 2008).
     """
     return simplex(shares, np.ones_like(shares))
 
 
 def simplex(shares: Floats, variances: Floats) -> Floats:
-    """The point of the simplex at the least sum of squares over variances: a surer share moves less.
+    """Return the point of the simplex with the least sum of squares over variances: a more certain share moves less.
 
     It is max(share - t·variance, 0) for the t at which they add up to 1; that sum is piecewise linear in t.
     """
@@ -47,10 +47,11 @@ def simplex(shares: Floats, variances: Floats) -> Floats:
 
 
 def em(likelihood: Likelihood, start: Floats, rounds: int = 3000, tolerance: float = 1e-3) -> Floats:
-    """The most likely shares, by expectation and maximisation from a start that excludes no value.
+    """Return the most likely shares, by expectation maximisation from a start that excludes no value.
 
-    Each round multiplies a share by how much likelier its value makes what was seen; the likelihood never falls.
-    It ends when a round raises the log-likelihood by less than `tolerance`: what noise does to it is of the order of 1.
+    Each round multiplies a share by its value's relative likelihood of the observed outcomes; the likelihood never
+    falls. It ends when a round raises the log-likelihood by less than `tolerance`: the effect of noise on it is of the
+    order of 1.
     """
     shares = 0.9 * start + 0.1 / len(start)
     before = -np.inf
@@ -66,10 +67,10 @@ def em(likelihood: Likelihood, start: Floats, rounds: int = 3000, tolerance: flo
 
 
 def capped(shares: Floats, most: int) -> Floats:
-    """The nearest shares that can be: each in [0, 1], together at most `most`.
+    """Return the nearest shares that are each in [0, 1] and together at most `most`.
 
     They are min(max(share - t, 0), 1) for the least t >= 0 with which they add up to at most `most`; the sum falls with
-    t, so halving finds it.
+    t, so bisection finds it.
     """
     held = np.clip(shares, 0.0, 1.0)
     if held.sum() <= most:
@@ -85,9 +86,10 @@ def capped(shares: Floats, most: int) -> Floats:
 
 
 def pairs(counts: Floats, people: int, p: float, q: float) -> Likelihood:
-    """The likelihood of support counts alone, when a report supports its value with p and another with q.
+    """Return the likelihood of support counts alone, when a report supports its value with p and another with q.
 
-    Each value's count is taken for itself (a composite likelihood): outcomes are "supported" and "not" for every value.
+    Each value's count is treated separately (a composite likelihood): outcomes are "supported" and "not" for every
+    value.
     """
     size = len(counts)
 

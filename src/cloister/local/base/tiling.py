@@ -1,7 +1,7 @@
-"""All 2^64 words, shared out among reports: so many to each likely one, fewer to each other, and none left over.
+"""A partition of all 2^64 words among reports: equal shares for the likely ones, smaller ones for the others.
 
-Then one uniform word is one report, by one comparison and one division; every probability is a whole number of words,
-and nothing is ever drawn twice.
+One uniform word then is one report, by one comparison and one division; every probability is an integer number of
+words, none is left over, and nothing is redrawn.
 """
 
 import math
@@ -15,20 +15,20 @@ __all__ = ["can_tile", "inside", "outside"]
 
 
 def can_tile(likely: int, others: int) -> bool:
-    """Whether likely·a + others·b = 2^64 has solutions of every size: if no odd number divides both."""
+    """Return True if likely·a + others·b = 2^64 has solutions of every size: if no odd number divides both."""
     shared = math.gcd(likely, others)
     return shared & (shared - 1) == 0
 
 
 def outside(likely: int, others: int, amount: Fraction) -> Fraction:
-    """The probability q of each other report, such that a likely one is at most e^epsilon times as probable.
+    """Return the probability q of each other report, such that a likely one is at most e^epsilon times as probable.
 
-    The least number of words b with (2^64 - others·b) / likely <= b e^epsilon, and from there upwards the first for
-    which that division leaves no rest.
+    It is the least number of words b with (2^64 - others·b) / likely <= b e^epsilon, or the next larger one for which
+    that division leaves no remainder.
 
     Args:
-        likely: how many reports are likely, whatever the value is.
-        others: how many are not.
+        likely: the number of likely reports, for every value.
+        others: the number of other reports.
         amount: epsilon.
     """
     shared = math.gcd(likely, others)
@@ -39,7 +39,7 @@ def outside(likely: int, others: int, amount: Fraction) -> Fraction:
 
 
 def inside(likely: int, others: int, q: Fraction) -> Fraction:
-    """The probability p of each likely report; refused if it is no whole number of words, or not above q."""
+    """Return the probability p of each likely report. Refuse one that is no integer number of words, or not above q."""
     p = (1 - others * exactly(q, "q")) / likely
     if p <= q or WORD % p.denominator:
         raise BadProbability(

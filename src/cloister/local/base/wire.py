@@ -1,4 +1,4 @@
-"""The bytes of a report: whole numbers little-endian, bits from the lowest of the first byte, integers in 32 bits."""
+"""The bytes of a report: integers little-endian, bits from the lowest of the first byte, rows in 32-bit integers."""
 
 from collections.abc import Sized
 from typing import Any
@@ -12,11 +12,11 @@ from cloister.local.base.oracle import Oracle, Reports
 __all__ = ["encode"]
 
 
-# From bytes that arrived to rows that can be counted; the rest is refused and counted.
+# From received bytes to rows that can be counted; the rest is refused and counted.
 
 
 def decode(mechanism: Oracle, wire: Any) -> tuple[Reports, int]:
-    """Well-formed reports, and how many were refused.
+    """Return the well-formed reports, and the number refused.
 
     Args:
         mechanism: the public facts.
@@ -30,7 +30,7 @@ def decode(mechanism: Oracle, wire: Any) -> tuple[Reports, int]:
 
 
 def _rows(wire: Any, width: int) -> tuple[NDArray[np.uint8], int]:
-    """Rows of exactly `width` bytes, and how many had another size or were no bytes."""
+    """Return rows of exactly `width` bytes, and the number that had another size or were no bytes."""
     if isinstance(wire, bytes | bytearray | memoryview):
         text = bytes(wire)
         whole, rest = divmod(len(text), width)
@@ -56,13 +56,13 @@ def _data(mechanism: Oracle, rows: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def _tight(mechanism: Oracle, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Whether the bits beyond the last one that counts are 0: one report has one spelling."""
+    """Return True if the bits beyond the last one that counts are 0: a report has one encoding."""
     spare = 8 * mechanism.width - mechanism.bits
     return np.asarray(rows[:, -1] >> np.uint8(8 - spare) == 0) if spare else np.ones(len(rows), dtype=np.bool_)
 
 
 def encode(reports: Reports) -> NDArray[np.uint8]:
-    """One row of `width` bytes a person."""
+    """Return one row of `width` bytes a person."""
     width, data = reports.mechanism.width, reports.data
     if reports.mechanism.kind == "number":
         return data.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]

@@ -1,1 +1,1 @@
-"""The device's half in JavaScript, for browsers and Node. `index.mjs` is the door; nothing else in it is loaded."""
+"""The device's half in JavaScript, for browsers and Node. `index.mjs` is the entry point; Python loads none of it."""

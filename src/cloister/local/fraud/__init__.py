@@ -1,1 +1,1 @@
-"""Made-up reports: how far they move an estimate, and tests that find them."""
+"""Made-up reports: bounds on their effect, and tests that detect them."""

@@ -1,6 +1,6 @@
-"""How likely honest reports look like this, whatever the answers are: bounds that hold for every truth and every size.
+"""Bounds on the probability of observed reports under honest devices, for every truth and every sample size.
 
-Nothing here is an approximation: a p value is at most so large, so an alarm is false at most as often as it says.
+Nothing here is an approximation: p values are upper bounds, so false alarms are at most as frequent as stated.
 """
 
 from collections.abc import Callable
@@ -29,21 +29,21 @@ __all__ = ["at_least", "at_most", "bernstein", "chernoff", "copies", "copies_of_
 
 
 def at_least(count: int, n: int, p: float) -> float:
-    """The chance of so many and more among n, if each comes with at most probability p."""
+    """Bound the probability of at least `count` among n, if each occurs with at most probability p."""
     from scipy.special import bdtrc
 
     return 1.0 if count <= 0 else float(bdtrc(count - 1, n, min(p, 1.0)))
 
 
 def at_most(count: int, n: int, p: float) -> float:
-    """The chance of so many and fewer among n, if each comes with at least probability p."""
+    """Bound the probability of at most `count` among n, if each occurs with at least probability p."""
     from scipy.special import bdtr
 
     return 1.0 if count >= n else float(bdtr(count, n, max(p, 0.0)))
 
 
 def chernoff(total: float, log_mgf: Callable[[Floats], Floats], limit: float = 20.0) -> float:
-    """The chance that a sum reaches `total`, from f, the log of its moment generating function.
+    """Bound the probability that a sum reaches `total`, from f, the log of its moment generating function.
 
     It is at most e^(f(x) - x·total) for any x; the best of a fixed list is taken.
     """
@@ -52,7 +52,7 @@ def chernoff(total: float, log_mgf: Callable[[Floats], Floats], limit: float = 2
 
 
 def laplace_mgf(scale: float, n: int) -> Callable[[Floats], Floats]:
-    """Of the sum of n discrete Laplace variables of this scale; it is finite below 1/scale."""
+    """Return the log moment generating function of n discrete Laplace variables; it is finite below 1/scale."""
     t = exp(-1 / scale)
 
     def log_mgf(x: Floats) -> Floats:
@@ -62,21 +62,21 @@ def laplace_mgf(scale: float, n: int) -> Callable[[Floats], Floats]:
 
 
 def bernstein(beyond: float, n: int, variance: float, farthest: float) -> float:
-    """The chance that a sum of n independent variables exceeds its expectation by so much.
+    """Bound the probability that a sum of n independent variables exceeds its expectation by `beyond`.
 
     Args:
-        beyond: by how much.
-        n: how many.
+        beyond: the excess.
+        n: the number of variables.
         variance: of each, at most.
-        farthest: no variable is farther above its own expectation.
+        farthest: bounds each variable's excess over its own expectation.
     """
     return 1.0 if beyond <= 0 else exp(-(beyond**2) / (2 * (n * variance + farthest * beyond / 3)))
 
 
 def copies(mechanism: Oracle, most: int, n: int) -> float:
-    """The chance that n reports hold `most` copies of one report, whatever the answers are.
+    """Bound the probability that n reports hold `most` copies of one report, whatever the answers.
 
-    That k given people send the same report has the probability sum over y of the product of Pr[y | x_i], which by
+    The probability that k given people send the same report is the sum over y of the product of Pr[y | x_i], which by
     Hölder's inequality is at most the largest over x of the sum of Pr[y | x]^k. There are n over k such groups.
     """
     if most < 2:
@@ -86,18 +86,18 @@ def copies(mechanism: Oracle, most: int, n: int) -> float:
 
 
 def copies_of_bits(ones: Floats, counts: Floats, n: int, bits: int, p: float, q: float) -> Floats:
-    """For each report of bits, the chance that so many copies of some report come that is as unlikely as this one.
+    """Bound, for each report of bits, the probability of this many copies of some report that is as unlikely.
 
     A report y of coins q has the probability w(y), and w adds up to 1 over all reports; no answer makes y more than p/q
-    times as likely. So k copies of y come with a chance of at most (n over k) (w(y) p/q)^k, and if y is suspected only
-    where that is below w(y) times a level, then all y together are falsely suspected at most at that level.
+    times as likely. So k copies of y occur with probability at most (n over k) (w(y) p/q)^k. If y is suspected only
+    where that is below w(y) times a level, then the false alarms of all y together are at most at that level.
 
     Args:
-        ones: of each report, how many bits are 1.
-        counts: how many copies of it there are.
+        ones: the number of 1 bits of each report.
+        counts: the number of its copies.
         n: reports in all.
         bits: of a report.
-        p: the chance of the true bit.
+        p: the probability of the true bit.
         q: of every other.
     """
     from scipy.special import gammaln
@@ -108,14 +108,14 @@ def copies_of_bits(ones: Floats, counts: Floats, n: int, bits: int, p: float, q:
 
 
 def _log_sum(*parts: tuple[float, float, int]) -> float:
-    """ln of the sum of times · chance^k."""
+    """Return ln of the sum of times · chance^k."""
     terms = [log(times) + k * log(chance) for times, chance, k in parts if times > 0 and chance > 0]
     return float(np.logaddexp.reduce(terms)) if terms else -inf
 
 
 @singledispatch
 def _same(mechanism: Oracle, k: int) -> float:
-    """ln of the largest over x of the sum over y of Pr[y | x]^k; 0, which says nothing, where no bound is known."""
+    """Return ln of the largest over x of the sum over y of Pr[y | x]^k; 0, the trivial bound, where none is known."""
     return 0.0
 
 
@@ -188,7 +188,7 @@ def _one_of(mechanism: OneOfSet, k: int) -> float:
 
 @_same.register
 def _set_bits(mechanism: SetBits, k: int) -> float:
-    """No report is more than p/q times as likely as by coins of probability q."""
+    """Bound a report by p/q times its probability under coins of probability q."""
     p, q = float(mechanism.p), float(mechanism.q)
     return k * log(p / q) + mechanism.domain * _bit(q, k)
 

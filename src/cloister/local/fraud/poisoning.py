@@ -1,4 +1,4 @@
-"""How far can liars move an estimate? A bound on what m fake reporters can do, whatever they send."""
+"""A bound on the change that m fake reporters can cause in an estimate, whatever they send."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,17 +24,17 @@ __all__ = ["Poisoning", "poisoning"]
 
 @dataclass(frozen=True, slots=True)
 class Poisoning:
-    """What fake reporters can do at most.
+    """A bound on the effect of fake reporters.
 
     Attributes:
-        fakes: how many of the n reports are made up.
+        fakes: the number of made-up reports among n.
         n: all reports counted.
-        up: how far any one raw share can be pushed up.
-        down: how far any one raw share can be pushed down.
-        targets: how many values are pushed together.
-        together: how far the sum of those values' raw shares can be pushed up.
-        honest: the same reach for as many liars who lie about their value only, and let the device add its noise.
-        what: whether a share or a mean is pushed.
+        up: the most that any one raw share can be raised.
+        down: the most that any one raw share can be lowered.
+        targets: the number of values raised together.
+        together: the most that the sum of those values' raw shares can be raised.
+        honest: the same bound for respondents who lie about their value only, and let the device add its noise.
+        what: whether a share or a mean is moved.
     """
 
     fakes: int
@@ -63,11 +63,11 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
     """Bound the effect of `fakes` made-up reports among n.
 
     A report adds between low/n and high/n to a raw share. Without its fakes an estimate is a mean over honest reports,
-    whose expectation lies in [0, 1]; so the expectation rises by at most fakes/n · high and falls by at most
-    fakes/n · (1 - low). Cao, Jia & Gong 2021 show that crafted reports come this near (their maximal gain attack), far
-    beyond false values alone: the noise that protects the honest is a lever for liars, and grows as epsilon falls.
+    whose expectation is in [0, 1]; so the expectation rises by at most fakes/n · high and falls by at most fakes/n · (1
+    - low). Cao, Jia & Gong 2021 show that crafted reports come close to this (their maximal gain attack), far beyond
+    false values alone: the noise that protects honest respondents amplifies fakes, more so as epsilon falls.
 
-    Privacy: looks at public facts alone.
+    Privacy: reads public facts alone.
     """
     count(n, "n")
     count(targets, "targets")
@@ -77,7 +77,7 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
         return _means(mechanism, fakes, n)
     if targets > mechanism.domain:
         raise BadInput("there are more targets than values.")
-    if isinstance(mechanism, LabelledNumber):  # an honest component's expectation lies in [-1, 1]
+    if isinstance(mechanism, LabelledNumber):  # an honest component's expectation is in [-1, 1]
         moved = fakes / n * (mechanism.limit / STEPS + 1)
         return Poisoning(fakes, n, moved, moved, targets, targets * moved, 2 * fakes / n, "mean")
     low, high = _reach(mechanism)
@@ -88,9 +88,9 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
 
 
 def _share(mechanism: Oracle, fakes: int, n: int) -> float:
-    """The share of fakes among the reports that one entry is estimated from.
+    """Return the share of fakes among the reports that one entry is estimated from.
 
-    Of a ranking, honest devices tell one pair or place of many, and all fakes may claim the same one.
+    For a ranking, honest devices report one pair or place of many, and all fakes may claim the same one.
     """
     if not isinstance(mechanism, PairOrder | ItemAtPlace) or not fakes:
         return fakes / n
@@ -99,7 +99,7 @@ def _share(mechanism: Oracle, fakes: int, n: int) -> float:
 
 
 def _reach(mechanism: Oracle) -> tuple[float, float]:
-    """The least and the most that one report can add to n times a share."""
+    """Return the least and the most that one report can add to n times a share."""
     if isinstance(mechanism, HistogramEncoding):
         return -float(mechanism.limit), float(mechanism.limit)
     if isinstance(mechanism, HadamardResponse):
@@ -110,30 +110,30 @@ def _reach(mechanism: Oracle) -> tuple[float, float]:
     if isinstance(mechanism, CountMeanSketch):
         meet = 1 / mechanism.buckets
         return (low - meet) / (1 - meet), (high - meet) / (1 - meet)
-    if isinstance(mechanism, HeavyHitters):  # all fakes may claim to have been asked for whole values
+    if isinstance(mechanism, HeavyHitters):  # all fakes may claim to be at the last level
         share = float(mechanism.share(mechanism.levels - 1))
         return low / share, high / share
     return low, high
 
 
 def _supported(mechanism: Oracle, targets: int) -> int:
-    """How many of the targets one report can support at once."""
+    """Return the number of targets one report can support at once."""
     if isinstance(mechanism, DirectEncoding | RandomisedResponse | OneOfSet | PairOrder | ItemAtPlace):
         return 1
     if isinstance(mechanism, SubsetSelection):
         return min(targets, mechanism.size)
-    return targets  # bits of all of them, or a hash or codeword that fits all
+    return targets  # bits of all of them, or a hash or codeword that matches all
 
 
 def _means(mechanism: NumberMechanism, fakes: int, n: int) -> Poisoning:
-    """The same bound for a mean, in the units of the values; of several coordinates, for the one with most reach."""
+    """Return the bound for a mean, in the units of the values; of several coordinates, the largest."""
     if isinstance(mechanism, SquareWave):
         raise BadInput("a rebuilt distribution is no sum of reports, so no such bound is known for a square wave.")
     reaches = [
         abs((place - part.mean[0]) / part.mean[1]) for part in mechanism.parts for place in (0, part.outputs - 1)
     ]
     half = max((high - low) / 2 for low, high in mechanism.ends)
-    # The liars may all tell the same coordinate: those who tell it honestly are only `picked` in `size`.
+    # All fakes may report the same coordinate; honest devices report it only `picked` times in `size`.
     share = Fraction(fakes, n)
     if isinstance(mechanism, SampledNumbers) and fakes:
         share = fakes / (fakes + Fraction((n - fakes) * mechanism.picked, mechanism.size))

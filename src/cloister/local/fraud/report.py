@@ -1,14 +1,14 @@
-"""Signs of made-up reports that need no truth: what honest devices do not do, whatever their owners answered.
+"""Signs of made-up reports that need no ground truth: events that honest devices rarely cause, whatever the answers.
 
-    refused          what did not even arrive as a report
-    copies           one report again and again, though the mechanism has too many for that
-    share            a value supported by more reports than if all people had it, or by fewer than if nobody had
+    refused          input that was not a well-formed report
+    copies           one report repeated, though the mechanism has too many for that
+    share            a value supported by more reports than if all people had it, or by fewer than if no one had
     ones, crowded    more or fewer 1 bits than the coins give, in all or in one report
-    ends             numbers at the very end of what can be reported, or a mean beyond the bounds
-    coin             a coin that no answer changes fell too often on one side
+    ends             numbers at the very end of the reportable range, or a mean beyond the bounds
+    coin             a coin independent of the answer that fell too often on one side
 
-Liars who lie about their answer and let the device add its noise look like honest people who answered so: no test can
-tell them apart, and `poisoning` bounds what they do. These tests catch reports that were made without a device.
+Respondents who lie about their answer and let the device add its noise look like honest ones with that answer: no test
+can distinguish them, and `poisoning` bounds their effect. These tests detect reports made without a device.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,13 +25,13 @@ __all__ = ["Suspicion", "suspicions"]
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """Something that honest devices do not do.
+    """An event that honest devices rarely cause.
 
     Attributes:
-        name: which test.
-        question, level: of which reports; empty for what was refused.
-        count: of how many reports it speaks.
-        p: at most so likely is it, or any other sign as strong, by chance; None for what was refused.
+        name: of the test.
+        question, level: of the reports; empty for refused ones.
+        count: the number of reports concerned.
+        p: bounds the probability of this sign, or any other as strong, by chance; None for refused ones.
         sentence: in words.
     """
 
@@ -43,7 +43,7 @@ class Suspicion:
     sentence: str
 
     def to_json(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return plain values for JSON."""
         return {part: getattr(self, part) for part in ("name", "question", "level", "count", "p", "sentence")}
 
 
@@ -53,17 +53,16 @@ def suspicions(
     refused: Mapping[str, int] | None = None,
     alarm: Number = "0.001",
 ) -> list[Suspicion]:
-    """All signs of made-up reports.
+    """Return all signs of made-up reports.
 
-    Every p value is a bound that holds for all answers that people could have given, times the number of all tests that
-    were made (Bonferroni). So honest crowds raise any alarm at all with probability `alarm` at most, whatever they
-    answered and however many they are.
+    Every p value is a bound that holds for all possible answers, times the number of all tests made (Bonferroni). So
+    honest respondents raise any alarm with probability at most `alarm`, whatever their answers and number.
 
     Args:
-        questions: what was asked.
+        questions: the questions.
         submissions: for each person (level, report) by the id of a question.
-        refused: how many envelopes were refused, by reason: each is a sign, and none has a p value.
-        alarm: how often honest crowds may be suspected.
+        refused: the number of refused envelopes, by reason: each is a sign, without a p value.
+        alarm: the probability of a false alarm.
 
     Privacy: post-processing.
     """

@@ -1,4 +1,4 @@
-"""The tests behind suspicions: for each mechanism, what its reports cannot look like whatever the answers are."""
+"""The tests behind suspicions: for each mechanism, patterns its reports cannot have whatever the answers."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -33,11 +33,11 @@ class Sign(NamedTuple):
     """One test, or several alike.
 
     Attributes:
-        name: which test.
-        number: of how many reports it speaks.
-        p: the least chance of `tests` tests; not yet multiplied by their number.
-        tests: how many.
-        words: what was seen.
+        name: of the test.
+        number: the number of reports concerned.
+        p: the least p value of `tests` tests; not yet multiplied by their number.
+        tests: the number of tests.
+        words: the observation.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Sign(NamedTuple):
 
 
 def signs(mechanism: Oracle, reports: Sequence[bytes]) -> Iterator[Sign]:
-    """All tests of the reports of one mechanism."""
+    """Run all tests on the reports of one mechanism."""
     decoded, refused = decode(mechanism, list(reports))
     if refused:
         raise BadInput(f"{refused:,} of these reports are malformed. Keep only those that Collection.check passes.")
@@ -60,7 +60,7 @@ def signs(mechanism: Oracle, reports: Sequence[bytes]) -> Iterator[Sign]:
 
 @singledispatch
 def _own(mechanism: Oracle, data: NDArray[Any]) -> Iterator[Sign]:
-    """The tests of a mechanism with a p and a q: a value is supported with one of them, or something between."""
+    """Return the tests of a mechanism with p and q: a value is supported with a probability between them."""
     if isinstance(mechanism, HadamardResponse):
         held: NDArray[Any] = scores(mechanism, Reports(mechanism, data)) > 0
     elif isinstance(mechanism, RandomisedResponse):
@@ -68,7 +68,7 @@ def _own(mechanism: Oracle, data: NDArray[Any]) -> Iterator[Sign]:
     else:
         try:
             held = supports_of(getattr(mechanism, "inner", mechanism), data)[:, : mechanism.domain]
-        except BadInput:  # sketches, rankings and the like, whose reports speak of no value by themselves
+        except BadInput:  # sketches, rankings and others, whose reports concern no single value
             return
     yield from _shares(np.asarray(held).sum(axis=0, dtype=np.int64), len(data), float(mechanism.p), float(mechanism.q))
 
@@ -107,9 +107,9 @@ def _bits(mechanism: UnaryEncoding | ThresholdEncoding | Memoised, data: NDArray
 
 @_own.register
 def _set_bits(mechanism: SetBits, data: NDArray[Any]) -> Iterator[Sign]:
-    """At most `most` bits are likelier than their coins, and the whole has no fewer ones than coins would give.
+    """Test set bits: at most `most` bits are likelier than their coins, and no fewer are 1 than coins give.
 
-    A law of coins, tilted towards reports in which some chosen bit is 1, which more ones never undo.
+    The law is one of coins, tilted towards reports in which some chosen bit is 1; more ones never undo the tilt.
     """
     held = supports_of(mechanism, data)
     p, q, d, n = float(mechanism.p), float(mechanism.q), mechanism.domain, len(data)
@@ -122,7 +122,7 @@ def _set_bits(mechanism: SetBits, data: NDArray[Any]) -> Iterator[Sign]:
 
 
 def _copied(data: NDArray[Any], held: NDArray[Any], p: float, q: float) -> Sign:
-    """Copies of a report that is unlikely by itself stand out sooner than copies of a likely one."""
+    """Test copies: those of an unlikely report stand out sooner than those of a likely one."""
     _, first, counts = np.unique(data, axis=0, return_index=True, return_counts=True)
     ones = held[first].sum(axis=1, dtype=np.float64)
     chances = copies_of_bits(ones, counts.astype(np.float64), len(data), held.shape[1], p, q)
@@ -187,14 +187,14 @@ def _bit(bits: NDArray[Any], n: int, p: float) -> Iterator[Sign]:
 
 
 def _last(data: NDArray[Any], n: int, outputs: int, window: int, p: float) -> Iterator[Sign]:
-    """The very last places at either end, and a 64th of a window: none is likelier than p, whatever the number."""
+    """Test the last positions at either end, and a 64th of a window: none is likelier than p, whatever the number."""
     for width in (1, max(1, window // 64)):
         counts = int((data < width).sum()), int((data >= outputs - width).sum())
         yield from _ends(f"the last {width:,} of {outputs:,} values", counts, n, width * p)
 
 
 def _far(mechanism: LaplaceNumber, data: NDArray[Any]) -> Iterator[Sign]:
-    """Reports so many scales beyond the bounds: rarer than that noise, whatever the number."""
+    """Test reports that are several scales beyond the bounds: no more probable than such noise, whatever the number."""
     n, t = len(data), float(np.exp(-1 / float(mechanism.scale)))
     for scales in (4, 12):
         far = int(scales * mechanism.scale)

@@ -1,4 +1,4 @@
-"""Direct encoding, also generalised or k-ary randomised response: say your value, or any other, all alike."""
+"""Direct encoding, also generalised or k-ary randomised response: the true value, or any other uniformly."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,7 +28,7 @@ __all__ = ["DirectEncoding"]
 
 @dataclass(frozen=True, slots=True)
 class RandomisedResponse(Oracle):
-    """Say yes (1) with probability p if it is true and q if it is not. Warner 1965.
+    """Report yes (1) with probability p if it is true and q if it is not. Warner 1965.
 
     Privacy: pure, max(p/q, (1-q)/(1-p)) <= e^epsilon exactly; verified by enumeration.
 
@@ -55,13 +55,13 @@ class RandomisedResponse(Oracle):
 
     @classmethod
     def for_loss(cls, loss: Loss) -> Self:
-        """The symmetric form: a lie with probability 1/(e^epsilon + 1), rounded up to a multiple of 2^-64."""
+        """Return the symmetric form: a lie with probability 1/(e^epsilon + 1), rounded up to a multiple of 2^-64."""
         lie = Fraction(word_above(1 / (exp_down(read_loss(loss, cls.name)) + 1)), WORD)
         return cls(1 - lie, lie, loss)
 
     @classmethod
     def coins(cls, truth: Number = "1/2", yes: Number = "1/2") -> Self:
-        """Two coins: the truth with probability `truth`, else yes with probability `yes`; the loss follows.
+        """Build the form with two coins: the truth with probability `truth`, else yes with probability `yes`.
 
         Both are rounded to multiples of 2^-64 first; the loss is that of the rounded coins, rounded up.
         """
@@ -78,12 +78,12 @@ class RandomisedResponse(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return 1
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return 2
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -96,16 +96,16 @@ class RandomisedResponse(Oracle):
         return max(self.p / self.q, (1 - self.q) / (1 - self.p))
 
 
-# Of a larger domain each value would have so few of the 2^64 words that rounding up would drown the truth.
+# In a larger domain each value would get too few of the 2^64 words, and rounding up would dominate.
 _LARGEST = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class DirectEncoding(Oracle):
-    """The truth with probability p, each other value with probability q. Kairouz, Bonawitz & Ramage 2016.
+    """Report the truth with probability p, each other value with probability q. Kairouz, Bonawitz & Ramage 2016.
 
     One 64-bit word u decides: below p·2^64 the truth, else the other value number (u - p·2^64) div (q·2^64), counted
-    upwards from the truth and round the end. No value has probability 0, which the textbook's listing 4.7 (spec E-01)
+    upwards from the truth, modulo the domain. No value has probability 0, which the textbook's listing 4.7 (spec E-01)
     gets wrong.
 
     Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_verify.py.
@@ -134,7 +134,7 @@ class DirectEncoding(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss) -> Self:
-        """q = 1/(e^epsilon + domain - 1), rounded up to a multiple of 2^-64."""
+        """Build the mechanism with q = 1/(e^epsilon + domain - 1), rounded up to a multiple of 2^-64."""
         power = exp_down(read_loss(loss, cls.name))
         return cls(domain, Fraction(word_above(1 / (power + read_domain(domain, cls.name, _LARGEST) - 1)), WORD), loss)
 
@@ -145,17 +145,17 @@ class DirectEncoding(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return (self.domain - 1).bit_length()
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return self.domain
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """A word below the first tells the truth; the rest is shared out in runs of the second."""
+        """The word thresholds: below the first the truth; the rest in runs of the second."""
         return threshold(self.p), threshold(self.q)
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -163,27 +163,27 @@ class DirectEncoding(Oracle):
         return tuple(self.p if report == value else self.q for report in range(self.domain))
 
     def largest_ratio(self) -> Fraction:
-        """p/q."""
+        """Return p/q."""
         return self.p / self.q
 
 
-# Direct encoding and randomised response, on the device. One word each.
+# Device: one word each.
 
 
 @perturbed.register
 def direct(mechanism: DirectEncoding, values: NDArray[np.int64], source: Source) -> Words:
-    """The truth, or any other value."""
+    """Return the truth, or any other value."""
     return below(mechanism.thresholds, values.astype(np.uint64), mechanism.domain, source)
 
 
 @perturbed.register
 def response(mechanism: RandomisedResponse, values: NDArray[np.int64], source: Source) -> Words:
-    """Yes if the word is below p or q, whichever is the answer's."""
+    """Return yes if the word is below the answer's threshold, p or q."""
     limits = np.array([threshold(mechanism.q), threshold(mechanism.p)], dtype=np.uint64)
     return (tossed(len(values), source) < limits[values]).astype(np.uint64)
 
 
-# Direct encoding and randomised response, at the collector.
+# Collector
 
 
 @tally.register
@@ -226,7 +226,7 @@ def _response_likelihood(mechanism: RandomisedResponse, table: NDArray[Any], peo
 def _response_spread(
     mechanism: RandomisedResponse, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
 ) -> Spread:
-    """Of no and yes: who means no says no with probability 1 - q, and who means yes with 1 - p."""
+    """Return the spread of no and yes: true no reports no with probability 1 - q, true yes with 1 - p."""
     p, q = float(mechanism.p), float(mechanism.q)
     named = slice(None) if values is None else values
     return coins(np.array([1 - q, p])[named], np.array([1 - p, q])[named], len(shares), n)

@@ -23,10 +23,10 @@ __all__ = ["Duchi", "bit_part", "rise_of"]
 
 @dataclass(frozen=True, slots=True)
 class Duchi(NumberMechanism):
-    """One bit, 1 with probability q at the lower bound, 1 - q at the upper one, and linear between. Duchi et al. 2018.
+    """Report one bit, 1 with probability q at the lower bound, 1 - q at the upper, linear between. Duchi et al. 2018.
 
-    The best of all for a small epsilon. A device reads one word u of 8 bytes, little-endian, and sends 1 if
-    u < q·2^64 + k·rise, where k is its grid point and rise = (1 - 2q)·2^64 / steps, a whole number.
+    Best for a small epsilon. A device reads one word u of 8 bytes, little-endian, and sends 1 if u < q·2^64 + k·rise,
+    where k is its grid point and rise = (1 - 2q)·2^64 / steps, an integer.
 
     Privacy: pure, (1-q)/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_numbers.py.
 
@@ -55,17 +55,17 @@ class Duchi(NumberMechanism):
 
     @classmethod
     def for_loss(cls, bounds: Bounds, loss: Loss, steps: int | None = None) -> "Duchi":
-        """q = 1/(e^epsilon + 1), rounded up to what the grid can share evenly.
+        """Build the mechanism with q = 1/(e^epsilon + 1), rounded up so that the grid divides it evenly.
 
         Args:
             bounds: low and high, public; values beyond them are clipped.
-            loss: what one report may cost, replace-one.
-            steps: of the grid; about 32,000 unless given, such that whole numbers lie on it.
+            loss: the loss of one report, replace-one.
+            steps: of the grid; default about 32,000, such that integers are grid points.
         """
         amount = read_loss(loss, cls.name)
         steps = read_steps(grid_steps(bounds) if steps is None else steps, cls.name)
         least = word_above(1 / (exp_down(amount) + 1))
-        rise = (WORD - 2 * least) // steps // 2 * 2  # an even rise leaves the ends the same distance from 1/2
+        rise = (WORD - 2 * least) // steps // 2 * 2  # an even rise keeps both ends the same distance from 1/2
         return cls(*read_pair(bounds), steps, Fraction(WORD - steps * rise, 2 * WORD), loss)
 
     @property
@@ -75,12 +75,12 @@ class Duchi(NumberMechanism):
 
     @property
     def rise(self) -> int:
-        """By how many words the probability of a 1 grows from one grid point to the next."""
+        """The increase in words of the probability of a 1 from one grid point to the next."""
         return rise_of(self.q, self.steps)
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return 2
 
     @property
@@ -94,16 +94,16 @@ class Duchi(NumberMechanism):
         return 1 - one, one
 
     def largest_ratio(self) -> Fraction:
-        """One bound against the other."""
+        """Return the ratio of one bound against the other."""
         return self.p / self.q
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact, with p."""
+        """Return the public, exact facts, with p."""
         return {**NumberMechanism.describe(self), "p": str(self.p)}
 
 
 def rise_of(q: Fraction, steps: int) -> int:
-    """Words a step from probability q to 1 - q; refused if it is no positive whole number."""
+    """Return the words per step from probability q to 1 - q. Refuse a result that is no positive integer."""
     rise = (1 - 2 * q) * WORD / steps
     if rise <= 0 or rise != math.floor(rise):
         raise BadProbability("the way from q to 1 - q must be so many 2^64ths a step. Use for_loss(), which finds q.")
@@ -111,21 +111,21 @@ def rise_of(q: Fraction, steps: int) -> int:
 
 
 def bit_part(slope: Fraction, start: int = 0, share: Fraction = Fraction(1)) -> Segment:
-    """Moments of a bit that is 1 with probability (1 + slope·t)/2; its square is the bit itself."""
+    """Return the moments of a bit that is 1 with probability (1 + slope·t)/2; its square is the bit itself."""
     mean = Fraction(1, 2), slope / 2
     return Segment(start, 2, share, mean, (*mean, Fraction(0)))
 
 
-# Duchi's mechanism, on the device: one word against a threshold that rises with the number.
+# Device: one word against a threshold that rises with the number.
 
 
 @perturbed.register
 def duchi(mechanism: Duchi, values: NDArray[np.int64], source: Source) -> Words:
-    """One bit a person."""
+    """Return one bit a person."""
     word = tossed(len(values), source)
     return leaning(threshold(mechanism.q), mechanism.rise, values, word).astype(np.uint64)
 
 
 def leaning(base: int, rise: int, values: NDArray[np.int64], word: Words) -> NDArray[np.bool_]:
-    """Whether a word is below base + rise·value, which no value takes to 2^64."""
+    """Return True where a word is below base + rise·value, which stays below 2^64."""
     return np.asarray(word < np.uint64(base) + values.astype(np.uint64) * np.uint64(rise))

@@ -1,4 +1,4 @@
-"""Duchi's mechanism for several numbers at once: one bit each, tossed together so that all cost one epsilon."""
+"""Duchi's mechanism for several numbers at once: one bit each, drawn jointly at one epsilon."""
 
 import math
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ _STEPS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class DuchiVector(NumberMechanism):
-    """Signs for all coordinates, likely to agree with one's own in more than half of them. Duchi et al. 2018, mended.
+    """Signs for all coordinates, likely to agree with the true ones in more than half. Duchi et al. 2018, corrected.
 
-    Each coordinate is first rounded to a sign of its own, at random and without bias. Then one of the 2^d vectors of
-    signs is sent: with probability p if it agrees with them in more than half of the coordinates, with q otherwise.
-    For an even d a vector can agree in exactly half. The text counts these ties to both sides, and the listing leaves
-    them out of one without counting: both cost more than they say (spec E-03). Here they are among the unlikely, and
-    counted; a tie tells nothing about any coordinate, so this errs less than ties among the likely ones.
+    Each coordinate is first rounded to a sign, at random and without bias. Then one of the 2^d vectors of signs is
+    sent: with probability p if it agrees with them in more than half of the coordinates, with q otherwise. For an even
+    d a vector can agree in exactly half. The text counts these ties to both sides, and the listing leaves them out of
+    one without counting: both cost more than they state (spec E-03). Here they are among the unlikely, and counted; a
+    tie carries no information about any coordinate, so this has less error than ties among the likely ones.
 
     A device reads d words for the rounding (sign 1 if the word is below base + k·rise), and one word u that chooses
     the agreements: vector number u div P if u < likely·P, else number likely + (u - likely·P) div Q, in the order of
@@ -64,7 +64,7 @@ class DuchiVector(NumberMechanism):
 
     @classmethod
     def for_loss(cls, bounds: tuple[Bounds, ...] | list[Bounds], loss: Loss, steps: int = _STEPS) -> "DuchiVector":
-        """For as many numbers as there are pairs of bounds; q is rounded up to a multiple of 2^-64."""
+        """Build the mechanism for all pairs of bounds; q is rounded up to a multiple of 2^-64."""
         amount, pairs = read_loss(loss, cls.name), read_pairs(bounds)
         likely = _likely(len(pairs))
         return cls(pairs, steps, outside(likely, (1 << len(pairs)) - likely, amount), loss)
@@ -76,12 +76,12 @@ class DuchiVector(NumberMechanism):
 
     @property
     def size(self) -> int:
-        """How many coordinates there are."""
+        """The number of coordinates."""
         return len(self.pairs)
 
     @property
     def likely(self) -> int:
-        """How many vectors of signs agree with a given one in more than half of the coordinates."""
+        """The number of sign vectors that agree with a given one in more than half of the coordinates."""
         return _likely(self.size)
 
     @property
@@ -91,7 +91,7 @@ class DuchiVector(NumberMechanism):
 
     @property
     def rise(self) -> int:
-        """Words a step by which the rounding's probability grows: even, and such that the top stays below 2^64."""
+        """Words per step by which the rounding's probability grows: even, and such that the top stays below 2^64."""
         return (WORD - 1) // self.steps // 2 * 2
 
     @property
@@ -101,12 +101,12 @@ class DuchiVector(NumberMechanism):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes: one a coordinate."""
+        """The number of bits per report: one a coordinate."""
         return self.size
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return 1 << self.size
 
     @property
@@ -123,7 +123,7 @@ class DuchiVector(NumberMechanism):
     def law(self, value: int) -> tuple[Fraction, ...]:
         """The probability of every report on these grid points: the first is value mod (steps + 1), and so on."""
         points = [value // (self.steps + 1) ** place % (self.steps + 1) for place in range(self.size)]
-        ones = [self.base + self.rise * point for point in points]  # in words, as all that follows
+        ones = [self.base + self.rise * point for point in points]  # in words, as everything after it
         signs = [
             math.prod(one if bits >> place & 1 else WORD - one for place, one in enumerate(ones))
             for bits in range(self.outputs)
@@ -138,26 +138,26 @@ class DuchiVector(NumberMechanism):
         )
 
     def largest_ratio(self) -> Fraction:
-        """Full agreement with a corner of the box against none, the rare slip of its rounding included."""
+        """Return the ratio of full agreement with a corner of the box to none, rounding included."""
         slip, d, words = self.base, self.size, self._words
         slips = [math.comb(d, i) * slip**i * (WORD - slip) ** (d - i) for i in range(d + 1)]
         return Fraction(sum(map(mul, slips, reversed(words))), sum(map(mul, slips, words)))
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact."""
+        """Return the public, exact facts."""
         facts = {**NumberMechanism.describe(self), "p": str(self.p)}
         facts["pairs"] = "; ".join(f"{low} {high}" for low, high in self.pairs)
         return facts
 
     @property
     def _words(self) -> list[int]:
-        """How many words each vector has that agrees in 0, 1, … coordinates."""
+        """The number of words of each vector that agrees in 0, 1, … coordinates."""
         p, q = threshold(self.p), threshold(self.q)
         return [p if 2 * agreeing > self.size else q for agreeing in range(self.size + 1)]
 
 
 def read_pairs(bounds: object) -> tuple[tuple[Fraction, Fraction], ...]:
-    """Bounds of at least two coordinates: pairs, or the text that a description has, such as "0 1; 17 90"."""
+    """Return bounds of at least two coordinates: pairs, or the text of a description, such as "0 1; 17 90"."""
     if isinstance(bounds, str):
         bounds = [tuple(pair.split()) for pair in bounds.split(";")]
     if not isinstance(bounds, tuple | list) or len(bounds) < 2:
@@ -171,7 +171,7 @@ def _likely(size: int) -> int:
 
 @perturbed.register
 def _perturb(mechanism: DuchiVector, values: NDArray[np.int64], source: Source) -> Bytes:
-    """Packed bits, the first coordinate in the lowest bit of the first byte."""
+    """Return packed bits, the first coordinate in the lowest bit of the first byte."""
     size, likely = mechanism.size, np.uint64(mechanism.likely)
     order = np.array(mechanism.agreements, dtype=np.uint32)
     p, q = (np.uint64(threshold(chance)) for chance in (mechanism.p, mechanism.q))
@@ -181,7 +181,7 @@ def _perturb(mechanism: DuchiVector, values: NDArray[np.int64], source: Source) 
         ones = leaning(mechanism.base, mechanism.rise, own, tossed(own.size, source).reshape(own.shape))
         signs = (ones.astype(np.uint32) << np.arange(size, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
         word = tossed(len(own), source)
-        # The second quotient wraps where the first is taken, and is cut to something that the list has.
+        # The second quotient wraps where the first is taken, and is clipped to the list.
         other = np.minimum(likely + (word - likely * p) // q, np.uint64(len(order) - 1))
         agree = order[np.where(word < likely * p, word // p, other)]
         said = ~(signs ^ agree) & np.uint32(mechanism.outputs - 1)

@@ -1,4 +1,4 @@
-"""Hadamard response: one of few codewords, likelier if it belongs to your value's half of a Hadamard code."""
+"""Hadamard response: one of few codewords, likelier if it is in the value's half of a Hadamard code."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,11 +26,11 @@ __all__ = ["HadamardResponse"]
 class HadamardResponse(Oracle):
     """A codeword of a Hadamard code in blocks. Acharya, Sun & Zhang 2019.
 
-    Value v lives in block v mod blocks, in row j = 1 + v div blocks of a Hadamard matrix of order `order`. A report
-    is a codeword: a block and a column. Those columns of v's block where row j is +1 are likelier, each with
-    probability `inside`; all other codewords have probability `outside`. Two rows agree in exactly half of the
-    columns, so the columns of +1 minus those of -1 estimate the share without bias, and a fast Walsh-Hadamard
-    transform of the counts does that for all values at once. One block is best for a small epsilon, more for a large.
+    Value v is in block v mod blocks, in row j = 1 + v div blocks of a Hadamard matrix of order `order`. A report is a
+    codeword: a block and a column. Those columns of v's block where row j is +1 are likelier, each with probability
+    `inside`; all other codewords have probability `outside`. Two rows agree in exactly half of the columns, so the
+    columns of +1 minus those of -1 estimate the share without bias, and a fast Walsh-Hadamard transform of the counts
+    does that for all values at once. One block is best for a small epsilon, more for a large.
 
     Privacy: pure, inside / outside <= e^epsilon exactly; verified by enumeration.
     """
@@ -56,7 +56,7 @@ class HadamardResponse(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, blocks: int | None = None) -> "HadamardResponse":
-        """With the number of blocks of least error, or a given one; `outside` is rounded up to a multiple of 2^-64."""
+        """Build it with the best number of blocks, or a given one; `outside` is rounded up to a multiple of 2^-64."""
         power = exp_down(read_loss(loss, cls.name))
         size = read_domain(domain, cls.name, 1 << 28)
 
@@ -81,31 +81,31 @@ class HadamardResponse(Oracle):
 
     @property
     def p(self) -> Fraction:  # type: ignore[override]  # follows from outside
-        """The probability that a report lies in its value's half."""
+        """The probability that a report is in its value's half."""
         return self.inside * (self.order // 2)
 
     @property
     def q(self) -> Fraction:  # type: ignore[override]  # follows from outside
-        """The probability that it lies in the half of a value of another block; with one block, of any other value."""
+        """The probability that it is in the half of a value of another block; with one block, of any other value."""
         return self.outside * (self.order // 2) if self.blocks > 1 else Fraction(1, 2)
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return (self.outputs - 1).bit_length()
 
     @property
     def outputs(self) -> int:
-        """How many codewords there are: block · order + column."""
+        """The number of codewords: block · order + column."""
         return self.blocks * self.order
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """How many of the 2^64 words belong to each codeword inside, and to each outside."""
+        """The number of the 2^64 words of each codeword inside, and of each outside."""
         return threshold(self.inside), threshold(self.outside)
 
     def place(self, value: int) -> tuple[int, int]:
-        """The block and the row of a value."""
+        """Return the block and the row of a value."""
         return value % self.blocks, 1 + value // self.blocks
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -118,13 +118,13 @@ class HadamardResponse(Oracle):
         )
 
     def largest_ratio(self) -> Fraction:
-        """inside / outside."""
+        """Return inside / outside."""
         return self.inside / self.outside
 
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
-        """The variance of each estimated share; values of one block disturb one another more than the others.
+        """Return the variance of each estimated share. Values of one block add more variance to one another.
 
-        A report counts +1, -1 or 0 for a value; its square is 1 if it fell into the value's block.
+        A report counts +1, -1 or 0 for a value; its square is 1 if it is in the value's block.
         """
         shares = np.asarray(frequencies, dtype=np.float64)
         half, inside, outside = self.order // 2, float(self.inside), float(self.outside)
@@ -139,20 +139,20 @@ class HadamardResponse(Oracle):
 
 
 def _order(domain: int, blocks: int) -> int:
-    """The least power of two above the number of values in a block: row 0, all +1, is not used."""
+    """Return the least power of two above the number of values in a block: row 0, all +1, is not used."""
     return 1 << (-(-domain // blocks)).bit_length()
 
 
-# Hadamard response, on the device: one word chooses the codeword.
+# Device: one word chooses the codeword.
 
 
 @perturbed.register
 def hadamard(mechanism: HadamardResponse, values: NDArray[np.int64], source: Source) -> Words:
-    """block · order + column.
+    """Return block · order + column.
 
     The first half · inside words belong to the columns of +1 of the value's row, in ascending order of the column
     without its deciding bit; then come the columns of -1 in the same order; then the other blocks, upwards from the
-    value's own and round the end.
+    value's own, modulo their number.
     """
     order, blocks, (inside, outside) = mechanism.order, mechanism.blocks, mechanism.thresholds
     half = order // 2
@@ -172,7 +172,7 @@ def hadamard(mechanism: HadamardResponse, values: NDArray[np.int64], source: Sou
 
 
 def _column(index: Words, row: Words, odd: NDArray[np.bool_]) -> Words:
-    """The index-th column whose bits in common with the row are even (or odd) in number.
+    """Return the index-th column whose common bits with the row are even (or odd) in number.
 
     The row's lowest bit decides the parity, so it is left out of the index and set as needed.
     """
@@ -183,7 +183,7 @@ def _column(index: Words, row: Words, odd: NDArray[np.bool_]) -> Words:
     return np.where(parity != odd, column | low, column)
 
 
-# Hadamard response, at the collector: a fast Walsh-Hadamard transform of the counts.
+# Collector: a fast Walsh-Hadamard transform of the counts.
 
 
 @tally.register
@@ -206,7 +206,7 @@ def _likelihood(mechanism: HadamardResponse, table: NDArray[Any], people: int) -
     block, row = _places(mechanism)
 
     def expected(shares: Floats) -> Floats:
-        """A codeword is `inside` for the values of its block whose row is +1 there: (1 + sign)/2 of their shares."""
+        """Return codeword probabilities: `inside` for values of its block with row +1, (1 + sign)/2 of their shares."""
         placed = np.zeros((mechanism.blocks, mechanism.order))
         placed[block, row] = shares
         held = (placed.sum(axis=1, keepdims=True) + transform(placed)) / 2
@@ -221,7 +221,7 @@ def _likelihood(mechanism: HadamardResponse, table: NDArray[Any], people: int) -
 
 
 def _places(mechanism: HadamardResponse) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every value's block and row, as in HadamardResponse.place."""
+    """Return every value's block and row, as in HadamardResponse.place."""
     values = np.arange(mechanism.domain)
     return values % mechanism.blocks, 1 + values // mechanism.blocks
 
@@ -231,7 +231,7 @@ def _rows(mechanism: HadamardResponse, table: NDArray[Any]) -> Floats:
 
 
 def transform(table: Floats) -> Floats:
-    """The Walsh-Hadamard transform of each row: sums and differences, at doubling distance."""
+    """Return the Walsh-Hadamard transform of each row: sums and differences, at doubling distance."""
     rows, order = table.shape
     step = 1
     while step < order:
@@ -245,10 +245,10 @@ def transform(table: Floats) -> Floats:
 def _spread(
     mechanism: HadamardResponse, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
 ) -> Spread:
-    """With one block, counts of support are sums of coins. With more, how many share a value's block matters too.
+    """Return the spread. With one block, support counts are sums of coins; with more, the block's share matters too.
 
-    A report counts +1, -1 or 0 for a value; its square is 1 if it fell into the value's block. What share of the people
-    lives there is not known: the largest that fits is taken.
+    A report counts +1, -1 or 0 for a value; its square is 1 if it is in the value's block. The share of people in that
+    block is not known: the largest that fits is used.
     """
     half, inside, outside = mechanism.order // 2, float(mechanism.inside), float(mechanism.outside)
     if mechanism.blocks == 1:

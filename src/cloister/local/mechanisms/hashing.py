@@ -1,4 +1,4 @@
-"""Optimised local hashing, OLH: hash your value into few buckets with a hash of your own, then direct encoding."""
+"""Optimised local hashing, OLH: hash the value into few buckets with a random hash, then direct encoding."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from cloister.privacy.number import exp_down
 
 __all__ = ["LocalHashing", "best_buckets", "digits_for", "is_prime", "lie_for"]
 
-# The collector counts every (hash, bucket) pair that can arrive, in one table of at most this size, and walks it
+# The collector counts every possible (hash, bucket) pair in one table of at most this size, and passes over it
 # digits · buckets times.
 _LARGEST_TABLE = 1 << 24
 _LARGEST_WALK = 1 << 27
@@ -30,14 +30,14 @@ _LARGEST_WALK = 1 << 27
 
 @dataclass(frozen=True, slots=True)
 class LocalHashing(Oracle):
-    """Each report names a hash function, drawn for it alone, and a bucket: the hashed value's own, or another.
+    """Each report names its own random hash function and a bucket: the hashed value's own, or another.
 
-    The family is linear over a prime number g of buckets: h(x) = sum of a_i x_i mod g, where x_i are the digits of x
-    in base g and the seed is the vector a. Two values differ in a digit, so they meet with probability exactly 1/g.
-    A rare value is then supported with probability exactly 1/g too, and the closed form holds without any "random
-    enough". The family is as small as it can be (g^digits, near the domain's size), so the collector sums all of a
-    million reports in one table and decodes it digit by digit: the fast form of Cormode, Maddock & Maple 2021 without
-    its loss, close to the projective geometry of Feldman et al. 2022.
+    The family is linear over a prime number g of buckets: h(x) = sum of a_i x_i mod g, where x_i are the digits of x in
+    base g and the seed is the vector a. Two values differ in a digit, so they collide with probability exactly 1/g. A
+    rare value is then supported with probability exactly 1/g too, and the closed form holds without assumptions on
+    randomness. The family is of minimal size (g^digits, near the domain's size), so the collector sums all of a million
+    reports in one table and decodes it digit by digit: the fast form of Cormode, Maddock & Maple 2021 without its loss,
+    close to the projective geometry of Feldman et al. 2022.
 
     Privacy: pure, for every seed, keep / lie <= e^epsilon exactly. The seed does not depend on the value.
 
@@ -73,7 +73,7 @@ class LocalHashing(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, buckets: int | None = None) -> Self:
-        """With the prime number of buckets of least variance (near e^epsilon + 1), or a given one."""
+        """Build the mechanism with the prime number of buckets of least variance (near e^epsilon + 1), or given."""
         amount = read_loss(loss, cls.name)
         size = read_domain(domain, cls.name)
         if buckets is None:
@@ -82,12 +82,12 @@ class LocalHashing(Oracle):
 
     @property
     def digits(self) -> int:
-        """How many digits a value has in base `buckets`, and a seed too."""
+        """The number of digits of a value, and of a seed, in base `buckets`."""
         return digits_for(self.domain, self.buckets)
 
     @property
     def seeds(self) -> int:
-        """How many hash functions there are."""
+        """The number of hash functions."""
         return int(self.buckets**self.digits)
 
     @property
@@ -102,21 +102,21 @@ class LocalHashing(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes: seed and bucket."""
+        """The number of bits per report: seed and bucket."""
         return (self.outputs - 1).bit_length()
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are: seed · buckets + bucket."""
+        """The number of different reports: seed · buckets + bucket."""
         return self.seeds * self.buckets
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """A word below the first keeps the bucket; the rest is shared out in runs of the second."""
+        """The word thresholds: below the first the bucket is kept; the rest in runs of the second."""
         return threshold(self.p), threshold(self.lie)
 
     def hashed(self, seed: int, value: int) -> int:
-        """The bucket of a value under a seed: the sum of the products of their digits, lowest first."""
+        """Return the bucket of a value under a seed: the sum of the products of their digits, lowest first."""
         total = 0
         while value:
             total += (seed % self.buckets) * (value % self.buckets)
@@ -133,7 +133,7 @@ class LocalHashing(Oracle):
         )
 
     def largest_ratio(self) -> Fraction:
-        """Two values that meet in no bucket: keep / lie."""
+        """Return keep / lie: the ratio for two values that share no bucket."""
         return self.p / self.lie
 
 
@@ -144,12 +144,12 @@ def _fits(domain: int, buckets: int) -> bool:
 
 
 def lie_for(amount: Fraction, buckets: int) -> Fraction:
-    """The probability of each wrong bucket: 1/(e^epsilon + buckets - 1), rounded up to a multiple of 2^-64."""
+    """Return the probability of each wrong bucket: 1/(e^epsilon + buckets - 1), rounded up to a multiple of 2^-64."""
     return Fraction(word_above(1 / (exp_down(amount) + buckets - 1)), WORD)
 
 
 def digits_for(domain: int, base: int) -> int:
-    """How many digits the values below `domain` need."""
+    """Return the number of digits of values below `domain`."""
     count, reach = 1, base
     while reach < domain:
         count, reach = count + 1, reach * base
@@ -157,7 +157,7 @@ def digits_for(domain: int, base: int) -> int:
 
 
 def best_buckets(amount: float, fits: Callable[[int], bool]) -> int:
-    """The prime of least variance among those that fit: they lie around e^epsilon + 1."""
+    """Return the prime of least variance among those that fit; they are around e^epsilon + 1."""
     excess = math.expm1(min(amount, 25.0))
     primes = [g for g in range(2, 4096) if is_prime(g)]
     fitting = [g for g in primes if fits(g)]
@@ -167,18 +167,18 @@ def best_buckets(amount: float, fits: Callable[[int], bool]) -> int:
 
 
 def is_prime(number: int) -> bool:
-    """Whether it is prime; numbers of buckets are small."""
+    """Return True if a number is prime; numbers of buckets are small."""
     if not isinstance(number, int) or number < 2:
         return False
     return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
-# Local hashing, on the device: a seed of one's own, then direct encoding of the value's bucket.
+# Device: a random seed, then direct encoding of the value's bucket.
 
 
 @perturbed.register
 def _perturb(mechanism: LocalHashing, values: NDArray[np.int64], source: Source) -> Words:
-    """seed · buckets + bucket: the seed's words first, then one word for the bucket."""
+    """Return seed · buckets + bucket: the seed's words first, then one word for the bucket."""
     g = mechanism.buckets
     seeds = uniform(mechanism.seeds, len(values), source)
     own = products(seeds, values.astype(np.uint64), mechanism.digits, g)
@@ -186,7 +186,7 @@ def _perturb(mechanism: LocalHashing, values: NDArray[np.int64], source: Source)
 
 
 def products(seeds: Words, values: Words, digits: int, base: int) -> Words:
-    """The sum of the products of the lowest digits, modulo the base."""
+    """Return the sum of the products of the lowest digits, modulo the base."""
     g, total = np.uint64(base), np.zeros(len(values), dtype=np.uint64)
     for _ in range(digits):
         total += (seeds % g) * (values % g)
@@ -194,7 +194,7 @@ def products(seeds: Words, values: Words, digits: int, base: int) -> Words:
     return total % g
 
 
-# Local hashing, at the collector: one table of (seed, bucket), decoded digit by digit.
+# Collector: one table of (seed, bucket), decoded digit by digit.
 
 
 @tally.register
@@ -212,7 +212,7 @@ def _shares(
 
 @likelihood.register
 def _likelihood(mechanism: LocalHashing, table: NDArray[Any], people: int) -> Likelihood:
-    """Given its seed, a report is a direct encoding of the bucket; buckets hold the shares of their values."""
+    """Return the likelihood: given its seed, a report is a direct encoding of the bucket of the value."""
     g, digits, domain = mechanism.buckets, mechanism.digits, mechanism.domain
     p, lie = float(mechanism.p), float(mechanism.lie)
 
@@ -230,19 +230,19 @@ def _likelihood(mechanism: LocalHashing, table: NDArray[Any], people: int) -> Li
 
 
 def supports(table: NDArray[Any], base: int, digits: int) -> NDArray[Any]:
-    """For each value, how many reports name its bucket: the sum over seeds a of table[a, a·x mod base]."""
+    """Return each value's number of reports that name its bucket: the sum over seeds a of table[a, a·x mod base]."""
     return walk(table, base, digits, 1, whole=False)
 
 
 def walk(table: NDArray[Any], base: int, digits: int, sign: int, whole: bool = True) -> NDArray[Any]:
-    """Exchange each digit a of a seed for a digit x of a value: new[x, r] = sum over a of old[a, r + sign·a·x].
+    """Replace each digit a of a seed by a digit x of a value: new[x, r] = sum over a of old[a, r + sign·a·x].
 
-    Digits are independent, so `digits` exchanges of base² shifted sums each do what base^(2·digits) evaluations would.
-    With the other sign it is its own transpose. If not the `whole` is wanted, only r = 0 is.
+    Digits are independent, so `digits` replacements of base² shifted sums each do the work of base^(2·digits)
+    evaluations. With the other sign it is its own transpose. Unless `whole` is set, only r = 0 is computed.
     """
     rows, all_a = np.ascontiguousarray(table.reshape(-1, base).T), np.arange(base)  # a row for each r: long runs
     for left in reversed(range(digits)):
-        old = rows.reshape(base, base, -1)  # the highest digit comes first; its exchange goes last
+        old = rows.reshape(base, base, -1)  # the highest digit comes first; it is replaced last
         wanted = base if whole or left else 1
         new = np.empty((wanted, old.shape[2], base), dtype=old.dtype)
         for x in range(base):

@@ -20,18 +20,18 @@ from cloister.privacy.noise.source import Source
 
 __all__ = ["HeavyHitters"]
 
-# Decoding one prefix walks digits · buckets times over a table of buckets^(digits+1) counts.
+# Decoding one prefix passes digits · buckets times over a table of buckets^(digits+1) counts.
 _LARGEST_WALK = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
 class HeavyHitters(Oracle):
-    """Each person reports one prefix of their value by local hashing; the length is drawn at random.
+    """Each person reports one prefix of their value by local hashing; the length is random.
 
     The prefix extending method (Wang, Li & Jha 2019): the collector finds the frequent prefixes of one chunk of bits,
     then the frequent continuations of those by the next chunk, and so on. A value is hashed chunk by chunk (the digits
-    of each chunk in base `buckets`), so that all 2^chunk continuations of a prefix are decoded at once. A
-    quarter of those who remain are asked at each level but the last, which decides the ranking.
+    of each chunk in base `buckets`), so that all 2^chunk continuations of a prefix are decoded at once. A quarter of
+    the remaining people are asked at each level but the last, which decides the ranking.
 
     Args:
         length: bits of a value; the domain has 2^length values.
@@ -72,7 +72,7 @@ class HeavyHitters(Oracle):
 
     @classmethod
     def for_loss(cls, loss: Loss, length: int = 32, chunk: int | None = None) -> Self:
-        """Chunks of 16 bits where the best number of buckets allows it, else of 8, or as given."""
+        """Build the mechanism with chunks of 16 bits where the best number of buckets allows, else 8, or given."""
         amount = read_loss(loss, cls.name)
         sizes = (16, 8, 4) if amount <= Fraction(5, 2) else (8, 4)
         bits = chunk or next((size for size in sizes if length % size == 0), length)
@@ -81,26 +81,26 @@ class HeavyHitters(Oracle):
 
     @property
     def domain(self) -> int:  # type: ignore[override]  # follows from the length
-        """How many values there are."""
+        """The number of values."""
         return 1 << self.length
 
     @property
     def levels(self) -> int:
-        """How many prefix lengths are asked for."""
+        """The number of prefix lengths."""
         return self.length // self.chunk
 
     @property
     def digits(self) -> int:
-        """How many digits a chunk has in base `buckets`."""
+        """The number of digits of a chunk in base `buckets`."""
         return digits_for(1 << self.chunk, self.buckets)
 
     def share(self, level: int) -> Fraction:
-        """The probability that a person is asked for this level's prefix."""
+        """Return the probability that a person is asked for this level's prefix."""
         rest = Fraction(3, 4) ** level
         return rest if level == self.levels - 1 else rest / 4
 
     def seeds(self, level: int) -> int:
-        """How many hash functions this level has."""
+        """Return the number of hash functions of this level."""
         return int(self.buckets ** (self.digits * (level + 1)))
 
     @property
@@ -115,21 +115,21 @@ class HeavyHitters(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes: level, seed and bucket."""
+        """The number of bits per report: level, seed and bucket."""
         return (self.outputs - 1).bit_length()
 
     @property
     def outputs(self) -> int:
-        """Reports as numbers are below this: level + levels · (seed · buckets + bucket)."""
+        """The bound of reports as numbers: level + levels · (seed · buckets + bucket)."""
         return self.levels * self.seeds(self.levels - 1) * self.buckets
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """A word below the first keeps the bucket; the rest is shared out in runs of the second."""
+        """The word thresholds: below the first the bucket is kept; the rest in runs of the second."""
         return threshold(self.p), threshold(self.lie)
 
     def hashed(self, level: int, seed: int, value: int) -> int:
-        """The bucket of a value's prefix under a seed; the prefix's last chunk meets the seed's lowest digits."""
+        """Return the bucket of a value's prefix under a seed; its last chunk uses the seed's lowest digits."""
         prefix, total = value >> (self.length - self.chunk * (level + 1)), 0
         for _ in range(level + 1):
             part, prefix = prefix & ((1 << self.chunk) - 1), prefix >> self.chunk
@@ -139,7 +139,7 @@ class HeavyHitters(Oracle):
         return total % self.buckets
 
     def law(self, value: int) -> tuple[Fraction, ...]:
-        """The probability of every report on this value; shorter prefixes leave numbers unused."""
+        """Return the probability of every report on this value; shorter prefixes leave numbers unused."""
         chances = [Fraction(0)] * self.outputs
         for level in range(self.levels):
             each = self.share(level) / self.seeds(level)
@@ -151,11 +151,11 @@ class HeavyHitters(Oracle):
         return tuple(chances)
 
     def largest_ratio(self) -> Fraction:
-        """Two values that meet in no bucket: keep / lie."""
+        """Return keep / lie: the ratio for two values that share no bucket."""
         return self.p / self.lie
 
     def mse(self, people: int) -> float:
-        """The expected squared error of a share, from those asked at the last level."""
+        """Return the expected squared error of a share, from the people asked at the last level."""
         return Oracle.mse(self, people) / float(self.share(self.levels - 1))
 
 
@@ -166,9 +166,9 @@ def _fits(chunk: int, buckets: int) -> bool:
 
 @perturbed.register
 def _perturb(mechanism: HeavyHitters, values: NDArray[np.int64], source: Source) -> Words:
-    """level + levels · (seed · buckets + bucket): a word for the level, then the seed's, then one for the bucket.
+    """Return level + levels · (seed · buckets + bucket): words for the level, then the seed, then the bucket.
 
-    People of one level are served together, from the first level to the last.
+    People of one level are processed together, from the first level to the last.
     """
     g, levels = mechanism.buckets, mechanism.levels
     ends = np.cumsum([threshold(mechanism.share(level)) for level in range(levels - 1)], dtype=np.uint64)
@@ -188,12 +188,12 @@ def _perturb(mechanism: HeavyHitters, values: NDArray[np.int64], source: Source)
     return reports
 
 
-# Heavy hitters, at the collector: frequent prefixes, then their frequent continuations.
+# Collector: frequent prefixes, then their frequent continuations.
 
 
-# Prefixes followed up at each level.
+# Number of prefixes continued at each level.
 KEPT = 64
-# A value is named only if noise alone would lift any value so high in one collection out of a thousand.
+# A value is released only if noise alone would raise any value as high in one collection out of a thousand.
 _FALSE_ALARM = 1e-3
 
 
@@ -206,7 +206,7 @@ def _valid(mechanism: HeavyHitters, data: NDArray[Any]) -> NDArray[np.bool_]:
 
 @tally.register
 def _reports(mechanism: HeavyHitters, data: NDArray[Any]) -> NDArray[np.uint64]:
-    """The reports themselves: which counts are needed is known only when the prefixes are."""
+    """Return the reports themselves: the counts needed are known only when the prefixes are."""
     return np.asarray(data, dtype=np.uint64)
 
 
@@ -214,7 +214,7 @@ def _reports(mechanism: HeavyHitters, data: NDArray[Any]) -> NDArray[np.uint64]:
 def _shares(
     mechanism: HeavyHitters, table: NDArray[Any], people: int, values: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Values found, most frequent first, or the shares of named ones, from those who were asked for whole values."""
+    """Return the values found, most frequent first, or the shares of given ones, from the last level."""
     if values is not None:
         return values, _named(mechanism, table, values)
     found, shares = np.zeros(1, dtype=np.int64), np.ones(1)
@@ -227,7 +227,7 @@ def _shares(
 def _continued(
     mechanism: HeavyHitters, reports: NDArray[np.uint64], prefixes: NDArray[np.int64], level: int
 ) -> tuple[NDArray[np.int64], Floats]:
-    """The continuations of these prefixes that stand out from the noise, most frequent first."""
+    """Return the continuations of these prefixes that exceed the noise, most frequent first."""
     if not prefixes.size:
         return prefixes, np.zeros(0)
     longer = (prefixes[:, None] << mechanism.chunk) + np.arange(1 << mechanism.chunk)
@@ -235,7 +235,7 @@ def _continued(
     tests = NormalDist().inv_cdf(1 - _FALSE_ALARM / shares.size)
     q = float(mechanism.q)
     error = (q * (1 - q) / max(1, len(reports))) ** 0.5 / float(mechanism.p - mechanism.q)
-    # The last level names values to people; before it, a prefix too many costs only time.
+    # The last level releases values; before it, a superfluous prefix costs only time.
     bar = tests * error if level == mechanism.levels - 1 else 3 * error
     order = np.argsort(-shares)[: KEPT if level < mechanism.levels - 1 else None]
     order = order[shares[order] > bar]
@@ -243,10 +243,10 @@ def _continued(
 
 
 def _chunk(mechanism: HeavyHitters, reports: NDArray[np.uint64], prefix: int, level: int) -> Floats:
-    """The shares of all continuations of one prefix.
+    """Return the shares of all continuations of one prefix.
 
-    The hash of a longer prefix is that of the prefix plus that of its last chunk. So the prefix's part is
-    subtracted from the reported bucket, and what is left is a local hashing of the chunk alone.
+    The hash of a longer prefix is that of the prefix plus that of its last chunk. So the prefix's part is subtracted
+    from the reported bucket, and the remainder is a local hashing of the chunk alone.
     """
     g, digits = mechanism.buckets, mechanism.digits
     own = g**digits

@@ -1,4 +1,4 @@
-"""Histogram encoding with summation, SHE: a one-hot vector, every component with its own Laplace noise."""
+"""Histogram encoding with summation, SHE: a one-hot vector with Laplace noise on every component."""
 
 import math
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ __all__ = ["HistogramEncoding"]
 class HistogramEncoding(Oracle):
     """A one-hot vector of integers plus discrete Laplace noise of scale 2/epsilon on each component.
 
-    Two one-hot vectors differ by 2 in L1 norm. The noise is on the integers, so it is exact and errs less than the
+    Two one-hot vectors differ by 2 in L1 norm. The noise is on the integers, so it is exact and has less error than the
     textbook's real-valued one. It needs d numbers per person and has the largest variance of all oracles: it is here
-    to be compared with.
+    for comparison.
 
     Privacy: pure, the log of the largest ratio is 2/scale <= epsilon exactly. A component beyond `limit` is cut on the
         device, which is post-processing.
@@ -47,7 +47,7 @@ class HistogramEncoding(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss) -> Self:
-        """Noise of scale 2/epsilon."""
+        """Build the mechanism with noise of scale 2/epsilon."""
         return cls(domain, loss)
 
     @property
@@ -57,35 +57,35 @@ class HistogramEncoding(Oracle):
 
     @property
     def limit(self) -> int:
-        """No component is larger: the chance that honest noise would be is below 2^-64."""
+        """The largest component: honest noise exceeds it with probability below 2^-64."""
         return math.ceil(45 * self.scale) + 1
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes: 32 a component on the wire."""
+        """The number of bits per report: 32 a component on the wire."""
         return 32 * self.domain
 
     def log_ratio(self) -> Fraction:
-        """The log of the largest ratio of likelihoods: two components move by one."""
+        """Return the log of the largest likelihood ratio: two components move by one."""
         return 2 / self.scale
 
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
-        """Twice e^(-1/scale) / (1 - e^(-1/scale))² a person, whatever the shares are."""
+        """Return twice e^(-1/scale) / (1 - e^(-1/scale))² a person, whatever the shares."""
         x = float(1 / self.scale)
         each = 2 * math.exp(-x) / math.expm1(-x) ** 2
         return np.full(np.shape(frequencies), each / people)
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact, with the scale."""
+        """Return the public, exact facts, with the scale."""
         return {**Oracle.describe(self), "scale": str(self.scale), "limit": self.limit}
 
 
-# Histogram encoding with summation, on the device: discrete Laplace noise on every component.
+# Device: discrete Laplace noise on every component.
 
 
 @perturbed.register
 def histogram(mechanism: HistogramEncoding, values: NDArray[np.int64], source: Source) -> NDArray[np.int32]:
-    """One row of integers a person, cut at the limit: a draw a component, from the first to the last."""
+    """Return one row of integers a person, cut at the limit: a draw a component, from the first to the last."""
     noisy = np.empty((len(values), mechanism.domain), dtype=np.int32)
     for row in range(0, len(values), 64):
         own = values[row : row + 64]
@@ -95,12 +95,12 @@ def histogram(mechanism: HistogramEncoding, values: NDArray[np.int64], source: S
     return noisy
 
 
-# Histogram encoding with summation, at the collector: add the vectors up.
+# Collector: the sum of the vectors.
 
 
 @valid.register
 def _valid(mechanism: HistogramEncoding, data: NDArray[Any]) -> NDArray[np.bool_]:
-    """No component beyond the limit: without it one liar could move a sum at will."""
+    """Refuse components beyond the limit: without it one fake could move a sum arbitrarily."""
     limit = mechanism.limit
     return np.asarray(((data >= -limit) & (data <= limit)).all(axis=1))
 

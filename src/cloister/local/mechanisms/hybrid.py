@@ -1,4 +1,4 @@
-"""The hybrid mechanism: piecewise or Duchi, by a coin that no number changes."""
+"""The hybrid mechanism: piecewise or Duchi, by a coin independent of the number."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,11 +29,11 @@ _DUCHI_ALONE = Fraction(61, 100)
 class Hybrid(NumberMechanism):
     """Piecewise with probability `share` = 1 - e^(-epsilon/2), Duchi otherwise. Wang et al. 2019 (HM).
 
-    Its worst variance is below both of theirs for every epsilon above 0.61; below, `for_loss` hardly ever takes
-    Piecewise. A device reads two words, 8 bytes each and little-endian: the first decides (Piecewise if it is below
-    share·2^64), the second is that mechanism's own. Reports of Piecewise come first, then Duchi's 0 and 1.
+    Its worst variance is below both of theirs for every epsilon above 0.61; below, `for_loss` rarely uses Piecewise. A
+    device reads two words, 8 bytes each and little-endian: the first decides (Piecewise if it is below share·2^64), the
+    second is that mechanism's own. Reports of Piecewise come first, then Duchi's 0 and 1.
 
-    Privacy: pure: the choice tells nothing, so the larger ratio of the two, <= e^epsilon exactly.
+    Privacy: pure: the choice reveals nothing, so the larger ratio of the two, <= e^epsilon exactly.
     """
 
     name: ClassVar[str] = "hybrid"
@@ -57,7 +57,7 @@ class Hybrid(NumberMechanism):
 
     @classmethod
     def for_loss(cls, bounds: Bounds, loss: Loss, steps: int | None = None) -> "Hybrid":
-        """With the share of least worst-case variance, a multiple of 2^-64."""
+        """Build the mechanism with the share of least worst-case variance, a multiple of 2^-64."""
         amount = read_loss(loss, cls.name)
         near = Piecewise.for_loss(bounds, loss, steps)
         bit = Duchi.for_loss(bounds, loss, near.steps)
@@ -66,22 +66,22 @@ class Hybrid(NumberMechanism):
 
     @property
     def piecewise(self) -> Piecewise:
-        """The first of the two."""
+        """The piecewise mechanism."""
         return Piecewise(self.low, self.high, self.steps, self.shift, self.window, self.q, self.loss)
 
     @property
     def duchi(self) -> Duchi:
-        """The second of the two."""
+        """Duchi's mechanism."""
         return Duchi(self.low, self.high, self.steps, self.flip, self.loss)
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return self.steps * self.shift + self.window + 2
 
     @property
     def parts(self) -> tuple[Segment, ...]:
-        """Two runs; a report shows in which it lies."""
+        """Two runs; a report shows which one it is in."""
         near = self.piecewise.parts[0]._replace(share=self.share)
         return near, bit_part(1 - 2 * self.flip, near.outputs, 1 - self.share)
 
@@ -91,16 +91,16 @@ class Hybrid(NumberMechanism):
         return tuple(self.share * one for one in near) + tuple((1 - self.share) * one for one in bit)
 
     def largest_ratio(self) -> Fraction:
-        """The larger of the two."""
+        """Return the larger ratio of the two."""
         return max(self.piecewise.largest_ratio(), self.duchi.largest_ratio())
 
 
-# The hybrid mechanism, on the device: one word chooses, one word reports.
+# Device: one word chooses, one word reports.
 
 
 @perturbed.register
 def hybrid(mechanism: Hybrid, values: NDArray[np.int64], source: Source) -> Words:
-    """A report of the piecewise mechanism, or, behind those, one of Duchi's two."""
+    """Return a report of the piecewise mechanism, or, after those, one of Duchi's two."""
     near, bit = mechanism.piecewise, mechanism.duchi
     choice, word = tossed(len(values), source), tossed(len(values), source)
     bits = leaning(threshold(bit.q), bit.rise, values, word).astype(np.uint64)

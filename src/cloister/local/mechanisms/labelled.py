@@ -1,4 +1,4 @@
-"""Numbers whose owner's class is hidden: a component for each class, all zero but the own one, noise on every one."""
+"""Numbers with a hidden class: one component per class, zero except for the true class, noise on each."""
 
 import math
 from dataclasses import dataclass
@@ -25,19 +25,19 @@ from cloister.privacy.noise.source import SYSTEM, Source
 
 __all__ = ["STEPS", "LabelledNumber"]
 
-# A number in [-1, 1] is a whole number of this many steps; what rounding moves is far below any noise.
+# A number in [-1, 1] is an integer of this many steps; the rounding error is far below any noise.
 STEPS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledNumber(Oracle):
-    """For each number in [-1, 1] a vector with one component a class: the number at the own class, zero elsewhere.
+    """For each number in [-1, 1] a vector with one component a class: the number at the true class, zero elsewhere.
 
-    Label hiding (spec LDP-23): the sum of column j is the sum of the numbers of class j, and no report says whose class
-    it was. Discrete Laplace noise on integers, on every component. Two such vectors differ by at most 2 in L1 norm,
+    Label hiding (spec LDP-23): the sum of column j is the sum of the numbers of class j, and no report reveals its
+    class. Discrete Laplace noise on integers, on every component. Two such vectors differ by at most 2 in L1 norm,
     whether their classes are the same (|b - b'|) or not (|b| + |b'|), so each number adds 2 to the sensitivity.
 
-    What `estimate` calls shares are here the means of number · [class is j], one for each number and class.
+    The shares of `estimate` are here the means of number · [class is j], one for each number and class.
 
     Privacy: pure, the log of the largest ratio is 2·numbers·STEPS/scale <= epsilon exactly. A component beyond `limit`
         is cut on the device, which is post-processing.
@@ -76,55 +76,55 @@ class LabelledNumber(Oracle):
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise, in steps: sensitivity/epsilon, rounded up if its terms are too long to sample quickly."""
+        """The scale of the noise in steps: sensitivity/epsilon, rounded up if its terms are too long."""
         return short_above(self.sensitivity / self.epsilon)
 
     @property
     def limit(self) -> int:
-        """No component is larger: the chance that honest noise would be is below 2^-64."""
+        """The largest component: honest noise exceeds it with probability below 2^-64."""
         return STEPS + math.ceil(45 * self.scale)
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes: 32 a component on the wire."""
+        """The number of bits per report: 32 a component on the wire."""
         return 32 * self.domain
 
     def log_ratio(self) -> Fraction:
-        """The log of the largest ratio of likelihoods."""
+        """Return the log of the largest likelihood ratio."""
         return self.sensitivity / self.scale
 
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
-        """Of each mean, due to the noise: twice e^(-1/scale) / (1 - e^(-1/scale))² steps² a person."""
+        """Return the noise variance of each mean: twice e^(-1/scale) / (1 - e^(-1/scale))² steps² a person."""
         x = float(1 / self.scale)
         each = 2 * math.exp(-x) / math.expm1(-x) ** 2 / STEPS**2
         return np.full(np.shape(frequencies), each / people)
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact, with the scale."""
+        """Return the public, exact facts, with the scale."""
         facts: dict[str, str | int] = {"domain": self.domain, "steps": STEPS, "scale": str(self.scale)}
         return {**Oracle.describe(self), **facts, "limit": self.limit}
 
     def perturb(self, values: Any, source: "Source | None" = None) -> Reports:
-        """Reports for people's classes and numbers.
+        """Perturb people's classes and numbers.
 
         Args:
-            values: a pair: classes, whole numbers in [0, classes), one a person; and numbers, a row of `numbers` of
+            values: a pair: classes, integers in [0, classes), one a person; and numbers, a row of `numbers` of
                 them a person, cut to [-1, 1].
-            source: where random bits come from; the operating system's unless given.
+            source: the source of random bits; default the operating system's.
 
         Privacy: costs each person the mechanism's loss, once.
         """
         return perturb(self, values, source)
 
 
-# Labelled numbers, on the device: to the grid, to the place of the own class, and noise on every component.
+# Device: to the grid, to the component of the class, and noise on every component.
 
 
 _PEOPLE = 1 << 12
 
 
 def perturb(mechanism: LabelledNumber, values: Any, source: Source | None = None) -> Reports:
-    """Reports for a pair (classes, numbers), one row a person.
+    """Return reports for a pair (classes, numbers), one row a person.
 
     Privacy: costs each person the mechanism's loss. A refused value is not shown in the error, and nothing is sent.
     """
@@ -145,7 +145,7 @@ def perturb(mechanism: LabelledNumber, values: Any, source: Source | None = None
 def labelled(
     mechanism: LabelledNumber, classes: NDArray[np.int64], steps: NDArray[np.int64], source: Source
 ) -> NDArray[np.int32]:
-    """One row of integers a person, number · classes + class, cut at the limit."""
+    """Return one row of integers a person, number · classes + class, cut at the limit."""
     sent = np.empty((len(classes), mechanism.domain), dtype=np.int32)
     places = mechanism.classes * np.arange(mechanism.numbers)
     for start in range(0, len(classes), _PEOPLE):
@@ -156,12 +156,12 @@ def labelled(
     return sent
 
 
-# Labelled numbers, at the collector: add the vectors up.
+# Collector: the sum of the vectors.
 
 
 @valid.register
 def _valid(mechanism: LabelledNumber, data: NDArray[Any]) -> NDArray[np.bool_]:
-    """No component beyond the limit: without it one liar could move a sum at will."""
+    """Refuse components beyond the limit: without it one fake could move a sum arbitrarily."""
     limit = mechanism.limit
     return np.asarray(((data >= -limit) & (data <= limit)).all(axis=1))
 

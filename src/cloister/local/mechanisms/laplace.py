@@ -1,4 +1,4 @@
-"""Laplace noise on one number: the plain way, which others beat."""
+"""Laplace noise on one number: the baseline, which other mechanisms improve on."""
 
 import math
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ _LEAST = Fraction(1, 1000)
 class LaplaceNumber(NumberMechanism):
     """The grid point plus discrete Laplace noise of scale steps/epsilon, from the core's exact sampler.
 
-    Two grid points differ by at most `steps`. The noise is as large as the range over epsilon whatever the number is:
-    Piecewise errs less at every epsilon, Duchi below 2.3. It is here to be compared with.
+    Two grid points differ by at most `steps`. The noise scale is the range over epsilon whatever the number: Piecewise
+    has less error at every epsilon, Duchi below 2.3. It is here for comparison.
 
     Privacy: pure: the largest ratio is e^(steps/scale) < e^epsilon, the scale being rounded up. A report beyond
         `limit` steps from the bounds is cut on the device, which is post-processing.
@@ -52,22 +52,22 @@ class LaplaceNumber(NumberMechanism):
 
     @classmethod
     def for_loss(cls, bounds: Bounds, loss: Loss, steps: int | None = None) -> "LaplaceNumber":
-        """On a grid of about 32,000 steps unless given, such that whole numbers lie on it."""
+        """Build the mechanism on a grid of about 32,000 steps by default, such that integers are grid points."""
         return cls(*read_pair(bounds), grid_steps(bounds) if steps is None else steps, loss)
 
     @property
     def scale(self) -> Fraction:
-        """steps/epsilon, rounded up in the twelfth digit, and never equal: so a rational shows the ratio to be less."""
+        """steps/epsilon, rounded up in the twelfth digit and never equal: a rational then proves the ratio smaller."""
         return rounded_up(self.steps / self.epsilon * (1 + Fraction(1, 10**12)))
 
     @property
     def limit(self) -> int:
-        """No noise is larger: the chance that it would be is below 2^-64."""
+        """The largest noise: it is exceeded with probability below 2^-64."""
         return math.ceil(45 * self.scale) + 1
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are: `limit` steps below the lower bound is report 0."""
+        """The number of different reports: `limit` steps below the lower bound is report 0."""
         return self.steps + 2 * self.limit + 1
 
     @property
@@ -79,22 +79,22 @@ class LaplaceNumber(NumberMechanism):
         return (Segment(0, self.outputs, Fraction(1), (centre, half), (centre**2 + noise, 2 * centre * half, half**2)),)
 
     def largest_ratio(self) -> Fraction:
-        """e^(steps/scale), the bounds against each other: rounded up by less than 1e-39 of itself."""
+        """Return e^(steps/scale), the bounds against each other: rounded up by less than 1e-39 of itself."""
         return exp_up(self.steps / self.scale)
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact, with the scale."""
+        """Return the public, exact facts, with the scale."""
         return {**NumberMechanism.describe(self), "scale": str(self.scale), "limit": self.limit}
 
 
-# Laplace noise on one number, on the device.
+# Device
 
 
 @perturbed.register
 def laplace(mechanism: LaplaceNumber, values: NDArray[np.int64], source: Source) -> Words:
-    """The grid point and noise, counted from the lowest report and cut there and at the highest.
+    """Return the grid point plus noise, counted from the lowest report and cut there and at the highest.
 
-    The sum is cut, not the noise: cut noise would end where the value says.
+    The sum is cut, not the noise: the end of cut noise would reveal the value.
     """
     noisy = values + laplace_rows(mechanism.scale, len(values), 1, source).ravel() + mechanism.limit
     return np.asarray(np.clip(noisy, 0, mechanism.outputs - 1), dtype=np.uint64)

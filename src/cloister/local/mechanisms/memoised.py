@@ -1,4 +1,4 @@
-"""Answers given again and again: a permanent report, made once and kept, and a fresh one of it each time."""
+"""Repeated answers: a permanent report, made once and kept, and a fresh perturbation of it each time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,15 +41,14 @@ _DIGITS = 14
 class Memoised(Oracle):
     """RAPPOR's two layers (Erlingsson, Pihur & Korolova 2014), over bits or over direct encoding.
 
-    The first report of a value is made by `permanent` and kept on the device. What is sent is that report perturbed
-    again, freshly each time: a bit is flipped with probability `flip`, or the value is exchanged for each other one
-    with probability `flip` (Arcolezi et al. 2022). Both layers together are again a pure protocol, with p and q.
+    The first report of a value is made by `permanent` and kept on the device. Each report sent is a fresh perturbation
+    of it: a bit is flipped with probability `flip`, or the value is exchanged for each other one with probability
+    `flip` (Arcolezi et al. 2022). Both layers together are again a pure protocol, with p and q.
 
     Privacy: two losses, both pure and exact. `loss`: of one report. `lifetime`: of all reports together on one value,
         however many, since they are made from the permanent one alone. If the answer changes, the new one costs
-        a lifetime of its own, and that it changed may be seen. A device that forgets its permanent report
-        pays `loss` for each: `attack.averaging` shows what that gives away. Verified in
-        tests/unit/test_local_memory.py.
+        another lifetime, and the change may be visible. A device that loses its permanent report pays `loss` for
+        each: `attack.averaging` shows the resulting leak. Verified in tests/unit/test_local_memory.py.
 
     >>> from cloister.local import epsilon
     >>> browser = Memoised.direct(5, lifetime=epsilon(2), report=epsilon(1))
@@ -74,7 +73,7 @@ class Memoised(Oracle):
         for field in ("permanent_p", "permanent_q", "flip"):
             object.__setattr__(self, field, exactly(getattr(self, field), field))
         read_loss(self.loss, self.name)
-        # Made for its checks: it certifies the lifetime.
+        # Constructed for its checks: it certifies the lifetime.
         if self.permanent.p != self.permanent_p:
             raise BadProbability("permanent_p must be what direct encoding leaves: 1 - (domain - 1) permanent_q.")
         if self.p <= self.q:
@@ -83,7 +82,7 @@ class Memoised(Oracle):
 
     @classmethod
     def direct(cls, domain: int, *, lifetime: Loss, report: Loss) -> Self:
-        """Direct encoding of direct encoding; `flip` is the least multiple of 2^-64 that keeps both promises."""
+        """Build direct encoding of direct encoding; `flip` is the least multiple of 2^-64 within both losses."""
         first = DirectEncoding.for_loss(domain, lifetime)
         amount = _less(report, lifetime, cls.name)
 
@@ -96,7 +95,7 @@ class Memoised(Oracle):
 
     @classmethod
     def unary(cls, domain: int, *, lifetime: Loss, report: Loss) -> Self:
-        """Flipped bits of unary encoding, symmetric or optimised, whichever errs less after both layers."""
+        """Build flipped bits of unary encoding, symmetric or optimised, whichever has less error after both layers."""
         amount = _less(report, lifetime, cls.name)
         made = []
         for first in (UnaryEncoding.symmetric(domain, lifetime), UnaryEncoding.optimised(domain, lifetime)):
@@ -117,7 +116,7 @@ class Memoised(Oracle):
 
     @property
     def kind(self) -> Kind:  # type: ignore[override]  # as the first layer
-        """What one report is."""
+        """The form of a report."""
         return "number" if self.encoding == "direct" else "bits"
 
     @property
@@ -136,12 +135,12 @@ class Memoised(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return (self.domain - 1).bit_length() if self.encoding == "direct" else self.domain
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return self.domain if self.encoding == "direct" else 1 << self.domain
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -151,21 +150,21 @@ class Memoised(Oracle):
         return bits_law(value, self.domain, self.p, self.q)
 
     def largest_ratio(self) -> Fraction:
-        """Of one report."""
+        """Return the largest ratio of one report."""
         return self.p / self.q if self.encoding == "direct" else bits_ratio(self.p, self.q)
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact: what a client in another language needs to make the same reports."""
+        """Return the public, exact facts that a client in another language needs to make the same reports."""
         return {**Oracle.describe(self), "lifetime": str(self.lifetime.amount)}
 
 
 def _flipped(one: Fraction, flip: Fraction) -> Fraction:
-    """The probability of a 1 that is flipped with this probability."""
+    """Return the probability of a 1 that is flipped with this probability."""
     return one * (1 - flip) + (1 - one) * flip
 
 
 def _direct(domain: int, p: Fraction, q: Fraction, flip: Fraction) -> tuple[Fraction, Fraction]:
-    """The truth, and each other value, after the second exchange."""
+    """Return the probabilities of the truth and of each other value after the second exchange."""
     keep = 1 - (domain - 1) * flip
     return p * keep + (domain - 1) * q * flip, p * flip + q * keep + (domain - 2) * q * flip
 
@@ -178,7 +177,7 @@ def _less(report: Loss, lifetime: Loss, name: str) -> Fraction:
 
 
 def _least(within: Callable[[Fraction], bool], unit: int, limit: Fraction) -> Fraction:
-    """The least multiple of 1/unit that is within; finer units if none below the limit is."""
+    """Return the least multiple of 1/unit for which `within` holds; finer units if none below the limit does."""
     while True:
         low, high = 0, int(limit * unit)
         high -= Fraction(high, unit) == limit
@@ -192,12 +191,12 @@ def _least(within: Callable[[Fraction], bool], unit: int, limit: Fraction) -> Fr
         unit <<= 4
 
 
-# Memoised answers, on the device: the permanent report, and a fresh one of it.
+# Device: the permanent report, and a fresh perturbation of it.
 
 
 @perturbed.register
 def both_layers(mechanism: Memoised, values: NDArray[np.int64], source: Source) -> NDArray[Any]:
-    """A permanent report that nobody keeps, and a fresh one of it: a first report, for simulations.
+    """Return a fresh perturbation of a permanent report that is not kept: a first report, for simulations.
 
     A device keeps the first and calls `again`: see `memory.Wallet`.
     """
@@ -205,7 +204,7 @@ def both_layers(mechanism: Memoised, values: NDArray[np.int64], source: Source) 
 
 
 def again(mechanism: Memoised, permanent: NDArray[Any], source: Source) -> NDArray[Any]:
-    """Fresh reports of permanent ones, one row a person.
+    """Return fresh perturbations of permanent reports, one row a person.
 
     Direct: one little-endian word each, as in direct encoding, with `flip` as its q. Unary: coins of probability `flip`
     (`coins.bit_coins`), one for each bit, and a bit is flipped where its coin is 1.
@@ -217,7 +216,7 @@ def again(mechanism: Memoised, permanent: NDArray[Any], source: Source) -> NDArr
     return np.asarray(permanent ^ trim(flips, mechanism.domain))
 
 
-# Memoised answers, at the collector: one round's reports are a pure protocol with the p and q of both layers.
+# Collector: one round's reports are a pure protocol with the p and q of both layers.
 
 
 @valid.register

@@ -1,4 +1,4 @@
-"""Multiple choice over any frequency oracle: fill the set up, draw one of its places, report that value."""
+"""Multiple choice over any frequency oracle: pad the set, draw one of its places, report that value."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,13 +27,13 @@ _INNER = (DirectEncoding, LocalHashing, SubsetSelection, UnaryEncoding)
 
 @dataclass(frozen=True, slots=True)
 class PaddedSample(Oracle):
-    """One chosen option, drawn from `most` places of which the unused say "nothing", through an inner mechanism.
+    """One chosen option, drawn from `most` places of which the unused are empty, through an inner mechanism.
 
     Padding and sampling of Qin et al. 2016 and Wang, Li & Jha 2018. Its variance grows like the square of `most`, but
     local hashing inside keeps reports short over a large number of options.
 
-    Privacy: pure over all pairs of sets of at most `most` options: the inner mechanism's loss, for whatever place was
-        drawn. How many were chosen is hidden too.
+    Privacy: pure over all pairs of sets of at most `most` options: the inner mechanism's loss, for any drawn place.
+        The number of chosen options is hidden too.
     """
 
     name: ClassVar[str] = "padded-sample"
@@ -53,18 +53,18 @@ class PaddedSample(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, most: int, loss: Loss) -> Self:
-        """Around local hashing."""
+        """Build the mechanism around local hashing."""
         options = read_domain(domain, cls.name, (1 << 32) - 1)
         return cls(domain, most, LocalHashing.for_loss(options + 1, loss))
 
     @property
     def loss(self) -> Loss:  # type: ignore[override]  # follows from what is inside
-        """What a report costs."""
+        """The loss of a report."""
         return self.inner.loss
 
     @property
     def kind(self) -> Kind:  # type: ignore[override]  # as what is inside
-        """What one report is."""
+        """The form of a report."""
         return self.inner.kind
 
     @property
@@ -79,17 +79,17 @@ class PaddedSample(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return self.inner.bits
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return self.inner.outputs
 
     @property
     def answers(self) -> int:
-        """How many sets there are."""
+        """The number of sets."""
         return count_sets(self.domain, self.most)
 
     @property
@@ -104,15 +104,15 @@ class PaddedSample(Oracle):
         return tuple(sum(chances, start=Fraction(0)) / self.most for chances in zip(*laws, strict=True))
 
     def mse(self, people: int) -> float:
-        """The expected squared error of a share, averaged over the options, if all choose as many as they may."""
+        """Return the expected squared error of a share, averaged over the options, if every person chooses `most`."""
         return float(self.variance(np.array([self.most / self.domain]), people)[0])
 
     def largest_ratio(self) -> Fraction:
-        """At most that of the inner mechanism: all places silent against all places used."""
+        """Return the inner mechanism's bound: all places empty against all places used."""
         return self.inner.largest_ratio()
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact, the inner mechanism's facts under `inner.`."""
+        """Return the public, exact facts, the inner mechanism's under `inner.`."""
         inside = {f"inner.{key}": fact for key, fact in self.inner.describe().items()}
         outside: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width}
         return {**outside, "domain": self.domain, "most": self.most, "loss": str(self.epsilon), **inside}
@@ -120,7 +120,7 @@ class PaddedSample(Oracle):
 
 @perturbed.register
 def _perturb(mechanism: PaddedSample, values: NDArray[np.int64], source: Source) -> NDArray[Any]:
-    """One of `most` places, uniform (a word each, again in the last incomplete run); then the inner mechanism's bytes.
+    """Draw one of `most` places uniformly (a word each, redrawn in the last incomplete run); then the inner bytes.
 
     The place's chosen option, in ascending order, or `domain` if fewer were chosen, is the inner mechanism's value.
     """

@@ -1,4 +1,4 @@
-"""The piecewise mechanism: report a number near your own, or, less often, one far from it."""
+"""The piecewise mechanism: report a number near the true one, or, less often, one far from it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,7 +29,7 @@ class Piecewise(Windowed):
         k·shift + u div P                      if u < window·P, where P = p·2^64,
         v, or v + window if v >= k·shift       otherwise, where v = (u - window·P) div Q and Q = q·2^64,
 
-    in whole numbers throughout: window·P + reach·Q is exactly 2^64. On the wire the report is little-endian.
+    in integers throughout: window·P + reach·Q is exactly 2^64. On the wire the report is little-endian.
 
     Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_numbers.py.
 
@@ -46,14 +46,14 @@ class Piecewise(Windowed):
     def for_loss(
         cls, bounds: Bounds, loss: Loss, steps: int | None = None, shift: int | None = None, window: int | None = None
     ) -> "Piecewise":
-        """With the window of least worst-case variance; q is rounded up to a multiple of 2^-64.
+        """Build the mechanism with the window of least worst-case variance; q is rounded up to a multiple of 2^-64.
 
         Args:
             bounds: low and high, public; values beyond them are clipped.
-            loss: what one report may cost, replace-one.
-            steps: of the grid; about 32,000 unless given, such that whole numbers lie on it.
-            shift: reports from one window to the next; as many as keep a report within two bytes unless given.
-            window: how many reports are likely; the best number unless given.
+            loss: the loss of one report, replace-one.
+            steps: of the grid; default about 32,000, such that integers are grid points.
+            shift: reports from one window to the next; default the most that keeps a report within two bytes.
+            window: the number of likely reports; default the best number.
         """
         amount = read_loss(loss, cls.name)
         low, high = read_pair(bounds)

@@ -1,4 +1,4 @@
-"""Rankings: people put items in order, and report the order of one pair, or the item at one place."""
+"""Rankings: people order items, and report the order of one pair, or the item at one place."""
 
 import math
 from dataclasses import dataclass
@@ -40,12 +40,12 @@ _LARGEST = 1 << 10
 class PairOrder(Oracle):
     """A uniform pair of items i < j, and whether i comes before j: true with probability p.
 
-    A ranking of k items is k (k-1) / 2 such answers, and one of them, told with the whole epsilon, errs less than all,
-    each told with its part of it. It gives the share of people who prefer one item to another for every pair, and so
-    the Borda scores. The report is 2 · pair + 1 if i is said to come before j, else 2 · pair, where pairs are
-    numbered (0,1), (0,2), … (1,2), ….
+    A ranking of k items is k (k-1) / 2 such answers, and one of them, reported with the whole epsilon, has less error
+    than all, each with a part of it. It gives the share of people who prefer one item to another for every pair, and so
+    the Borda scores. The report is 2 · pair + 1 if i is reported before j, else 2 · pair, where pairs are numbered
+    (0,1), (0,2), … (1,2), ….
 
-    Privacy: pure over all pairs of rankings, p / (1-p) <= e^epsilon exactly. Which pair is told does not depend
+    Privacy: pure over all pairs of rankings, p / (1-p) <= e^epsilon exactly. The choice of pair does not depend
         on the ranking. Verified by enumeration in tests/unit/test_local_rankings.py.
 
     >>> from cloister.local import epsilon
@@ -72,7 +72,7 @@ class PairOrder(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss) -> Self:
-        """A lie with probability 1/(e^epsilon + 1), rounded up to a multiple of 2^-64."""
+        """Build the mechanism with a lie of probability 1/(e^epsilon + 1), rounded up to a multiple of 2^-64."""
         lie = Fraction(word_above(1 / (exp_down(read_loss(loss, cls.name)) + 1)), WORD)
         return cls(domain, 1 - lie, loss)
 
@@ -83,22 +83,22 @@ class PairOrder(Oracle):
 
     @property
     def pairs(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return self.domain * (self.domain - 1) // 2
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return (self.outputs - 1).bit_length()
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return 2 * self.pairs
 
     @property
     def answers(self) -> int:
-        """How many rankings there are; as a value each is its number in the order of the dictionary."""
+        """The number of rankings; a value is a ranking's number in lexicographic order."""
         return math.factorial(self.domain)
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -112,23 +112,23 @@ class PairOrder(Oracle):
         return tuple(chances)
 
     def largest_ratio(self) -> Fraction:
-        """p/q."""
+        """Return p/q."""
         return self.p / self.q
 
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
-        """The variance of the estimated share of people with one order of a pair, who are asked as chance has it."""
+        """Return the variance of the estimated share of people with one order of a pair, with random questions."""
         shares, p, q = np.asarray(frequencies, dtype=np.float64), float(self.p), float(self.q)
         said = q + (p - q) * shares
         return np.asarray(self.pairs * said * (1 - said) / (people * (p - q) ** 2))
 
     def mse(self, people: int) -> float:
-        """The expected squared error of a Borda score, at most: as if every pair were a tie."""
+        """Return an upper bound on the expected squared error of a Borda score: as if every pair were a tie."""
         return (self.domain - 1) * float(self.variance(np.array([0.5]), people)[0])
 
     def estimate(  # type: ignore[override]  # scores and pairs, not shares of values
         self, counts: "Counts", confidence: Number = "0.95"
     ) -> "RankingEstimate":
-        """Borda scores and the matrix of preferences, unbiased, with standard errors and intervals."""
+        """Estimate Borda scores and the matrix of preferences, unbiased, with standard errors and intervals."""
         return estimate_pairs(self, counts, confidence)
 
 
@@ -137,9 +137,9 @@ class ItemAtPlace(Oracle):
     """A uniform place, and the item there: the true one with probability p, each other with q.
 
     It gives the share of people who put an item first, second, and so on. The report is place · k + item. For Borda
-    scores alone `PairOrder` errs less.
+    scores alone `PairOrder` has less error.
 
-    Privacy: pure over all pairs of rankings, p/q <= e^epsilon exactly. Which place is told does not depend on the
+    Privacy: pure over all pairs of rankings, p/q <= e^epsilon exactly. The choice of place does not depend on the
         ranking. Verified by enumeration in tests/unit/test_local_rankings.py.
     """
 
@@ -161,7 +161,7 @@ class ItemAtPlace(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss) -> Self:
-        """q = 1/(e^epsilon + items - 1), rounded up to a multiple of 2^-64."""
+        """Build the mechanism with q = 1/(e^epsilon + items - 1), rounded up to a multiple of 2^-64."""
         power = exp_down(read_loss(loss, cls.name))
         return cls(domain, Fraction(word_above(1 / (power + read_domain(domain, cls.name, _LARGEST) - 1)), WORD), loss)
 
@@ -172,22 +172,22 @@ class ItemAtPlace(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return (self.outputs - 1).bit_length()
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return self.domain**2
 
     @property
     def answers(self) -> int:
-        """How many rankings there are; as a value each is its number in the order of the dictionary."""
+        """The number of rankings; a value is a ranking's number in lexicographic order."""
         return math.factorial(self.domain)
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """A word below the first tells the truth; the rest is shared out in runs of the second."""
+        """The word thresholds: below the first the truth; the rest in runs of the second."""
         return threshold(self.p), threshold(self.q)
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -196,24 +196,24 @@ class ItemAtPlace(Oracle):
         return tuple((self.p if said == item else self.q) / k for item in _ranking(value, k) for said in range(k))
 
     def largest_ratio(self) -> Fraction:
-        """p/q."""
+        """Return p/q."""
         return self.p / self.q
 
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
-        """The variance of the estimated share of people with an item at a place, who are asked as chance has it."""
+        """Return the variance of the estimated share of people with an item at a place, with random questions."""
         shares, p, q = np.asarray(frequencies, dtype=np.float64), float(self.p), float(self.q)
         said = q + (p - q) * shares
         return np.asarray(self.domain * said * (1 - said) / (people * (p - q) ** 2))
 
     def mse(self, people: int) -> float:
-        """The expected squared error of a Borda score, if each item is as often at each place."""
+        """Return the expected squared error of a Borda score, if each item is equally often at each place."""
         k = self.domain
         return (k - 1) * k * (2 * k - 1) / 6 * float(self.variance(np.array([1 / k]), people)[0])
 
     def estimate(  # type: ignore[override]  # scores and places, not shares of values
         self, counts: "Counts", confidence: Number = "0.95"
     ) -> "RankingEstimate":
-        """Borda scores and the matrix of places, unbiased, with standard errors and intervals."""
+        """Estimate Borda scores and the matrix of places, unbiased, with standard errors and intervals."""
         return estimate_places(self, counts, confidence)
 
 
@@ -221,14 +221,14 @@ def _ranking(number: int, items: int) -> tuple[int, ...]:
     return next(islice(permutations(range(items)), number, None))
 
 
-# Rankings, on the device: words for the pair or place, then one word for the answer.
+# Device: words for the pair or place, then one word for the answer.
 
 
 @perturbed.register
 def pair_order(mechanism: PairOrder, values: NDArray[np.int64], source: Source) -> Words:
-    """2 · pair + (i is said to come before j): a word for the pair (again in the last, incomplete run), one to lie.
+    """Return 2 · pair + (i before j): a word for the pair (redrawn in the last, incomplete run), one for the lie.
 
-    The true order is told if the second word is below p·2^64.
+    The true order is reported if the second word is below p·2^64.
     """
     people, k = np.arange(len(values)), mechanism.domain
     place = np.empty_like(values)
@@ -242,7 +242,7 @@ def pair_order(mechanism: PairOrder, values: NDArray[np.int64], source: Source) 
 
 @perturbed.register
 def item_at_place(mechanism: ItemAtPlace, values: NDArray[np.int64], source: Source) -> Words:
-    """place · k + item: a word for the place (again in the last, incomplete run), then one as in direct encoding."""
+    """Return place · k + item: a word for the place (redrawn in the last, incomplete run), then direct encoding."""
     k = np.uint64(mechanism.domain)
     place = uniform(mechanism.domain, len(values), source)
     item = values[np.arange(len(values)), place.astype(np.int64)].astype(np.uint64)
@@ -251,7 +251,7 @@ def item_at_place(mechanism: ItemAtPlace, values: NDArray[np.int64], source: Sou
 
 @checked.register
 def read_rankings(mechanism: PairOrder | ItemAtPlace, values: Any) -> NDArray[np.int64]:
-    """One row a person: all items, the best first.
+    """Return one row a person: all items, the best first.
 
     Args:
         mechanism: the public facts.
@@ -268,25 +268,25 @@ def read_rankings(mechanism: PairOrder | ItemAtPlace, values: Any) -> NDArray[np
     return rows.astype(np.int64)
 
 
-# Rankings, at the collector: preferences, places and Borda scores, each with its error.
+# Collector: preferences, places and Borda scores, each with its error.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankingEstimate:
-    """How people rank the items, estimated.
+    """Estimated preferences over the items.
 
     Attributes:
-        mechanism: what the reports were made with.
-        scores: Borda scores: how many items people put below this one, on average.
-        standard_error: of each score, due to the noise and to who was asked what.
-        interval: lower and upper ends for the scores, each with `confidence` on its own.
+        mechanism: the mechanism of the reports.
+        scores: Borda scores: the average number of items that people put below this one.
+        standard_error: of each score, from the noise and from the random questions.
+        interval: lower and upper ends for the scores, each with `confidence` individually.
         confidence: of each interval.
         matrix: `PairOrder`: [i, j] is the share of people who put i before j, one half on the diagonal.
             `ItemAtPlace`: [place, item] is the share who put the item there.
-        matrix_error: of each entry; infinite where nobody was asked.
+        matrix_error: of each entry; infinite where no one was asked.
         n: reports counted.
         refused: reports refused.
-        raw: True for unbiased numbers, which may lie outside what can be.
+        raw: True for unbiased numbers, which may be outside the feasible range.
         private: False if randomness was seeded.
     """
 
@@ -308,7 +308,7 @@ class RankingEstimate:
         return np.argsort(-self.scores, kind="stable")
 
     def projected(self) -> "RankingEstimate":
-        """Shares cut to [0, 1], and scores to [0, k-1], marked `raw=False`. They are biased, and err less."""
+        """Return shares cut to [0, 1] and scores to [0, k-1], marked `raw=False`. They are biased, with less error."""
         if not self.raw:
             raise BadInput("these numbers are projected already. Project the raw estimate.")
         most = float(len(self.scores) - 1)
@@ -322,7 +322,7 @@ class RankingEstimate:
         )
 
     def require_private(self) -> "RankingEstimate":
-        """This estimate, unless its noise was seeded and protected nobody."""
+        """Return this estimate, or raise if its noise was seeded and so not private."""
         if not self.private:
             raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
         return self
@@ -334,7 +334,7 @@ def _counts(mechanism: PairOrder | ItemAtPlace, data: NDArray[Any]) -> NDArray[n
 
 
 def estimate_pairs(mechanism: PairOrder, counts: Counts, confidence: Number = "0.95") -> RankingEstimate:
-    """Preferences of every pair, from those who were asked about it; a score is a sum over pairs."""
+    """Estimate the preferences of every pair from the people asked about it; a score is a sum over pairs."""
     _check(mechanism, counts)
     k = mechanism.domain
     said = counts.table.reshape(-1, 2)
@@ -348,20 +348,20 @@ def estimate_pairs(mechanism: PairOrder, counts: Counts, confidence: Number = "0
 
 
 def estimate_places(mechanism: ItemAtPlace, counts: Counts, confidence: Number = "0.95") -> RankingEstimate:
-    """Items at every place, from those who were asked about it; a score weighs places by how many are below them."""
+    """Estimate the items at every place from the people asked about it; a score weights places by the number below."""
     _check(mechanism, counts)
     k = mechanism.domain
     said = counts.table.reshape(k, k)
     matrix, spread = _shares(said, np.repeat(said.sum(axis=1)[:, None], k, axis=1), mechanism)
     below = np.arange(k - 1, -1, -1.0)
     scores = below @ matrix
-    # The last place weighs nothing, even if nobody was asked about it.
+    # The last place has weight zero, even if no one was asked about it.
     error = np.sqrt((below[:-1] ** 2) @ spread[:-1])
     return _made(mechanism, counts, confidence, scores, error, matrix, np.sqrt(spread))
 
 
 def _shares(said: NDArray[Any], asked: NDArray[Any], mechanism: PairOrder | ItemAtPlace) -> tuple[Floats, Floats]:
-    """Unbiased shares among those asked, and their variances; one in so many, and infinity, where nobody was."""
+    """Return unbiased shares among the people asked, and variances; 1/options and infinity where no one was."""
     p, q = float(mechanism.p), float(mechanism.q)
     guess = 0.5 if isinstance(mechanism, PairOrder) else 1 / mechanism.domain
     some = asked > 0

@@ -1,4 +1,4 @@
-"""Several numbers, of which a device tells a few: whichever mechanism for one number does the telling."""
+"""Several numbers, of which a device reports a few, by any mechanism for one number."""
 
 import math
 from collections.abc import Callable
@@ -31,12 +31,13 @@ _EACH = Fraction(5, 2)
 
 @dataclass(frozen=True, slots=True)
 class SampledNumbers(NumberMechanism):
-    """`picked` coordinates, drawn without replacement, each told at an equal part of epsilon. Wang et al. 2019.
+    """`picked` coordinates, drawn without replacement, each reported at an equal part of epsilon. Wang et al. 2019.
 
-    The collector averages each coordinate over those who told it, which errs less than filling up with zeros. A report
-    is, for each coordinate in rising order, its number (2 bytes, little-endian) and the inner mechanism's report.
+    The collector averages each coordinate over the people who reported it, which has less error than padding with
+    zeros. A report is, for each coordinate in rising order, its number (2 bytes, little-endian) and the inner
+    mechanism's report.
 
-    Privacy: pure: which coordinates are told depends on no value, and the reports' ratios multiply, so
+    Privacy: pure: the choice of coordinates depends on no value, and the reports' ratios multiply, so
         ratio^picked <= e^epsilon exactly.
     """
 
@@ -69,13 +70,13 @@ class SampledNumbers(NumberMechanism):
         inner: Callable[[Bounds, Loss], NumberMechanism] = Hybrid.for_loss,
         picked: int | None = None,
     ) -> "SampledNumbers":
-        """One coordinate for every 2.5 of epsilon, at least one, unless told otherwise.
+        """Build the mechanism with one coordinate for every 2.5 of epsilon, at least one, by default.
 
         Args:
             bounds: low and high of each coordinate, public.
-            loss: what one report, of all its parts, may cost.
+            loss: the loss of one report, all parts together.
             inner: makes the mechanism for one number: `Piecewise.for_loss`, `Duchi.for_loss`, …
-            picked: how many coordinates a device tells.
+            picked: the number of coordinates a device reports.
         """
         amount, pairs = read_loss(loss, cls.name), read_pairs(bounds)
         count = max(1, min(len(pairs), math.floor(amount / _EACH))) if picked is None else picked
@@ -90,33 +91,33 @@ class SampledNumbers(NumberMechanism):
 
     @property
     def steps(self) -> int:  # type: ignore[override]  # the inner mechanism's grid
-        """Of every coordinate's grid."""
+        """The steps of every coordinate's grid."""
         return self.inner.steps
 
     @property
     def listable(self) -> bool:  # type: ignore[override]  # as the inner mechanism
-        """Whether `law` can write a law down in rationals."""
+        """True if `law` can return a law in rationals."""
         return self.inner.listable
 
     @property
     def size(self) -> int:
-        """How many coordinates there are."""
+        """The number of coordinates."""
         return len(self.pairs)
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes: whole bytes for each part."""
+        """The number of bits per report: whole bytes for each part."""
         return 8 * self.picked * (2 + self.inner.width)
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         told: int = self.inner.outputs**self.picked
         return math.comb(self.size, self.picked) * told
 
     @property
     def parts(self) -> tuple[Segment, ...]:
-        """The inner mechanism's."""
+        """The inner mechanism's runs."""
         return self.inner.parts
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -130,25 +131,25 @@ class SampledNumbers(NumberMechanism):
         )
 
     def largest_ratio(self) -> Fraction:
-        """All told coordinates at their worst."""
+        """Return the ratio with all reported coordinates at their worst."""
         return self.inner.largest_ratio() ** self.picked
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact; the inner mechanism's facts are marked."""
+        """Return the public, exact facts; the inner mechanism's are marked."""
         pairs = "; ".join(f"{low} {high}" for low, high in self.pairs)
         own: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width, "pairs": pairs}
         own |= {f"inner.{fact}": value for fact, value in self.inner.describe().items()}
         return {**own, "picked": self.picked, "loss": str(self.epsilon)}
 
     def _coefficients(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Of the variance when all have this value: d/k people in a coordinate fewer. Values that differ add to it."""
+        """Return the variance's coefficients for equal values: k/d of the people per coordinate."""
         share = Fraction(self.size, self.picked)
         v0, v1, v2 = NumberMechanism._coefficients(self)
         return v0 * share, v1 * share, v2 * share
 
     @property
     def worst_variance(self) -> float:
-        """With the spread of values that differ as much as they can, from which a told few are drawn."""
+        """The variance with values that differ as much as possible, from which the reporting people are drawn."""
         spread = Fraction(self.size, self.picked) - 1
         v0, _, v2 = self._coefficients()
         # Half of the people at each end: their numbers spread by 1, and Piecewise is at its worst there.
@@ -158,12 +159,12 @@ class SampledNumbers(NumberMechanism):
         return sum((((high - low) / 2) ** 2 for low, high in self.pairs), Fraction(0)) / self.size
 
 
-# On the device: reports on a few of the numbers.
+# Device: reports on a few of the numbers.
 
 
 @perturbed.register
 def _perturb(mechanism: SampledNumbers, values: NDArray[np.int64], source: Source) -> Bytes:
-    """For each coordinate told, in rising order: two bytes with its number, then the inner report."""
+    """Return, for each reported coordinate in rising order, two bytes with its number, then the inner report."""
     each = 2 + mechanism.inner.width
     rows = np.empty((len(values), mechanism.width), dtype=np.uint8)
     told = sampled_coordinates(mechanism.size, mechanism.picked, len(values), source)
@@ -177,7 +178,7 @@ def _perturb(mechanism: SampledNumbers, values: NDArray[np.int64], source: Sourc
 
 
 def sampled_coordinates(size: int, picked: int, people: int, source: Source) -> NDArray[np.int64]:
-    """Sorted rows of `picked` different coordinates, every set alike. Floyd's way: Bentley & Floyd 1987.
+    """Return sorted rows of `picked` different coordinates, every set equally likely. Bentley & Floyd 1987.
 
     Of the coordinates 0 … j a uniform one is taken, or j itself if that one was taken before.
     """
@@ -192,7 +193,7 @@ def sampled_coordinates(size: int, picked: int, people: int, source: Source) -> 
 
 @valid.register
 def _valid_told(mechanism: SampledNumbers, data: NDArray[Any]) -> NDArray[np.bool_]:
-    """Coordinates in rising order, and inner reports that are well formed."""
+    """Return the rows with coordinates in rising order and well-formed inner reports."""
     places, reports = _told(mechanism, data)
     good = (places < mechanism.size).all(axis=1) & (np.diff(places, axis=1) > 0).all(axis=1)
     return np.asarray(good & (reports < np.uint64(mechanism.inner.outputs)).all(axis=1))

@@ -1,4 +1,4 @@
-"""Multiple choice: each person chooses up to `most` of `domain` options. One option named, or bits for all."""
+"""Multiple choice: each person chooses up to `most` of `domain` options. Report one option, or bits for all."""
 
 import math
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _MOST_BITS = 1 << 10
 
 
 def read_most(most: int, domain: int, name: str, limit: int = _LARGEST) -> int:
-    """How many options a person may choose."""
+    """Return the number of options a person may choose."""
     allowed = min(domain, limit)
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= allowed:
         raise BadCandidates(f"{name} lets people choose up to 1 … {allowed:,} options, got {most!r:.40}.")
@@ -35,12 +35,12 @@ def read_most(most: int, domain: int, name: str, limit: int = _LARGEST) -> int:
 
 
 def count_sets(domain: int, most: int) -> int:
-    """How many sets of at most `most` options there are."""
+    """Return the number of sets of at most `most` options."""
     return sum(math.comb(domain, size) for size in range(most + 1))
 
 
 def sets_of(domain: int, most: int) -> tuple[int, ...]:
-    """All sets of at most `most` options, each as a number whose bits are the options."""
+    """Return all sets of at most `most` options, each as a number whose bits are the options."""
     return tuple(
         sum(1 << option for option in chosen)
         for size in range(most + 1)
@@ -50,17 +50,17 @@ def sets_of(domain: int, most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class OneOfSet(Oracle):
-    """One number: each chosen option with probability p, each other with q, else `domain`, which says nothing.
+    """One number: each chosen option with probability p, each other with q, else `domain`, for no option.
 
-    A set is filled up to `most` with silent options of its own, and one of domain + most is named: this is PrivSet
-    (Wang et al. 2018) with one item, or padding and sampling with direct encoding at the amplified level
-    ln(1 + most (e^epsilon - 1)) (Wang, Li & Jha 2018). The silent ones are not told apart, which tells less yet.
+    A set is padded to `most` with dummy options of its own, and one of domain + most is reported: this is PrivSet (Wang
+    et al. 2018) with one item, or padding and sampling with direct encoding at the amplified level ln(1 + most
+    (e^epsilon - 1)) (Wang, Li & Jha 2018). The dummies are not distinguished, which reveals even less.
 
     One 64-bit word u decides: below most·p·2^64 the chosen option number u div (p·2^64), counted upwards, or nothing if
     there are fewer; then the other option number (u - most·p·2^64) div (q·2^64), counted upwards, or nothing.
 
-    Privacy: pure over all pairs of sets of at most `most` options, p/q <= e^epsilon exactly; how many were chosen is
-        hidden too. Verified by enumeration in tests/unit/test_local_sets.py.
+    Privacy: pure over all pairs of sets of at most `most` options, p/q <= e^epsilon exactly; the number of chosen
+        options is hidden too. Verified by enumeration in tests/unit/test_local_sets.py.
 
     >>> from cloister.local import epsilon
     >>> hobbies = OneOfSet.for_loss(10, 3, epsilon(1))
@@ -88,7 +88,7 @@ class OneOfSet(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, most: int, loss: Loss) -> Self:
-        """q = 1/(most e^epsilon + domain), rounded up to a multiple of 2^-64."""
+        """Build the mechanism with q = 1/(most e^epsilon + domain), rounded up to a multiple of 2^-64."""
         power = exp_down(read_loss(loss, cls.name))
         options = read_domain(domain, cls.name, _LARGEST)
         chosen = read_most(most, options, cls.name)
@@ -96,27 +96,27 @@ class OneOfSet(Oracle):
 
     @property
     def p(self) -> Fraction:  # type: ignore[override]  # follows from q
-        """The probability of each chosen option; the few words that cannot be shared out say nothing."""
+        """The probability of each chosen option; the few words left over report no option."""
         return Fraction((WORD - self.domain * threshold(self.q)) // self.most, WORD)
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return self.domain.bit_length()
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return self.domain + 1
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """How many words each chosen option has, and each other one."""
+        """The number of words of each chosen option, and of each other one."""
         return threshold(self.p), threshold(self.q)
 
     @property
     def answers(self) -> int:
-        """How many sets there are."""
+        """The number of sets."""
         return count_sets(self.domain, self.most)
 
     @property
@@ -130,11 +130,11 @@ class OneOfSet(Oracle):
         return (*named, 1 - sum(named, start=Fraction(0)))
 
     def mse(self, people: int) -> float:
-        """The expected squared error of a share, averaged over the options, if all choose as many as they may."""
+        """Return the expected squared error of a share, averaged over the options, if every person chooses `most`."""
         return float(self.variance(np.array([self.most / self.domain]), people)[0])
 
     def largest_ratio(self) -> Fraction:
-        """p/q: an option chosen against one not chosen. Saying nothing has a smaller ratio."""
+        """Return p/q: an option chosen against one not chosen. The empty report has a smaller ratio."""
         return self.p / self.q
 
 
@@ -143,16 +143,16 @@ class SetBits(Oracle):
     """A bit for each option: 1 with probability p if it was chosen, q if not; chosen bits share one budget.
 
     All bits are coins of probability q, and the law is tilted once: towards reports in which some chosen option (or one
-    of the silent ones that fill the set up) is 1, and equally to all of those. So the price does not grow with every
-    chosen option, as with bits tossed on their own at epsilon/most each: the variance grows like `most`, not like its
-    square. It is PrivSet (Wang et al. 2018) with coins for its sets of fixed size; with most = 1 it is unary encoding.
+    of the dummies that pad the set) is 1, and equally to all of those. So the cost does not grow with every chosen
+    option, as with independent bits at epsilon/most each: the variance grows like `most`, not like its square. It is
+    PrivSet (Wang et al. 2018) with coins for its sets of fixed size; with most = 1 it is unary encoding.
 
-    One 64-bit word says which chosen option, counted upwards, is the first that is 1 (see `thresholds`; none if there
-    are fewer, or if the word is not below the last). Those before it are 0, it is 1, those after it and all
+    One 64-bit word selects which chosen option, counted upwards, is the first that is 1 (see `thresholds`; none if
+    there are fewer, or if the word is not below the last). Those before it are 0, it is 1, those after it and all
     options that were not chosen are as the coins fell.
 
-    Privacy: pure over all pairs of sets of at most `most` options, exactly `largest_ratio()`; how many were chosen
-        is hidden too. Verified by enumeration in tests/unit/test_local_sets.py.
+    Privacy: pure over all pairs of sets of at most `most` options, exactly `largest_ratio()`; the number of chosen
+        options is hidden too. Verified by enumeration in tests/unit/test_local_sets.py.
 
     >>> from cloister.local import epsilon
     >>> topics = SetBits.for_loss(100, 3, epsilon(1))
@@ -183,7 +183,7 @@ class SetBits(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, most: int, loss: Loss) -> Self:
-        """With a q of six binary digits near that of least error; p is rounded down to a multiple of 2^-64."""
+        """Build it with a q of six binary digits near that of least error; p is rounded down to a multiple of 2^-64."""
         amount = read_loss(loss, cls.name)
         options = read_domain(domain, cls.name, _LARGEST)
         chosen = read_most(most, options, cls.name, _MOST_BITS)
@@ -193,7 +193,7 @@ class SetBits(Oracle):
 
     @property
     def thresholds(self) -> tuple[int, ...]:
-        """A word below number j, but not below the one before, makes the chosen option number j the first 1.
+        """The word thresholds: a word below number j, but not below the one before, makes chosen option j the first 1.
 
         Its probability is p (1-q)^j rounded down, so options differ by less than most·2^-64 in their own p.
         """
@@ -207,17 +207,17 @@ class SetBits(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return self.domain
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return 1 << self.domain
 
     @property
     def answers(self) -> int:
-        """How many sets there are."""
+        """The number of sets."""
         return count_sets(self.domain, self.most)
 
     @property
@@ -242,15 +242,15 @@ class SetBits(Oracle):
         return tuple(chances)
 
     def mse(self, people: int) -> float:
-        """The expected squared error of a share, averaged over the options, if all choose as many as they may."""
+        """Return the expected squared error of a share, averaged over the options, if every person chooses `most`."""
         return float(self.variance(np.array([self.most / self.domain]), people)[0])
 
     def largest_ratio(self) -> Fraction:
-        """The largest ratio of any report's probabilities under two sets.
+        """Return the largest ratio of any report's probabilities under two sets.
 
-        Beside coins that fell for nobody, a report is likelier by shown[j] if its first chosen 1 is number j, and by
-        unseen[c] if none of c chosen options is 1. Words are rounded down one by one, so each of these is looked at: in
-        exact integers, all multiplied by the same number. A report with a 1 leaves no room for a set of all options.
+        Relative to coins alone, a report is likelier by shown[j] if its first chosen 1 is number j, and by unseen[c] if
+        none of c chosen options is 1. Words are rounded down one by one, so each of these is checked: in exact
+        integers, all multiplied by the same number. A report with a 1 leaves no room for a set of all options.
         """
         rest, digits = self._tails
         powers = [1]
@@ -265,13 +265,13 @@ class SetBits(Oracle):
 
     @property
     def _tails(self) -> tuple[int, int]:
-        """How likely the coin of an option is 0, as a whole number of 2^-digits, and the digits."""
+        """The probability that an option's coin is 0, as an integer multiple of 2^-digits, and the digits."""
         digits = self.q.denominator.bit_length() - 1
         return (1 << digits) - int(self.q * (1 << digits)), digits
 
 
 def _best_coin(most: int, amount: float) -> Fraction:
-    """The coin of least q(1-q)/(p-q)², to six binary digits. In floats: it decides the error and nothing else."""
+    """Return the coin of least q(1-q)/(p-q)², to six binary digits. In floats: it affects the error only."""
     q = np.geomspace(1e-4 * math.exp(-amount), 0.5, 4000) / most
     none = (1 - q) ** most
     # p/q - 1 in a form that does not cancel when epsilon is small.
@@ -281,15 +281,15 @@ def _best_coin(most: int, amount: float) -> Fraction:
     return Fraction(round(best * 2**places), 1 << places)
 
 
-# Multiple choice, on the device: one word, and for SetBits the coins of all options after it.
+# Device: one word, and for SetBits the coins of all options after it.
 
 
 @perturbed.register
 def one_of_set(mechanism: OneOfSet, values: NDArray[np.int64], source: Source) -> Words:
-    """A number: 8 random bytes a person, read as one little-endian word u.
+    """Return a number: 8 random bytes a person, read as one little-endian word u.
 
     With (own, run) = mechanism.thresholds and the chosen options in ascending order:
-        u < most·own: number u div own of the chosen options, or `domain` (nothing) if so many were not chosen;
+        u < most·own: number u div own of the chosen options, or `domain` (none) if fewer were chosen;
         otherwise r = (u - most·own) div run: number r of the options that were not chosen, or `domain`.
     """
     own, run = (np.uint64(share) for share in mechanism.thresholds)
@@ -301,19 +301,19 @@ def one_of_set(mechanism: OneOfSet, values: NDArray[np.int64], source: Source) -
     named[named < 0] = mechanism.domain
     # Where hit, the difference wraps and is not used.
     other = np.minimum((word - end) // run, np.uint64(mechanism.domain)).astype(np.int64)
-    for option in values.T:  # ascending: each chosen option that is passed moves the place up by one
+    for option in values.T:  # ascending: each chosen option passed moves the place up by one
         other += (option >= 0) & (option <= other)
     return np.asarray(np.where(hit, named, np.minimum(other, mechanism.domain)), dtype=np.uint64)
 
 
 @perturbed.register
 def bits_of_set(mechanism: SetBits, values: NDArray[np.int64], source: Source) -> Bytes:
-    """Packed bits, the first option in the lowest bit of the first byte; bits beyond the domain are 0.
+    """Return packed bits, the first option in the lowest bit of the first byte; bits beyond the domain are 0.
 
-    8 random bytes a person, read as one little-endian word u: the first chosen option (ascending) that shows is number
-    j, the number of thresholds that are not above u. Then the coins, as for unary encoding: ceil(domain/8) random
-    bytes for each binary digit of q, from the lowest (`client.coins.bit_coins`). Chosen options before number j are
-    cleared, number j is set, all other bits stay as the coins fell.
+    8 random bytes a person, read as one little-endian word u: the first chosen option (ascending) that is 1 is number
+    j, the number of thresholds that are not above u. Then the coins, as for unary encoding: ceil(domain/8) random bytes
+    for each binary digit of q, from the lowest (`base.coins.bit_coins`). Chosen options before number j are cleared,
+    number j is set, all other bits stay as the coins fell.
     """
     width, ends = row_width(mechanism.domain), np.array(mechanism.thresholds, dtype=np.uint64)
     rows = np.empty((len(values), width), dtype=np.uint8)
@@ -337,11 +337,11 @@ def _checked(mechanism: OneOfSet | SetBits, values: Any) -> NDArray[np.int64]:
 
 
 def read_sets(domain: int, most: int, values: Any) -> NDArray[np.int64]:
-    """One row a person: the chosen options in ascending order, then -1 up to `most`.
+    """Return one row a person: the chosen options in ascending order, then -1 up to `most`.
 
     Args:
-        domain: how many options there are.
-        most: how many of them a person may choose.
+        domain: the number of options.
+        most: the most options a person may choose.
         values: one person's set or frozenset; a list with one set (or list, or tuple) a person; or a matrix of bools
             with one row a person and one column an option.
     """
@@ -381,7 +381,7 @@ def _filled(
     most: int,
     rule: str,
 ) -> NDArray[np.int64]:
-    """The matrix, from options sorted by person and number."""
+    """Return the matrix, from options sorted by person and number."""
     sizes = np.bincount(rows, minlength=people)
     twice = (np.diff(rows) == 0) & (np.diff(flat) == 0)
     if twice.any() or (sizes > most).any() or ((flat < 0) | (flat >= domain)).any():
@@ -391,7 +391,7 @@ def _filled(
     return filled
 
 
-# Multiple choice, at the collector: shares of people who chose each option. They need not add up to 1.
+# Collector: shares of people who chose each option. They need not add up to 1.
 
 
 @valid.register

@@ -1,4 +1,4 @@
-"""Count-mean sketch: a public hash folds a very large domain into few bits."""
+"""Count-mean sketch: a public hash maps a very large domain to few bits."""
 
 import hashlib
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ ROW_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class CountMeanSketch(Oracle):
-    """A row of a public table of hashes, drawn at random, and the unary encoding of the value's bucket in that row.
+    """A random row of a public table of hashes, and the unary encoding of the value's bucket in that row.
 
     Apple's count-mean sketch (2017) with optimised bits. Row r hashes x to the sum of those coefficients of the row
-    whose bit in x is 1, modulo an odd `buckets`. For three different values x, v, w the pairs (x, v) and (x, w) meet
-    independently, each with probability exactly 1/buckets over the choice of the table: differences of bits are
-    0, 1 or -1, and 2 is a unit modulo an odd number. The estimate subtracts the expected share of meetings, so it is
-    unbiased over the table's choice, and its variance is known. A heavy value that meets x lifts x's estimate in that
-    row alone; more rows make that rarer.
+    whose bit in x is 1, modulo an odd `buckets`. For three different values x, v, w the pairs (x, v) and (x, w) collide
+    independently, each with probability exactly 1/buckets over the choice of the table: differences of bits are 0, 1 or
+    -1, and 2 is a unit modulo an odd number. The estimate subtracts the expected share of collisions, so it is unbiased
+    over the table's choice, and its variance is known. A frequent value that collides with x raises x's estimate in
+    that row alone; more rows make that rarer.
 
-    The table follows from `salt`, public text fixed before anybody answers.
+    The table follows from `salt`, public text fixed before any answer.
 
     Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon exactly; the row does not depend on the value.
     """
@@ -65,21 +65,21 @@ class CountMeanSketch(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, buckets: int = 1023, rows: int = 256, salt: str = "") -> Self:
-        """With the optimised bits of OUE."""
+        """Build the mechanism with the optimised bits of OUE."""
         return cls(domain, buckets, rows, salt, *optimised_bits(read_loss(loss, cls.name)), loss)
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes: 16 for the row, one for each bucket."""
+        """The number of bits per report: 16 for the row, one for each bucket."""
         return 8 * ROW_BYTES + self.buckets
 
     @property
     def outputs(self) -> int:
-        """Reports as numbers are below this: row + 2^16 · bits."""
+        """The bound of reports as numbers: row + 2^16 · bits."""
         return 1 << self.bits
 
     def hashed(self, rows: ArrayLike, values: ArrayLike) -> NDArray[np.int64]:
-        """The bucket of each value in its row."""
+        """Return the bucket of each value in its row."""
         return folded(self._table, np.asarray(rows, dtype=np.int64), np.asarray(values, dtype=np.int64), self.buckets)
 
     @property
@@ -87,7 +87,7 @@ class CountMeanSketch(Oracle):
         return _table(self.salt, self.rows, self.buckets, (self.domain - 1).bit_length())
 
     def law(self, value: int) -> tuple[Fraction, ...]:
-        """The probability of every report on this value; rows that do not exist have none."""
+        """Return the probability of every report on this value; rows that do not exist have none."""
         settings = [bits_law(int(self.hashed(row, value)), self.buckets, self.p, self.q) for row in range(self.rows)]
         chances = [Fraction(0)] * self.outputs
         for row, law in enumerate(settings):
@@ -96,11 +96,11 @@ class CountMeanSketch(Oracle):
         return tuple(chances)
 
     def largest_ratio(self) -> Fraction:
-        """Two bits of one row differ, and they are independent."""
+        """Return the ratio: two bits of one row differ, and they are independent."""
         return bits_ratio(self.p, self.q)
 
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
-        """Noise of the bits, plus what meets a value in its bucket, over the choice of the table.
+        """Return the noise variance of the bits plus that of collisions, over the choice of the table.
 
         Frequent values count by their squares, so they should be among those given.
         """
@@ -108,21 +108,21 @@ class CountMeanSketch(Oracle):
         p, q, meet = float(self.p), float(self.q), 1 / self.buckets
         loud, quiet = (chance * (1 - chance) / (p - q) ** 2 for chance in (p, q))
         noise = shares * loud + (1 - shares) * (meet * loud + (1 - meet) * quiet)
-        # Those who share a value and a row meet x together or not at all.
+        # People who share a value and a row collide with x together or not at all.
         squares = np.sum(np.square(np.maximum(shares, 0))) - shares**2
         together = np.maximum(squares - (1 - shares) / people, 0) / self.rows
         met = meet * (1 - meet) * ((1 - shares) / people + together)
         return np.asarray((noise / people + met) / (1 - meet) ** 2)
 
     def mse(self, people: int) -> float:
-        """The expected squared error of a share if nobody's value is frequent."""
+        """Return the expected squared error of a share if no value is frequent."""
         return float(self.variance(np.zeros(1), people)[0])
 
 
 def folded(
     table: NDArray[np.int32], rows: NDArray[np.int64], values: NDArray[np.int64], buckets: int
 ) -> NDArray[np.int64]:
-    """The sum of the coefficients of the values' 1-bits, byte by byte."""
+    """Return the sum of the coefficients of the values' 1-bits, byte by byte."""
     total = np.zeros(np.broadcast_shapes(rows.shape, values.shape), dtype=np.int64)
     for place in range(table.shape[1]):
         total += table[rows, place, (values >> (8 * place)) & 255]
@@ -131,7 +131,7 @@ def folded(
 
 @lru_cache(maxsize=8)
 def _table(salt: str, rows: int, buckets: int, bits: int) -> NDArray[np.int32]:
-    """For each row, byte and setting of that byte: the sum of the coefficients of its 1-bits."""
+    """Return, for each row, byte and setting of that byte, the sum of the coefficients of its 1-bits."""
     count = (bits + 7) // 8
     coefficients = _coefficients(f"{salt}|{rows}|{buckets}", rows * 8 * count, buckets).reshape(rows, count, 8)
     settings = (np.arange(256)[:, None] >> np.arange(8)) & 1
@@ -141,19 +141,19 @@ def _table(salt: str, rows: int, buckets: int, bits: int) -> NDArray[np.int32]:
 
 
 def _coefficients(text: str, count: int, below: int) -> NDArray[np.int64]:
-    """Uniform integers from SHAKE-256 of a public text: 32-bit words, those beyond the last full run left out."""
+    """Return uniform integers from SHAKE-256 of a public text: 32-bit words, without those beyond the last full run."""
     stream = hashlib.shake_256(b"cloister count-mean sketch:" + text.encode()).digest(4 * (2 * count + 64))
     drawn = np.frombuffer(stream, dtype="<u4").astype(np.int64)
     fair = (1 << 32) // below * below
     return drawn[drawn < fair][:count] % below
 
 
-# Count-mean sketch, on the device: a row of the public table, then the unary encoding of the value's bucket.
+# Device: a row of the public table, then the unary encoding of the value's bucket.
 
 
 @perturbed.register
 def sketch(mechanism: CountMeanSketch, values: NDArray[np.int64], source: Source) -> Bytes:
-    """Two bytes for the row, then packed bits: a word for the row (its low bits), one for the true bit, then coins."""
+    """Return two row bytes and packed bits: a word for the row (its low bits), one for the true bit, then coins."""
     data = np.empty((len(values), ROW_BYTES + row_width(mechanism.buckets)), dtype=np.uint8)
     for piece in pieces(len(values)):
         own = values[piece]
@@ -165,7 +165,7 @@ def sketch(mechanism: CountMeanSketch, values: NDArray[np.int64], source: Source
     return data
 
 
-# Count-mean sketch, at the collector: a table of rows and buckets, read at each value's bucket.
+# Collector: a table of rows and buckets, read at each value's bucket.
 
 
 # A domain up to this size is estimated as a whole; of a larger one, the values must be named.
@@ -179,7 +179,7 @@ def _valid(mechanism: CountMeanSketch, data: NDArray[Any]) -> NDArray[np.bool_]:
 
 @tally.register
 def _counts(mechanism: CountMeanSketch, data: NDArray[Any]) -> NDArray[np.int64]:
-    """For each row: its bits' counts, and in the last column how many reports it had."""
+    """Return, for each row, its bits' counts, and in the last column its number of reports."""
     table = np.zeros((mechanism.rows, mechanism.buckets + 1), dtype=np.int64)
     rows = _row(data)
     table[:, -1] = np.bincount(rows, minlength=mechanism.rows)
@@ -203,7 +203,7 @@ def _shares(
     total = np.zeros(len(named))
     for row in range(mechanism.rows):
         total += held[row, mechanism.hashed(row, named)]
-    # A value's bucket holds its own people and, on average, 1/buckets of everybody else.
+    # A value's bucket holds its own people and, on average, 1/buckets of all others.
     return values, np.asarray((total / people - meet) / (1 - meet))
 
 
@@ -215,9 +215,9 @@ def _row(data: NDArray[Any]) -> NDArray[np.int64]:
 def _spread(
     mechanism: CountMeanSketch, table: NDArray[Any], n: int, shares: Floats, values: NDArray[np.int64] | None
 ) -> Spread:
-    """The variance is a straight line in a value's own share, but for those who meet it together: see `variance`.
+    """Return the spread: linear in a value's own share, except for people who collide together; see `variance`.
 
-    In a row where all of a frequent value's people meet it, they move its estimate at once, by a step of their own.
+    In a row where all of a frequent value's people collide with it, they move its estimate together, by one large step.
     """
     likely = np.clip(shares, 0.0, 1.0)
     first, last = (mechanism.variance(np.full(1, share), n)[0] for share in (0.0, 1.0))

@@ -1,4 +1,4 @@
-"""The square wave: reports from which a whole distribution is rebuilt, not its mean alone."""
+"""The square wave: reports from which a whole distribution is reconstructed, not only its mean."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -29,11 +29,11 @@ from cloister.privacy.mechanisms.checks import confidence_left
 
 __all__ = ["SquareWave"]
 
-# Reports are cut finer than values, such that a window begins and ends where it should.
+# Reports are finer than values, so that a window begins and ends at the right places.
 _REACH = 256
-# Numbers that are not whole get so many steps: more could not be told apart by a hundred thousand people.
+# Steps for numbers that are not integers: more could not be resolved by a hundred thousand people.
 _STEPS = 256
-# Whole bounds so far apart are taken to mean whole numbers.
+# Integer bounds this far apart are taken to mean integers.
 _WHOLE = range(4, 1025)
 
 
@@ -41,9 +41,9 @@ _WHOLE = range(4, 1025)
 class SquareWave(Windowed):
     """A window that moves with the number, as in Piecewise, but wider. Li et al. 2020 (SW), on integers.
 
-    Its width is the one that lets reports tell most about values: 2b = (ε e^ε - e^ε + 1) / (e^ε (e^ε - 1 - ε)) of the
-    range. Devices do what they do for Piecewise, with the same fields and the same word. The collector rebuilds the
-    shares of all grid points by expectation and maximisation, with smoothing (EMS) unless told otherwise.
+    Its width maximises the information of reports about values: 2b = (ε e^ε - e^ε + 1) / (e^ε (e^ε - 1 - ε)) of the
+    range. Devices work as for Piecewise, with the same fields and the same word. The collector reconstructs the shares
+    of all grid points by expectation maximisation, with smoothing (EMS) by default.
 
     Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_numbers.py.
 
@@ -58,14 +58,14 @@ class SquareWave(Windowed):
 
     @classmethod
     def for_loss(cls, bounds: Bounds, loss: Loss, steps: int | None = None, shift: int | None = None) -> "SquareWave":
-        """With the window that tells most; q is rounded up to a multiple of 2^-64.
+        """Build the mechanism with the most informative window; q is rounded up to a multiple of 2^-64.
 
         Args:
             bounds: low and high, public; values beyond them are clipped.
-            loss: what one report may cost, replace-one.
-            steps: of the grid whose points get shares; whole numbers between whole bounds that are 4 to 1,024
+            loss: the loss of one report, replace-one.
+            steps: of the grid whose points get shares; default integers between integer bounds that are 4 to 1,024
                 apart, else 256 steps.
-            shift: reports from one window to the next; about 256 outside a window unless given.
+            shift: reports from one window to the next; default about 256 outside a window.
         """
         amount = read_loss(loss, cls.name)
         low, high = read_pair(bounds)
@@ -82,22 +82,22 @@ class SquareWave(Windowed):
     def estimate(  # type: ignore[override]  # a distribution, not a mean
         self, counts: "Counts", confidence: Number = "0.95", method: Literal["ems", "em"] = "ems"
     ) -> "DistributionEstimate":
-        """The shares of all grid points, each with a bootstrap error and interval.
+        """Estimate the shares of all grid points, each with a bootstrap error and interval.
 
         Args:
-            counts: what `aggregate` returned, or a sum of such.
-            confidence: of each interval alone.
+            counts: a result of `aggregate`, or a sum of several.
+            confidence: of each interval individually.
             method: `"ems"` smooths neighbouring shares in every round; `"em"` does not, for spiky distributions.
         """
         return estimate(self, counts, confidence, method)
 
 
-# The square wave, at the collector: from counts of reports to the distribution that makes them likely.
+# Collector: from counts of reports to the most likely distribution.
 #
-# EM is the most likely distribution; with few people it follows the noise. EMS averages each share with its
-# neighbours (1/4, 1/2, 1/4) after every round, which holds it smooth. Li et al. 2020. EMS errs less on the whole, but
-# it leans: its own spread would make intervals that hold the truth in two cases of three instead of nineteen in
-# twenty (measured on Adult's ages). So errors and intervals are those of EM, whatever the shares are.
+# EM gives the most likely distribution; with few people it follows the noise. EMS averages each share with its
+# neighbours (1/4, 1/2, 1/4) after every round, which keeps it smooth. Li et al. 2020. EMS has less error overall, but
+# is biased: intervals from its own spread would hold the truth in two cases of three instead of nineteen in twenty
+# (measured on Adult's ages). So errors and intervals are those of EM, whatever the shares are.
 
 
 _ROUNDS = 10_000
@@ -109,12 +109,12 @@ class DistributionEstimate:
     """Estimated shares of all points of a grid.
 
     Attributes:
-        mechanism: what the reports were made with.
+        mechanism: the mechanism of the reports.
         points: the grid's points, in the units of the values.
         frequencies: a share for each point; not negative, adding up to 1.
-        standard_error: of each unsmoothed share, what reports alone say of one point: a parametric bootstrap, EM on
+        standard_error: of each unsmoothed share, from the reports alone: a parametric bootstrap, EM on
             60 collections redrawn from the law of the reports at the EM estimate. Smoothed shares err less if
-            the truth is smooth, which no error bar can tell.
+            the truth is smooth, which no error bar can show.
         interval: lower and upper ends, each with `confidence` on its own: the EM share and its normal interval, cut
             to [0, 1] and widened to hold the share given. They hold nearly as often as they say; tested.
         cumulative: lower and upper ends for the share of people at or below each point, likewise.
@@ -122,7 +122,7 @@ class DistributionEstimate:
         n: reports counted.
         refused: reports refused.
         method: `"ems"` or `"em"`.
-        rounds: how many were needed.
+        rounds: the number needed.
         raw: always False: shares that cannot be negative are not unbiased.
         private: False if randomness was seeded.
     """
@@ -143,18 +143,18 @@ class DistributionEstimate:
 
     @property
     def mean(self) -> float:
-        """Of the estimated distribution."""
+        """The mean of the estimated distribution."""
         return float(self.points @ self.frequencies)
 
     def quantile(self, share: float) -> float:
-        """The first point that at least such a share of people does not exceed."""
+        """Return the first point that at least this share of people does not exceed."""
         if not 0 <= share <= 1:
             raise BadInput("a quantile is asked for by a share from 0 to 1.")
         place = int(np.searchsorted(np.cumsum(self.frequencies), share - 1e-12))
         return float(self.points[min(place, len(self.points) - 1)])
 
     def require_private(self) -> "DistributionEstimate":
-        """This estimate, unless its noise was seeded and protected nobody."""
+        """Return this estimate, or raise if its noise was seeded and so not private."""
         if not self.private:
             raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
         return self
@@ -168,7 +168,7 @@ def _counts(mechanism: SquareWave, data: NDArray[Any]) -> NDArray[np.int64]:
 def estimate(
     mechanism: SquareWave, counts: Counts, confidence: Number = "0.95", method: Literal["ems", "em"] = "ems"
 ) -> DistributionEstimate:
-    """The shares of all grid points, each with a bootstrap error and interval.
+    """Estimate the shares of all grid points, each with a bootstrap error and interval.
 
     Args:
         mechanism: the public facts.
@@ -185,7 +185,7 @@ def estimate(
     seen, channel = counts.table.astype(np.float64)[None], _Channel(mechanism)
     likely, rounds = _climb(channel, seen, False, _tolerance(mechanism, False))
     shares, taken = (likely, rounds) if method == "em" else _climb(channel, seen, True, _tolerance(mechanism, True))
-    # The same number of rounds from the same start: the bootstrap repeats what was done, and nothing is tuned to it.
+    # The same number of rounds from the same start: the bootstrap repeats the estimation, without tuning.
     law = channel.expected(likely)[0]
     drawn = np.random.default_rng(0).multinomial(counts.n, law / law.sum(), size=_BOOTSTRAPS).astype(np.float64)
     redrawn = _climb(channel, drawn, False, -np.inf, rounds)[0]
@@ -208,9 +208,9 @@ def estimate(
 
 
 def mean_of(mechanism: SquareWave, counts: Counts, confidence: Number = "0.95") -> MeanEstimate:
-    """The unbiased mean: a window's place is a straight line in the number, as that of `Piecewise`.
+    """Estimate the unbiased mean: a window's position is a straight line in the number, as for `Piecewise`.
 
-    It errs more than the mean of the rebuilt distribution, which leans towards the middle instead.
+    It has more error than the mean of the reconstructed distribution, which is biased towards the middle instead.
     """
     place = np.arange(mechanism.outputs, dtype=np.int64)
     sums = [counts.n, int((place * counts.table).sum()), int((place * place * counts.table).sum())]
@@ -218,14 +218,14 @@ def mean_of(mechanism: SquareWave, counts: Counts, confidence: Number = "0.95") 
 
 
 def _ends(shares: Floats, likely: Floats, redrawn: Floats, z: float) -> tuple[Floats, Floats]:
-    """A normal interval round the likely shares, within [0, 1], that holds the shares given."""
+    """Return a normal interval around the likely shares, within [0, 1], that holds the shares given."""
     reach = z * redrawn.std(axis=0, ddof=1)
     below, above = np.maximum(likely - reach, 0.0), np.minimum(likely + reach, 1.0)
     return np.minimum(below, shares), np.maximum(above, shares)
 
 
 class _Channel:
-    """From shares to the probability of each report and back, by running sums: a law is q with a window of p."""
+    """The map from shares to report probabilities and back, by running sums: a law is q with a window of p."""
 
     def __init__(self, mechanism: SquareWave) -> None:
         self.p, self.q = float(mechanism.p), float(mechanism.q)
@@ -238,12 +238,12 @@ class _Channel:
         self.stops = self.starts + window
 
     def expected(self, shares: Floats) -> Floats:
-        """The probability of every report."""
+        """Return the probability of every report."""
         sums = _running(shares)
         return self.q + (self.p - self.q) * (sums[:, self.after] - sums[:, self.first])
 
     def back(self, weights: Floats) -> Floats:
-        """The transpose: from a weight for every report to one for every point."""
+        """Return the transpose: from a weight for every report to one for every point."""
         sums = _running(weights)
         return self.q * sums[:, -1:] + (self.p - self.q) * (sums[:, self.stops] - sums[:, self.starts])
 
@@ -257,7 +257,7 @@ def _running(values: Floats) -> Floats:
 def _climb(
     channel: _Channel, seen: Floats, smooth: bool, tolerance: float, rounds: int = _ROUNDS
 ) -> tuple[Floats, int]:
-    """Shares for each row of counts, from uniform ones, until a round gains less log-likelihood than `tolerance`."""
+    """Return shares for each row of counts, from uniform ones, until a round gains less than `tolerance`."""
     points = len(channel.starts)
     shares, before = np.full((len(seen), points), 1 / points), -np.inf
     for turn in range(1, rounds + 1):
@@ -275,7 +275,7 @@ def _climb(
 
 
 def _smoothed(shares: Floats) -> Floats:
-    """Each share with half of its weight from its neighbours; an end, which has one only, with a third."""
+    """Return each share with half of its weight from its neighbours; an end, with one neighbour, with a third."""
     wide = np.pad(shares, ((0, 0), (1, 1)))
     total = np.full(shares.shape[1], 4.0)
     total[0] -= 1
@@ -284,8 +284,8 @@ def _smoothed(shares: Floats) -> Floats:
 
 
 def _tolerance(mechanism: SquareWave, smooth: bool) -> float:
-    """When to stop: EM, which follows noise if left to run on, as in the paper; EMS later, at a ten-thousandth.
+    """Return the stopping tolerance: for EM that of the paper, as it overfits noise; for EMS a ten-thousandth.
 
-    On Adult's ages EMS errs 4 % less there than at the paper's thousandth.
+    On Adult's ages EMS has 4 % less error there than at the paper's thousandth.
     """
     return 1e-4 if smooth else 1e-3 * float(np.exp(float(mechanism.epsilon)))

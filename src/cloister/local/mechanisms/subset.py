@@ -1,4 +1,4 @@
-"""Subset selection: name a set of values of fixed size that contains yours more often than chance would."""
+"""Subset selection: report a set of fixed size that contains the true value more often than by chance."""
 
 import math
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class SubsetSelection(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, size: int | None = None) -> "SubsetSelection":
-        """With sets of the size of least error, or a given one; 1 - p is rounded up to a multiple of 2^-64."""
+        """Build it with sets of the size of least error, or a given one; 1 - p is rounded up to a multiple of 2^-64."""
         power = exp_down(read_loss(loss, cls.name))
         d = read_domain(domain, cls.name, 1 << 20)
 
@@ -85,16 +85,16 @@ class SubsetSelection(Oracle):
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes on the wire: one for each value."""
+        """The number of bits per report on the wire: one for each value."""
         return self.domain
 
     @property
     def outputs(self) -> int:
-        """Reports as numbers are below this; only those of `size` bits occur."""
+        """The bound of reports as numbers; only those of `size` bits occur."""
         return 1 << self.domain
 
     def law(self, value: int) -> tuple[Fraction, ...]:
-        """The probability of every report on this value, sets of another size included (they never occur)."""
+        """Return the probability of every report on this value, sets of another size included (they never occur)."""
         d, k = self.domain, self.size
         chances = [Fraction(0)] * self.outputs
         for subset in combinations(range(d), k):
@@ -104,24 +104,24 @@ class SubsetSelection(Oracle):
         return tuple(chances)
 
     def largest_ratio(self) -> Fraction:
-        """A set with the value against one without."""
+        """Return the ratio of a set with the value to one without."""
         return self.p * (self.domain - self.size) / ((1 - self.p) * self.size)
 
     @property
     def start(self) -> Fraction:
-        """The probability of the coins that a device mends to a set: it decides how much there is to mend, no more."""
+        """The probability of the coins that a device corrects to a set: it affects the amount of correction only."""
         return _start(self.domain, self.size)
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact, with the coins that a client in another language starts from."""
+        """Return the public, exact facts, with the coins that a client in another language starts from."""
         return {**Oracle.describe(self), "start": str(self.start)}
 
 
 @lru_cache(maxsize=256)
 def _start(domain: int, size: int) -> Fraction:
-    """The coins' probability with the least expected mending: too few are cheap to add, too many dear to remove.
+    """Return the coins' probability with the least expected correction: adding is cheap, removing is expensive.
 
-    In floats: it decides the cost and nothing else.
+    In floats: it affects the running time only.
     """
     rounds = max(3, domain.bit_length() - 2)
     share = size / domain
@@ -159,25 +159,26 @@ def _likelihood(mechanism: SubsetSelection, table: NDArray[Any], people: int) ->
     return pairs(table.astype(np.float64), people, float(mechanism.p), float(mechanism.q))
 
 
-# Subset selection, on the device: a uniform set of fixed size, from coins that are mended to the size.
+# Device: a uniform set of fixed size, from coins that are corrected to the size.
 #
-# Independent coins, given how many came up, are a uniform set of that size. Adding a uniform missing value, or
-# removing a uniform present one, keeps it uniform. So whatever the coins' probability, the mended set is exactly
-# uniform; the probability only decides how much there is to mend.
+# Independent coins, given the number of ones, are a uniform set of that size. Adding a uniform missing value, or
+# removing a uniform present one, keeps it uniform. So for any probability of the coins, the corrected set is exactly
+# uniform; the probability affects only the amount of correction.
 
 
 _BIT = (1 << np.arange(8)).astype(np.uint8)
-# Rows that are slow to mend are left until a whole population's are together: a turn for few costs as much as for many.
+# Rows that are slow to correct are deferred until those of a whole population are together: a round for few costs as
+# much as for many.
 _FEW = 256
 _MANY = 1 << 16
 
 
 @perturbed.register
 def subset(mechanism: SubsetSelection, values: NDArray[np.int64], source: Source) -> Bytes:
-    """Packed bits of which exactly `size` are 1: a word for the true value, coins for all, the mending, the true value.
+    """Return packed bits of which exactly `size` are 1: a word for the true value, coins, correction, the true value.
 
-    A set of the wanted size that happens to hold the true value gives it up and gets another instead: given that it
-    was there, the others are a uniform set that is one short.
+    A set of the right size that happens to contain the true value drops it and gets another instead: given that it was
+    there, the others are a uniform set that is one short.
     """
     domain, width, people = mechanism.domain, row_width(mechanism.domain), len(values)
     rows = np.empty((people, width), dtype=np.uint8)
@@ -209,12 +210,13 @@ def _mend(
     source: Source,
     few: int = 1,
 ) -> None:
-    """Set (or clear) as many bits of each row as it lacks (or has too many), each uniform among those that can be.
+    """Set (or clear) the bits each row lacks (or has too many), each uniform among the candidates.
 
     A row tries one place after another: a word (16 bits if they suffice, else 32), cut to as many bits as the domain
-    needs. A place beyond the domain, the closed place of a row, and a bit that is as wanted already change nothing.
-    In every round a row may try as often as it has gaps, so it never does too much; rows with most gaps come first, so
-    that those who still may try are always the first ones. In place, gaps too; fewer rows than `few` are left alone.
+    needs. A place beyond the domain, the closed place of a row, and a bit that already has the right value change
+    nothing. In every round a row may try as often as it has gaps, so it never does too much; rows with most gaps come
+    first, so that rows that may still try are always the first ones. In place, gaps too; fewer rows than `few` are left
+    alone.
     """
     kind: type[np.uint16] | type[np.uint32] = np.uint16 if domain <= 1 << 16 else np.uint32
     mask, last = kind((1 << (domain - 1).bit_length()) - 1), kind(domain - 1)
@@ -248,6 +250,6 @@ def _mend(
 
 
 def _ones(bits: Bytes) -> NDArray[np.int32]:
-    """How many bits of each row are 1; eight bytes at a time where rows allow it."""
+    """Return the number of 1 bits of each row, eight bytes at a time where rows allow it."""
     words = bits.view(np.uint64) if bits.shape[1] % 8 == 0 else bits
     return np.asarray(np.bitwise_count(words).sum(axis=1, dtype=np.int32))

@@ -1,4 +1,4 @@
-"""Unary encoding: one bit for each value, each tossed on its own. SUE, OUE, or any p and q."""
+"""Unary encoding: one bit for each value, each perturbed independently. SUE, OUE, or any p and q."""
 
 import math
 from dataclasses import dataclass
@@ -38,10 +38,10 @@ _LARGEST = 1 << 20
 class UnaryEncoding(Oracle):
     """The bit of the true value is 1 with probability p, each other bit with probability q.
 
-    `symmetric` (SUE, basic RAPPOR: p = 1 - q; Erlingsson, Pihur & Korolova 2014) and `optimised` (OUE: p = 1/2;
-    Wang et al. 2017) round q up to a short multiple of a power of 1/2. Bits are tossed by the million as chains of
-    ANDs and ORs over random words along the binary expansion of q. OUE is best for rare values only: for a
-    value of share 1/2 and more, SUE errs less.
+    `symmetric` (SUE, basic RAPPOR: p = 1 - q; Erlingsson, Pihur & Korolova 2014) and `optimised` (OUE: p = 1/2; Wang et
+    al. 2017) round q up to a short multiple of a power of 1/2. Bits are drawn in bulk as chains of ANDs and ORs over
+    random words along the binary expansion of q. OUE is best for rare values only: for a value of share 1/2 and more,
+    SUE has less error.
 
     Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon exactly; verified by enumeration for small domains.
 
@@ -68,22 +68,22 @@ class UnaryEncoding(Oracle):
 
     @classmethod
     def symmetric(cls, domain: int, loss: Loss) -> Self:
-        """SUE: q = 1/(e^(epsilon/2) + 1), p = 1 - q."""
+        """Build SUE: q = 1/(e^(epsilon/2) + 1), p = 1 - q."""
         return cls(domain, *symmetric_bits(read_loss(loss, cls.name)), loss)
 
     @classmethod
     def optimised(cls, domain: int, loss: Loss) -> Self:
-        """OUE: p = 1/2, q = 1/(e^epsilon + 1)."""
+        """Build OUE: p = 1/2, q = 1/(e^epsilon + 1)."""
         return cls(domain, *optimised_bits(read_loss(loss, cls.name)), loss)
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return self.domain
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return 1 << self.domain
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -91,17 +91,17 @@ class UnaryEncoding(Oracle):
         return bits_law(value, self.domain, self.p, self.q)
 
     def largest_ratio(self) -> Fraction:
-        """Two bits differ between two values, and they are independent."""
+        """Return the ratio: two bits differ between two values, and they are independent."""
         return bits_ratio(self.p, self.q)
 
 
 def optimised_bits(amount: Fraction) -> tuple[Fraction, Fraction]:
-    """OUE's p and q."""
+    """Return OUE's p and q."""
     return Fraction(1, 2), above(1 / (exp_down(amount) + 1), amount)
 
 
 def symmetric_bits(amount: Fraction) -> tuple[Fraction, Fraction]:
-    """SUE's p and q."""
+    """Return SUE's p and q."""
     q = above(1 / (exp_down(amount / 2) + 1), amount)
     return 1 - q, q
 
@@ -115,7 +115,7 @@ def check_bits(oracle: Oracle) -> None:
 
 
 def bits_law(value: int, domain: int, p: Fraction, q: Fraction) -> tuple[Fraction, ...]:
-    """The probability of every setting of the bits, the first value in the lowest bit."""
+    """Return the probability of every setting of the bits, the first value in the lowest bit."""
     ones = [p if place == value else q for place in range(domain)]
     return tuple(
         prod((one if bits >> place & 1 else 1 - one for place, one in enumerate(ones)), start=Fraction(1))
@@ -124,22 +124,23 @@ def bits_law(value: int, domain: int, p: Fraction, q: Fraction) -> tuple[Fractio
 
 
 def bits_ratio(p: Fraction, q: Fraction) -> Fraction:
-    """p (1-q) / ((1-p) q)."""
+    """Return p (1-q) / ((1-p) q)."""
     return p * (1 - q) / ((1 - p) * q)
 
 
-# Histogram encoding with thresholding, THE: noisy one-hot values, of which only "above theta" is said.
+# Histogram encoding with thresholding, THE: noisy one-hot values, of which only "above theta" is reported.
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdEncoding(Oracle):
-    """The report of SHE, cut at theta: bit i says whether component i plus Laplace noise of scale 2/epsilon exceeds it.
+    """The report of SHE, cut at theta: bit i is 1 if component i plus Laplace noise of scale 2/epsilon exceeds it.
 
-    The comparison's outcome has probability p = 1 - e^(epsilon (theta-1)/2)/2 for the true value and
-    q = e^(-epsilon theta/2)/2 for the others (Wang et al. 2017); the device tosses exactly these bits, so no noise of
-    infinite precision is needed. The textbook's constants are wrong away from theta = 1 (spec E-02).
+    The outcome has probability p = 1 - e^(epsilon (theta-1)/2)/2 for the true value and q = e^(-epsilon theta/2)/2 for
+    the others (Wang et al. 2017); the device draws exactly these bits, so no noise of infinite precision is needed. The
+    textbook's constants are wrong away from theta = 1 (spec E-02).
 
-    Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon exactly (and strictly: the cut throws away what it costs).
+    Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon exactly (and strictly: the cut discards information already
+    charged).
 
     >>> from cloister.local import epsilon
     >>> the = ThresholdEncoding.for_loss(1024, epsilon(1))
@@ -168,19 +169,19 @@ class ThresholdEncoding(Oracle):
 
     @classmethod
     def for_loss(cls, domain: int, loss: Loss, theta: Number | None = None) -> Self:
-        """Cut at the theta of least variance, or at a given one between 0 and 1."""
+        """Build the mechanism with the theta of least variance, or a given one between 0 and 1."""
         amount = read_loss(loss, cls.name)
         cut = best_theta(amount) if theta is None else _read_cut(theta)
         return cls(domain, cut, *_bits_at(cut, amount), loss)
 
     @property
     def bits(self) -> int:
-        """How many bits one answer takes."""
+        """The number of bits per report."""
         return self.domain
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return 1 << self.domain
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -188,7 +189,7 @@ class ThresholdEncoding(Oracle):
         return bits_law(value, self.domain, self.p, self.q)
 
     def largest_ratio(self) -> Fraction:
-        """Two bits differ between two values, and they are independent."""
+        """Return the ratio: two bits differ between two values, and they are independent."""
         return bits_ratio(self.p, self.q)
 
 
@@ -200,7 +201,7 @@ def _read_cut(theta: Number) -> Fraction:
 
 
 def _bits_at(cut: Fraction, amount: Fraction) -> tuple[Fraction, Fraction]:
-    """p and q. 1 - p and q are both rounded up: each brings the two laws nearer to one another."""
+    """Return p and q. 1 - p and q are both rounded up: each brings the two laws closer."""
 
     def half(power: Fraction) -> Fraction:
         return above(1 / exp_down(power) / 2, amount) if power else Fraction(1, 2)
@@ -209,15 +210,15 @@ def _bits_at(cut: Fraction, amount: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def best_theta(amount: Fraction) -> Fraction:
-    """The cut in [1/2, 1] of least variance for a rare value, to four places; no rounding of it costs privacy."""
-    e = max(float(amount), 1e-6)  # the cut is the same below; differences would have no digits left
+    """Return the theta in [1/2, 1] of least variance for a rare value, to four places; rounding costs no privacy."""
+    e = max(float(amount), 1e-6)  # theta is the same below; differences would have no digits left
 
     def variance(theta: float) -> float:
         p, q = 1 - math.exp(e * (theta - 1) / 2) / 2, math.exp(-e * theta / 2) / 2
         return q * (1 - q) / (p - q) ** 2
 
     low, high = 0.5, 1.0
-    for _ in range(60):  # the variance has one valley here; thirds narrow it down
+    for _ in range(60):  # the variance has one minimum here; ternary search
         third = (high - low) / 3
         if variance(low + third) < variance(high - third):
             high -= third
@@ -226,12 +227,12 @@ def best_theta(amount: Fraction) -> Fraction:
     return Fraction(round(low * 10_000), 10_000)
 
 
-# Unary encoding and thresholded histograms, on the device: one word for the true bit, then coins for all others.
+# Device: one word for the true bit, then coins for all others.
 
 
 @perturbed.register
 def unary(mechanism: UnaryEncoding | ThresholdEncoding, values: NDArray[np.int64], source: Source) -> Bytes:
-    """Packed bits, the first value in the lowest bit of the first byte; bits beyond the domain are 0."""
+    """Return packed bits, the first value in the lowest bit of the first byte; bits beyond the domain are 0."""
     width = row_width(mechanism.domain)
     rows = np.empty((len(values), width), dtype=np.uint8)
     for piece in pieces(len(values)):
@@ -241,7 +242,7 @@ def unary(mechanism: UnaryEncoding | ThresholdEncoding, values: NDArray[np.int64
     return rows
 
 
-# Unary encoding, thresholded histograms and subset selection, at the collector: sums of columns of packed bits.
+# Collector, for subset selection too: column sums of packed bits.
 
 
 Unary = UnaryEncoding | ThresholdEncoding

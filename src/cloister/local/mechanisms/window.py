@@ -1,4 +1,4 @@
-"""What mechanisms with a moving window share: likely reports around the value, all others less likely."""
+"""Shared parts of mechanisms with a moving window: likely reports around the value, all others less likely."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,9 +27,9 @@ class Windowed(NumberMechanism):
         low, high: bounds of the number.
         steps: of the grid.
         shift: reports from one window to the next.
-        window: how many reports are likely.
+        window: the number of likely reports.
         q: the probability of each report outside.
-        loss: what a report costs.
+        loss: the loss of a report.
 
     Privacy: pure, p/q <= e^epsilon exactly.
     """
@@ -56,7 +56,7 @@ class Windowed(NumberMechanism):
 
     @property
     def reach(self) -> int:
-        """How many reports lie outside a window."""
+        """The number of reports outside a window."""
         return self.steps * self.shift
 
     @property
@@ -66,12 +66,12 @@ class Windowed(NumberMechanism):
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are."""
+        """The number of different reports."""
         return self.reach + self.window
 
     @property
     def parts(self) -> tuple[Segment, ...]:
-        """One run: the place of a window is a straight line in the value."""
+        """One run: the position of a window is a straight line in the value."""
         return (_moments(self.window, self.reach, self.p, self.q),)
 
     def law(self, value: int) -> tuple[Fraction, ...]:
@@ -80,16 +80,16 @@ class Windowed(NumberMechanism):
         return tuple(self.p if first <= report < first + self.window else self.q for report in range(self.outputs))
 
     def largest_ratio(self) -> Fraction:
-        """A report in one point's window and outside another's."""
+        """Return the ratio of a report in one point's window and outside another's."""
         return self.p / self.q
 
     def describe(self) -> dict[str, str | int]:
-        """Public and exact, with p."""
+        """Return the public, exact facts, with p."""
         return {**NumberMechanism.describe(self), "p": str(self.p)}
 
 
 def fitting(share: Fraction, reach: int) -> int:
-    """The window nearest to a share of the reach with which all words can be shared out."""
+    """Return the window nearest to a share of the reach with which all words can be divided."""
     near = max(1, round(share * reach))
     return next(
         window for gap in range(near) for window in (near - gap, near + gap) if can_tile(window, reach)
@@ -97,7 +97,7 @@ def fitting(share: Fraction, reach: int) -> int:
 
 
 def _moments(window: int, reach: int, p: Fraction, q: Fraction) -> Segment:
-    """Moments of a report: q everywhere, and p - q more in a window that begins at c = reach (1 + t) / 2."""
+    """Return the moments of a report: q everywhere, and p - q more in a window that begins at c = reach (1 + t) / 2."""
     w, n, more, half = window, reach + window, p - q, Fraction(reach, 2)
     ones, squares = Fraction(w * (w - 1), 2), Fraction((w - 1) * w * (2 * w - 1), 6)
     flat, flat_squares = q * n * (n - 1) / 2, q * (n - 1) * n * (2 * n - 1) / 6
@@ -111,17 +111,17 @@ def _moments(window: int, reach: int, p: Fraction, q: Fraction) -> Segment:
     return Segment(0, n, Fraction(1), mean, square)
 
 
-# On the device: one word.
+# Device: one word.
 
 
 @perturbed.register
 def _windowed(mechanism: Windowed, values: NDArray[np.int64], source: Source) -> Words:
-    """A report in the window or outside it."""
+    """Return a report in the window or outside it."""
     return windowed(mechanism, values, tossed(len(values), source))
 
 
 def windowed(mechanism: Windowed, values: NDArray[np.int64], word: Words) -> Words:
-    """The first window·P words are for the window, P a report; the others for the rest, Q a report, round the window.
+    """Return reports: the first window·P words are in the window, P a report; the others around it, Q a report.
 
     Subtractions wrap where their branch is not the one taken, and are not used there.
     """

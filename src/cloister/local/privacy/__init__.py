@@ -1,1 +1,1 @@
-"""How private reports are: certificates, advice, the shuffle model."""
+"""The privacy of reports: certificates, advice, the shuffle model."""

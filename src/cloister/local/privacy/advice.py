@@ -1,6 +1,6 @@
-"""Which mechanism? The one of least expected error; among equals, the one with the shortest reports.
+"""The choice of mechanism: least expected error; among equals, the shortest reports.
 
-A report that is a hundred times shorter may err by 5 % more.
+A report that is a hundred times shorter may have 5 % more error.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ __all__ = ["Advice", "Candidate", "advise", "advise_number"]
 
 # Mechanisms within this factor of the least error count as equal, and the shortest report wins.
 _EQUAL = 1.015
-# A report that is so many times shorter may have a standard error that is larger by so little.
+# A report shorter by the first factor may have a standard error larger by the second.
 _SHORTER, _LITTLE = 100, 1.05
 
 _MAKERS: dict[str, Callable[[int, Loss], Oracle]] = {
@@ -55,13 +55,13 @@ _ONE_NUMBER: dict[str, Callable[[Bounds, Loss], NumberMechanism]] = {
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
         label: the mechanism's usual abbreviation.
         mechanism: ready to use.
-        mse: the expected squared error of a share, averaged over the domain, for the n asked about.
-        bits: per answer.
+        mse: the expected squared error of a share, averaged over the domain, for n people.
+        bits: per report.
         formula: the closed form.
     """
 
@@ -74,12 +74,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """All candidates, best first, and the one to take.
+    """All candidates, best first, and the advised one.
 
     Attributes:
         best: the mechanism advised.
         table: every candidate in the order of its error.
-        n: for how many people.
+        n: the number of people.
     """
 
     best: Oracle
@@ -95,18 +95,18 @@ class Advice:
 
 
 def advise(domain: int, epsilon: Loss, n: int, most_bits: int | None = None) -> Advice:
-    """The mechanism of least expected error for so many values, such a loss and so many people.
+    """Return the mechanism of least expected error for a domain, a loss and a number of people.
 
-    The error of most mechanisms, averaged over the domain, does not depend on how the answers are spread, so nothing
-    about them has to be known. Mechanisms that cannot serve a domain of this size are left out.
+    The error of most mechanisms, averaged over the domain, does not depend on the distribution of the answers, so none
+    has to be assumed. Mechanisms that do not support a domain of this size are left out.
 
     Args:
-        domain: how many public values there are.
-        epsilon: what one report may cost, replace-one.
-        n: how many people will answer.
-        most_bits: mechanisms with longer answers are not advised, if given; the table still shows them.
+        domain: the number of public values.
+        epsilon: the loss of one report, replace-one.
+        n: the number of respondents.
+        most_bits: mechanisms with longer reports are not advised, if given; the table still shows them.
 
-    Privacy: looks at public facts alone.
+    Privacy: reads public facts alone.
 
     >>> from cloister import local
     >>> local.advise(5, local.epsilon(2), 1000).best.name, local.advise(1024, local.epsilon("0.5"), 1000).best.name
@@ -119,15 +119,15 @@ def advise(domain: int, epsilon: Loss, n: int, most_bits: int | None = None) -> 
 
 
 def advise_number(bounds: Bounds | list[Bounds], epsilon: Loss, n: int, most_bits: int | None = None) -> Advice:
-    """The mechanism of least worst-case error for the mean of a number, or of several numbers.
+    """Return the mechanism of least worst-case error for the mean of a number, or of several numbers.
 
     Args:
-        bounds: low and high, public; a list of such pairs for several numbers that one report tells together.
-        epsilon: what one report may cost, replace-one.
-        n: how many people will answer.
-        most_bits: mechanisms with longer answers are not advised, if given; the table still shows them.
+        bounds: low and high, public; a list of such pairs for several numbers in one report.
+        epsilon: the loss of one report, replace-one.
+        n: the number of respondents.
+        most_bits: mechanisms with longer reports are not advised, if given; the table still shows them.
 
-    Privacy: looks at public facts alone.
+    Privacy: reads public facts alone.
 
     >>> from cloister import local
     >>> [local.advise_number((0, 100), local.epsilon(e), 1000).best.name for e in ("0.5", "2")]
@@ -149,7 +149,7 @@ def advise_number(bounds: Bounds | list[Bounds], epsilon: Loss, n: int, most_bit
         try:
             made = maker()
         except BadInput:
-            continue  # an epsilon or a number of coordinates that it cannot serve
+            continue  # an unsupported epsilon or number of coordinates
         found.append(Candidate(label, made, made.mse(n), made.bits, made.formula))
     return _best(found, n, most_bits)
 
@@ -172,7 +172,7 @@ def _candidates(domain: int, loss: Loss, n: int) -> list[Candidate]:
         found.append(Candidate("RR", response, response.mse(n), response.bits, response.formula))
     for label, maker in _MAKERS.items():
         if label == "CMS" and domain <= 1 << 20:
-            continue  # it is for domains that the others cannot list, and depends on how answers are spread
+            continue  # for domains that the others cannot list; depends on the distribution of the answers
         try:
             made = maker(domain, loss)
         except BadInput:

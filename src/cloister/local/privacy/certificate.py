@@ -1,4 +1,4 @@
-"""Is a report as private as its mechanism says? Not by sampling: by listing its law, or by exact arithmetic."""
+"""Verification of a mechanism's loss: not by sampling, but by listing its law or by exact arithmetic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,30 +17,30 @@ _LISTED = 1 << 16
 
 
 class Listed(Protocol):
-    """All that a verifier needs of a mechanism; a twin from a textbook can have it too."""
+    """The part of a mechanism that a verifier needs; a textbook variant can have it too."""
 
     @property
     def domain(self) -> int:
-        """How many values there are."""
+        """The number of values."""
 
     @property
     def loss(self) -> Loss:
-        """What a report is said to cost."""
+        """The stated loss of a report."""
 
     def law(self, value: int) -> Sequence[Fraction]:
-        """The probability of every report on this value."""
+        """Return the probability of every report on this value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a verification found.
+    """The result of a verification.
 
     Attributes:
-        claim: the loss that was doubted.
-        holds: whether the largest ratio of likelihoods is at most e^epsilon, exactly.
-        ratio: that largest ratio; None if it is infinite, no law at all, or known only by its logarithm.
+        claim: the loss that was checked.
+        holds: whether the largest likelihood ratio is at most e^epsilon, exactly.
+        ratio: that largest ratio; None if it is infinite, there is no valid law, or only its logarithm is known.
         epsilon: its logarithm, rounded up; None if there is none.
-        method: `"listed"`: every probability was looked at. `"exact"`: computed from the client's thresholds.
+        method: `"listed"`: every probability was checked. `"exact"`: computed from the client's thresholds.
         reason: one sentence.
     """
 
@@ -56,11 +56,11 @@ class Certificate:
 
 
 def verify(mechanism: Listed) -> Certificate:
-    """Certify the largest ratio of likelihoods over all pairs of values and all reports.
+    """Certify the largest likelihood ratio over all pairs of values and all reports.
 
-    A mechanism whose reports can be listed is listed, whatever it says of itself. Of a larger one, the largest
-    ratio follows from the very integers that its client compares random words with; that this closed form agrees with
-    the list is tested on small domains.
+    A mechanism whose reports can be listed is listed, whatever it states. For a larger one, the largest ratio follows
+    from the same integers that its client compares random words with; tests on small domains check that this closed
+    form agrees with the list.
 
     Privacy: nothing is drawn and nothing is spent.
     """
@@ -82,19 +82,19 @@ def _can_be_listed(mechanism: Any) -> bool:
         return False
     try:
         return bool(mechanism.outputs <= _LISTED and _answers(mechanism) * mechanism.outputs <= _LISTED)
-    except AttributeError:  # a twin from a textbook, small by nature
+    except AttributeError:  # a textbook variant, small by nature
         return True
     except (NotImplementedError, OverflowError):
         return False
 
 
 def _answers(mechanism: Any) -> int:
-    """How many different answers there are: of sets and rankings more than values."""
+    """Return the number of different answers: for sets and rankings more than values."""
     return int(getattr(mechanism, "answers", mechanism.domain))
 
 
 def _inputs(mechanism: Any) -> Sequence[int]:
-    """All answers as numbers; sets list their own."""
+    """Return all answers as numbers; sets list their own."""
     return getattr(mechanism, "inputs", None) or range(_answers(mechanism))
 
 

@@ -20,27 +20,27 @@ __all__ = [
 ]
 
 # Floats compute the divergence; Fractions state it. Binomial weights (Loader's saddle point) and tails (the incomplete
-# beta function) are right to better than 1e-10 of themselves for a million people (tested against exact integers), and
-# a hundred times that share of every summand's size is added before an upper bound is believed, taken off before a
-# lower one is. What is cut off at both ends of C is bounded by Bernstein's inequality and added too.
+# beta function) have relative errors below 1e-10 for a million people (tested against exact integers). A hundred times
+# that share of every summand's size is added to an upper bound and subtracted from a lower one. The truncation at both
+# ends of C is bounded by Bernstein's inequality and added too.
 _SLACK = 1e-8
 _CUT = 1e-6
-# The number of covering reports is cut into ranges as wide as this share of the number, if that makes more than so many
-# or few people make it cheap.
+# The number of covering reports is cut into ranges as wide as this share of the number, if that gives more than this
+# many or few people make it cheap.
 _WIDTH = 0.006
 _RANGES = 32
 _CHEAP = 1 << 17
-# Of two answers, how many ranges of how many others would say yes are looked at.
+# For two answers, the number of ranges of the number of others who would say yes.
 _CELLS = 64
 
 
 class Pair(NamedTuple):
-    """Two neighbours after the reduction: one's own report is an A, a B or neither, and so is everybody else's.
+    """Two neighbours after the reduction: the person's report is an A, a B or neither, and so is every other report.
 
     Attributes:
-        own: the probability that one's report is of the kind that one's answer favours.
+        own: the probability that the person's report is of the kind that the answer favours.
         cross: of the other kind.
-        other: that another person's report is an A, and that it is a B.
+        other: the probabilities that another person's report is an A, and that it is a B.
     """
 
     own: float
@@ -49,13 +49,13 @@ class Pair(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """What surely covers a report: its own law in three parts, and how much of each part everybody else sends.
+    """The guaranteed cover of a report: its law in three parts, and how much of each part all others send.
 
     Attributes:
-        own: the probability that one's report is an A (a B, if one is the other neighbour).
+        own: the probability that the person's report is an A (a B, for the other neighbour).
         cross: that it is a B (an A).
-        copy: everybody else's report is an A like that with at least this probability, and a B with as much.
-        rest: it is like what one sends otherwise with at least this probability.
+        copy: every other report is such an A with at least this probability, and a B with as much.
+        rest: it is like the person's remaining part with at least this probability.
     """
 
     own: float
@@ -65,17 +65,17 @@ class Cover(NamedTuple):
 
 
 def expected(n: int, cover: Cover) -> tuple[int, Pair]:
-    """As many people as covering reports are expected, one's own among them, and what each sends: for a first guess."""
+    """Return a first guess: the expected number of covering reports, the person's own included, and their law."""
     rate = 2 * cover.copy + cover.rest
     return math.ceil((n - 1) * rate) + 1, Pair(cover.own, cover.cross, cover.copy / rate)
 
 
 def covered_divergence(epsilon: float, n: int, cover: Cover, limit: float) -> float:
-    """The hockey-stick divergence of the shuffled reports, from above, whatever everybody else answers.
+    """Bound the hockey-stick divergence of the shuffled reports from above, whatever the other answers are.
 
-    The number of others whose report is a covering one is binomial. Given c of them, everything is as among c + 1
-    people who send nothing else; a further one only hides more (it can be added by whoever looks), so for a range of c
-    its least one is taken.
+    The number of others whose report is a covering one is binomial. Given c of them, the situation is that of c + 1
+    people who send nothing else; a further report only hides more (an observer can add it), so for a range of c the
+    least one is used.
     """
     rate = 2 * cover.copy + cover.rest
     first, last, cut = _range(n - 1, rate, limit)
@@ -92,7 +92,7 @@ def covered_divergence(epsilon: float, n: int, cover: Cover, limit: float) -> fl
 
 
 def divergence(epsilon: float, n: int, pair: Pair, limit: float) -> tuple[float, float]:
-    """The hockey-stick divergence between the two neighbours, from above and from below.
+    """Bound the hockey-stick divergence between the two neighbours from above and from below.
 
     With t As and Bs in all, a of them As, and c_t = Pr[t of the others are As or Bs], the first neighbour has
     Bin(a; t, 1/2) (silent c_t + 2 c_{t-1} (own a + cross (t - a)) / t) and the second the same with `own` and `cross`
@@ -110,7 +110,7 @@ def divergence(epsilon: float, n: int, pair: Pair, limit: float) -> tuple[float,
     with np.errstate(divide="ignore", invalid="ignore"):
         a = np.where(slope > 0, np.ceil(-start / slope), t + 1)
     a = np.clip(a, 0, t + 1)
-    # Of t - 1 coins: at least a, and exactly a - 1.
+    # For t - 1 coins: at least a, and exactly a - 1.
     inside = (a >= 1) & (a <= t - 1)
     tail = np.where(a < 1, 1.0, 0.0)
     tail[inside] = betainc(a[inside], t[inside] - a[inside], 0.5)
@@ -128,10 +128,10 @@ def divergence(epsilon: float, n: int, pair: Pair, limit: float) -> tuple[float,
 
 
 def yes_counts(n: int, yes: float, no: float, limit: float, cells: int = _CELLS) -> list[Floats]:
-    """Laws of the number of yeses among the n - 1 others, one for each of some ranges of how many would say yes.
+    """Return laws of the number of yeses among the n - 1 others, one for each range of the number who would say yes.
 
-    Whoever looks can add a further person's report, so each person more only hides better: for a range from a to b, a
-    people who would say yes and n - 1 - b who would say no are taken, and the b - a between are left out.
+    An observer can add a further person's report, so each additional person only hides better: for a range from a to b,
+    a people who would say yes and n - 1 - b who would say no are used, and the b - a between are left out.
     """
     others, step = n - 1, -(-n // cells)
     laws = []
@@ -145,13 +145,13 @@ def yes_counts(n: int, yes: float, no: float, limit: float, cells: int = _CELLS)
 
 
 def alike(people: int, rate: float, limit: float) -> Floats:
-    """The law of the number of yeses among people who say yes at this rate, but for both ends."""
+    """Return the law of the number of yeses among people who say yes at this rate, truncated at both ends."""
     first, last, _ = _range(people, rate, limit)
     return weights(np.arange(first, last + 1, dtype=np.float64), people, rate)
 
 
 def divergence_of_two(epsilon: float, law: Floats, yes: float, no: float, limit: float) -> tuple[float, float]:
-    """Randomised response among others with this law of yeses: either way round, from above and from below."""
+    """Bound randomised response among others with this law of yeses: in both directions, from above and below."""
     same, less = np.append(law, 0.0), np.append(0.0, law)
     one, zero = (1 - yes) * same + yes * less, (1 - no) * same + no * less
     power = math.exp(epsilon)
@@ -164,7 +164,7 @@ def divergence_of_two(epsilon: float, law: Floats, yes: float, no: float, limit:
 
 
 def _range(trials: int, rate: float, limit: float) -> tuple[int, int, float]:
-    """Between which two numbers a binomial lies, but for a probability that is returned. Bernstein's inequality."""
+    """Return a range that a binomial stays in, except for a returned probability. Bernstein's inequality."""
     left = _CUT * limit
     log = math.log(2 / left)
     reach = log / 3 + math.sqrt(log * log / 9 + 2 * trials * rate * (1 - rate) * log)
@@ -173,7 +173,7 @@ def _range(trials: int, rate: float, limit: float) -> tuple[int, int, float]:
 
 
 def weights(k: Floats, trials: Any, rate: float) -> Floats:
-    """Binomial probabilities by Loader's saddle point expansion (2000), which stays accurate for large numbers."""
+    """Return binomial probabilities by Loader's saddle point expansion (2000), accurate for large numbers."""
     m = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)
     if rate >= 1:
         return np.asarray(k == m, dtype=np.float64)
@@ -189,13 +189,13 @@ def weights(k: Floats, trials: Any, rate: float) -> Floats:
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:
-    """x ln(x/mean) + mean - x."""
+    """Return x ln(x/mean) + mean - x."""
     off = (x - mean) / mean
     return np.asarray(x * np.log1p(off) - (x - mean))
 
 
 def _stirling(x: Floats) -> Floats:
-    """ln x! - ln(sqrt(2 pi x) (x/e)^x)."""
+    """Return ln x! - ln(sqrt(2 pi x) (x/e)^x)."""
     from scipy.special import gammaln
 
     inverse = 1 / (x * x)

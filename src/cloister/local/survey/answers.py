@@ -1,7 +1,7 @@
-"""A table of true answers, as a teacher or a tester has one: a device for each row, or the truth beside an estimate.
+"""Tables of true answers, for teaching and testing: a simulated device for each row, or the truth beside an estimate.
 
-A column is named after its question; the column `NAME.level`, if there is one, says at which level each person answers.
-An empty cell is a question that was skipped.
+A column is named after its question; an optional column `NAME.level` gives each person's level. An empty cell is a
+question that was skipped.
 """
 
 import csv
@@ -26,11 +26,11 @@ _PIECE = 1 << 13
 
 
 def _unseen(_read: int) -> None:
-    """Nobody watches."""
+    """Ignore progress."""
 
 
 def lines(path: Path | str, read: Callable[[int], object] = _unseen) -> Iterator[str]:
-    """The lines of a text file; `read` is told how many bytes were read, for a progress bar."""
+    """Yield the lines of a text file; `read` receives the number of bytes read, for a progress bar."""
     try:
         with Path(path).open("rb") as file:
             for line in file:
@@ -41,7 +41,7 @@ def lines(path: Path | str, read: Callable[[int], object] = _unseen) -> Iterator
 
 
 def read_rows(path: Path | str, read: Callable[[int], object] = _unseen) -> Iterator[Mapping[str, Any]]:
-    """Rows of a CSV file with a header, or of JSON lines."""
+    """Yield rows of a CSV file with a header, or of JSON lines."""
     if Path(path).suffix in (".jsonl", ".ndjson", ".json"):
         for number, line in enumerate(lines(path, read), 1):
             if line.strip():
@@ -53,17 +53,17 @@ def read_rows(path: Path | str, read: Callable[[int], object] = _unseen) -> Iter
 def matched_rows(
     questions: Sequence[Question], rows: Iterable[Mapping[str, Any]], *, header: bool
 ) -> Iterator[Mapping[str, Any]]:
-    """The same rows, unless a column that is no question may be meant for a question that has none.
+    """Return the rows, or refuse if an unknown column may be a misspelt question.
 
-    Some questions may be left out. But a mistyped name would leave one out without a word, and cost people the others.
+    Some questions may be left out. But a mistyped name would silently leave one out, and still cost people the others.
 
     Args:
-        questions: those that are to be answered.
+        questions: the questions to be answered.
         rows: one a person.
         header: whether every row has every column, as in CSV; else rows may leave columns out.
 
     Raises:
-        BadSource: there are both; names them.
+        BadSource: there are both an unknown column and a question without one; names them.
     """
     seen = set[str]()
     for number, row in enumerate(rows):
@@ -102,17 +102,17 @@ def envelopes(
     source: Source | None = None,
     skipped: Counter[str] | None = None,
 ) -> Iterator[bytes]:
-    """What the devices of these people would send, by the thousand.
+    """Yield the envelopes that the devices of these people would send, in batches of thousands.
 
     Args:
-        questions: each is answered by those whose cell is not empty.
+        questions: each is answered by the people whose cell is not empty.
         rows: one a person.
-        level: for those who have not chosen one themselves.
-        source: where random bits come from; the operating system's unless given.
-        skipped: where answers that are none are counted, by question, instead of stopping at the first of them.
+        level: for people who have not chosen one.
+        source: the source of random bits; default the operating system's.
+        skipped: counts invalid answers by question, instead of stopping at the first.
 
-    Privacy: costs each person the sum of the levels of the questions they answer. A refused answer is not shown; how
-        many were skipped is a fact about the true answers, for whoever may see those.
+    Privacy: costs each person the sum of the levels of the questions answered. A refused answer is not shown; the
+        number skipped is a fact about the true answers, for those who may see them.
     """
     waiting: dict[tuple[str, Oracle], list[Any]] = {}
     levels: dict[tuple[str, object], Oracle] = {}
@@ -156,7 +156,7 @@ def _value(question: Question, told: Any, row: int) -> Any:
 
 
 def truth(question: Question, rows: Iterable[Mapping[str, Any]]) -> Floats:
-    """The true shares (or mean) among those who answered. For lessons: who collects reports cannot know them."""
+    """Return the true shares (or mean) among respondents. For lessons: a collector of reports cannot know them."""
     told = (row.get(question.id) for row in rows)
     values = [_value(question, one, number) for number, one in enumerate(told, 1) if one is not None and one != ""]
     if not values:

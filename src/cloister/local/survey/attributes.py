@@ -1,8 +1,8 @@
-"""Several questions to one person: split the budget, or ask each person only some of them. What is best is computed.
+"""Several questions to one person: split the budget, or ask each person only some. The best choice is computed.
 
-A person's answers belong together, so the loss is stated for the person: whatever is asked, one person's whole record
-of answers costs `loss`. With `asked` questions out of k, drawn on the device, each is answered at epsilon/asked by
-about n·asked/k people. Asking all is the textbook's split, asking one its sampling (spec LDP-16; Wang et al. 2019).
+A person's answers belong together, so the loss is stated per person: one person's whole record of answers costs `loss`,
+whatever is asked. With `asked` questions out of k, drawn on the device, each is answered at epsilon/asked by about
+n·asked/k people. Asking all is the textbook's split, asking one its sampling (spec LDP-16; Wang et al. 2019).
 """
 
 import math
@@ -36,11 +36,11 @@ from cloister.privacy.noise.source import Source
 __all__ = ["AttributeReports", "Attributes", "Choice", "Strategy"]
 
 
-# Several questions, at the collector: estimates for all people, from those who were asked.
+# Collector: estimates for all people, from those who were asked.
 
 
 def widened(estimate: Any, share: float, confidence: Number) -> Any:
-    """With the error of having asked only a share of the people: n drawn from n/share, none twice."""
+    """Return an estimate with the error of asking a share of the people: n of n/share, without replacement."""
     if share >= 1:
         return estimate
     if isinstance(estimate.mechanism, NumberMechanism):
@@ -54,14 +54,14 @@ def widened(estimate: Any, share: float, confidence: Number) -> Any:
     )
 
 
-# Several questions, on the device: which of them to answer.
+# Device: the choice of questions.
 
 
 def drawn(people: int, size: int, asked: int, source: Source) -> NDArray[np.bool_]:
-    """`asked` of `size` questions, all sets alike, one row a person: the first steps of Fisher and Yates' shuffle.
+    """Draw `asked` of `size` questions, all sets equally likely, one row a person: partial Fisher-Yates shuffle.
 
-    For each step a word, modulo the number of questions left (again in the last, incomplete run): how far from the
-    step's place the question lies that it is exchanged with.
+    For each step a word, modulo the number of questions left (redrawn in the last, incomplete run): the distance from
+    the step's position to the question it is exchanged with.
     """
     rows, order = np.arange(people), np.tile(np.arange(size), (people, 1))
     for place in range(asked):
@@ -73,34 +73,34 @@ def drawn(people: int, size: int, asked: int, source: Source) -> NDArray[np.bool
 
 
 def column(answers: Any) -> Any:
-    """Everybody's answers to one question: an array, or a list of sets."""
+    """Return all answers to one question: an array, or a list of sets."""
     if isinstance(answers, list) and any(isinstance(one, set | frozenset | list | tuple) for one in answers):
         return answers
     return np.asarray(answers)
 
 
 def some(answers: Any, told: NDArray[np.bool_]) -> Any:
-    """The answers of those who tell."""
+    """Return the answers of the people who report."""
     if isinstance(answers, np.ndarray):
         return answers[told]
     return [one for one, asked in zip(answers, told, strict=True) if asked]
 
 
 Strategy = Literal["best", "split", "sample"]
-# A domain of so many values, the bounds of a number, or a choice of several.
+# The size of a domain, the bounds of a number, or a choice of several.
 Attribute = int | tuple[Number, Number] | ChooseUpTo
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One line of the table: what happens if each person answers so many questions.
+    """One row of the table: the result if each person answers this many questions.
 
     Attributes:
-        asked: how many of the questions each person answers.
-        loss: what each of those answers costs.
+        asked: the number of questions each person answers.
+        loss: of each of those answers.
         mechanisms: the best one for each question at that loss.
-        mse: for each question, the expected squared error of its estimates, the chance of who was asked included.
-        error: the geometric mean of the standard errors, which no choice of units changes. The smallest is best.
+        mse: for each question, the expected squared error of its estimates, sampling of respondents included.
+        error: the geometric mean of the standard errors, which does not depend on units. The smallest is best.
     """
 
     asked: int
@@ -115,8 +115,8 @@ class AttributeReports:
     """Reports of many people on some questions each.
 
     Attributes:
-        parts: the reports on each question, by those who were asked, in the order of people.
-        told: who answered what, one row a person; drawn by devices, and independent of the answers.
+        parts: the reports on each question, by the people asked, in their order.
+        told: the questions each person answered, one row a person; drawn by devices, independent of the answers.
     """
 
     parts: dict[str, Reports]
@@ -128,16 +128,16 @@ class AttributeReports:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """Several questions, and how they are asked. Made with `for_loss`.
+    """Several questions and the way they are asked. Built with `for_loss`.
 
     Attributes:
         names: of the questions.
-        chosen: how many questions each person answers, and by which mechanisms.
-        loss: of a PERSON, all their answers together.
-        table: every number of questions that could have been chosen, best first.
+        chosen: the number of questions each person answers, and the mechanisms.
+        loss: of a PERSON, all answers together.
+        table: every possible number of questions, best first.
 
-    Privacy: pure, for one person's whole record against any other. Which questions are answered is drawn on the device
-        from nothing but chance. `verify(attributes)` adds up the exact losses of the `asked` dearest answers.
+    Privacy: pure, for one person's whole record against any other. The questions to answer are drawn on the device
+        by chance alone. `verify(attributes)` adds up the exact losses of the `asked` most expensive answers.
     """
 
     names: tuple[str, ...]
@@ -156,16 +156,16 @@ class Attributes:
     def for_loss(
         cls, attributes: Mapping[str, Attribute], loss: Loss, n: int, strategy: Strategy | int = "best"
     ) -> "Attributes":
-        """Choose how to ask.
+        """Choose the number of questions per person and their mechanisms.
 
         Args:
             attributes: for each name a number of values, public bounds of a number, or a `ChooseUpTo`.
-            loss: what one person may lose by all answers together, replace-one.
-            n: how many people will answer.
-            strategy: `"split"` asks everybody everything, `"sample"` one question each, a whole number so many;
+            loss: of one person by all answers together, replace-one.
+            n: the number of respondents.
+            strategy: `"split"` asks everyone everything, `"sample"` one question each, an integer that many;
                 `"best"` takes the number of least error.
 
-        Privacy: looks at public facts alone.
+        Privacy: reads public facts alone.
 
         >>> from cloister import local
         >>> asked = Attributes.for_loss({"job": 14, "sex": 2, "smoker": 2}, local.epsilon(1), 10_000)
@@ -188,18 +188,18 @@ class Attributes:
 
     @property
     def mechanisms(self) -> dict[str, Oracle]:
-        """How each question is asked."""
+        """The mechanism of each question."""
         return dict(zip(self.names, self.chosen.mechanisms, strict=True))
 
     def log_ratio(self) -> Fraction:
-        """At most this is the log of the largest ratio of likelihoods over all pairs of whole records: for `verify`."""
+        """Return an upper bound on the log of the largest likelihood ratio over all pairs of records: for `verify`."""
         found = []
         for mechanism in self.chosen.mechanisms:
             certificate = verify(mechanism)
             amount = certificate.epsilon
             if amount is None:
                 raise BadInput(f"{mechanism.name} has no finite loss: {certificate.reason}")
-            # A log is rounded up; a ratio that was found within the claim costs the claim at most.
+            # A log is rounded up; a ratio found within the claim costs at most the claim.
             found.append(min(amount, mechanism.epsilon) if certificate.holds else amount)
         return sum(sorted(found, reverse=True)[: self.chosen.asked], start=Fraction(0))
 
@@ -217,17 +217,17 @@ class Attributes:
     # The device's verb.
 
     def draw(self, people: int, source: "Source | None" = None) -> NDArray[np.bool_]:
-        """Which questions each person answers: `asked` of them, all sets alike, one row a person."""
+        """Draw the questions each person answers: `asked` of them, all sets equally likely, one row a person."""
         from cloister.privacy.noise.source import SYSTEM
 
         return drawn(people, len(self.names), self.chosen.asked, source or SYSTEM)
 
     def perturb(self, answers: Mapping[str, Any], source: "Source | None" = None) -> AttributeReports:
-        """Reports of many people.
+        """Perturb the answers of many people.
 
         Args:
-            answers: for each question, what each person would answer (as its mechanism takes it), one column each.
-            source: where random bits come from; the operating system's unless given.
+            answers: for each question, each person's answer (as its mechanism takes it), one column each.
+            source: the source of random bits; default the operating system's.
 
         Privacy: costs each person `loss`, once, for all their answers together.
         """
@@ -235,7 +235,7 @@ class Attributes:
 
         if set(answers) != set(self.names):
             raise BadCandidates(f"give a column for each of these questions: {', '.join(self.names)}.")
-        # All columns are checked before anything is drawn: an answer that is refused was never asked.
+        # All columns are checked before anything is drawn: a refused answer costs nothing.
         columns = {name: column(answers[name]) for name in self.names}
         sizes = {len(checked(mechanism, columns[name])) for name, mechanism in self.mechanisms.items()}
         if len(sizes) != 1:
@@ -250,18 +250,18 @@ class Attributes:
     # The collector's verbs.
 
     def aggregate(self, reports: AttributeReports | Mapping[str, Any]) -> dict[str, "Counts"]:
-        """Counts for each question, of reports or of bytes that arrived."""
+        """Count, for each question, reports or received bytes."""
         parts: Mapping[str, Any] = reports.parts if isinstance(reports, AttributeReports) else reports
         return {name: mechanism.aggregate(parts.get(name, [])) for name, mechanism in self.mechanisms.items()}
 
     def estimate(self, counts: Mapping[str, "Counts"], confidence: Number = "0.95") -> dict[str, Any]:
-        """For each question the estimate of its mechanism, for all people and not only for those it was asked.
+        """Estimate each question for all people, not only for those who were asked.
 
-        Standard errors and intervals include the chance of who was asked what.
+        Standard errors and intervals include the random choice of questions.
 
         Args:
-            counts: what `aggregate` returned, for each question.
-            confidence: of each interval alone.
+            counts: a result of `aggregate`, for each question.
+            confidence: of each interval individually.
         """
         people = sum(part.n for part in counts.values()) / self.chosen.asked
         return {
@@ -271,7 +271,7 @@ class Attributes:
 
 
 def _choice(attributes: Mapping[str, Attribute], loss: Loss, n: int, asked: int) -> Choice:
-    """What so many questions for each person would give."""
+    """Return the result of asking each person this many questions."""
     share, each = asked / len(attributes), loss.split(asked)
     people = max(1, round(n * share))
     made = [(_best(one, each, people), _spread(one)) for one in attributes.values()]
@@ -289,7 +289,7 @@ def _best(attribute: Attribute, loss: Loss, people: int) -> Oracle:
 
 
 def _spread(attribute: Attribute) -> float:
-    """The variance of what one person adds to an estimate, before any noise, if answers are spread evenly."""
+    """Return the variance of one person's contribution before any noise, if answers are spread evenly."""
     if isinstance(attribute, tuple):
         return (float(attribute[1]) - float(attribute[0])) ** 2 / 12
     share = attribute.most / attribute.options if isinstance(attribute, ChooseUpTo) else 1 / attribute

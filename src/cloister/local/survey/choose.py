@@ -1,4 +1,4 @@
-"""Questions whose answer is a set or an order, and which mechanism to ask them with."""
+"""Questions whose answer is a set or an order, and their mechanisms."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ChooseUpTo:
     """Choose up to `most` of `options`.
 
     Three strategies, each a mechanism with the usual verbs; people's answers are sets of option numbers:
-        one_of: one option is named. Shortest; best when there are few options for each that may be chosen.
+        one_of: one option is reported. Shortest; best when there are few options for each that may be chosen.
         bits: a bit for each option, sharing one budget. Best when there are many options.
         padded: one option, drawn and then sent through local hashing. Short reports over very many options.
 
@@ -41,31 +41,31 @@ class ChooseUpTo:
         read_most(self.most, self.options, "ChooseUpTo")
 
     def one_of(self, loss: Loss) -> OneOfSet:
-        """Name one option, or nothing."""
+        """Return the mechanism that reports one option, or none."""
         return OneOfSet.for_loss(self.options, self.most, loss)
 
     def bits(self, loss: Loss) -> SetBits:
-        """A bit for each option."""
+        """Return the mechanism with a bit for each option."""
         return SetBits.for_loss(self.options, self.most, loss)
 
     def padded(self, loss: Loss) -> PaddedSample:
-        """One drawn option through local hashing."""
+        """Return the mechanism that reports one drawn option through local hashing."""
         return PaddedSample.for_loss(self.options, self.most, loss)
 
     def advise(self, loss: Loss, n: int, most_bits: int | None = None) -> Advice:
-        """The strategy of least expected error for n people, and the table of all.
+        """Return the strategy of least expected error for n people, and the table of all.
 
         Args:
-            loss: what one report may cost, replace-one.
-            n: how many people will answer.
-            most_bits: strategies with longer answers are not advised, if given; the table still shows them.
+            loss: of one report, replace-one.
+            n: the number of respondents.
+            most_bits: strategies with longer reports are not advised, if given; the table still shows them.
 
-        Privacy: looks at public facts alone.
+        Privacy: reads public facts alone.
         """
         return _advice({"one": self.one_of, "bits": self.bits, "PS": self.padded}, loss, n, most_bits)
 
     def best(self, loss: Loss, n: int) -> Oracle:
-        """The mechanism that `advise` would take."""
+        """Return the mechanism that `advise` selects."""
         return self.advise(loss, n).best
 
 
@@ -75,7 +75,7 @@ class Ranking:
 
     Two strategies, each a mechanism with the usual verbs; people's answers are lists of all items:
         pairs: the order of one pair. Preferences between any two items, and the best Borda scores.
-        places: the item at one place. Who is first, second, …, for how many; Borda scores too.
+        places: the item at one place. The shares of first, second, …; Borda scores too.
 
     >>> from cloister.local import epsilon
     >>> Ranking(6).best(epsilon(1), 1000).name
@@ -88,27 +88,27 @@ class Ranking:
         read_domain(self.items, "Ranking", 1 << 10)
 
     def pairs(self, loss: Loss) -> PairOrder:
-        """Tell the order of one pair."""
+        """Return the mechanism that reports the order of one pair."""
         return PairOrder.for_loss(self.items, loss)
 
     def places(self, loss: Loss) -> ItemAtPlace:
-        """Tell the item at one place."""
+        """Return the mechanism that reports the item at one place."""
         return ItemAtPlace.for_loss(self.items, loss)
 
     def advise(self, loss: Loss, n: int, most_bits: int | None = None) -> Advice:
-        """The strategy whose Borda scores err least for n people, and the table of both.
+        """Return the strategy with the least error of Borda scores for n people, and the table of both.
 
         Args:
-            loss: what one report may cost, replace-one.
-            n: how many people will answer.
-            most_bits: strategies with longer answers are not advised, if given; the table still shows them.
+            loss: of one report, replace-one.
+            n: the number of respondents.
+            most_bits: strategies with longer reports are not advised, if given; the table still shows them.
 
-        Privacy: looks at public facts alone.
+        Privacy: reads public facts alone.
         """
         return _advice({"pair": self.pairs, "item": self.places}, loss, n, most_bits)
 
     def best(self, loss: Loss, n: int) -> Oracle:
-        """The mechanism that `advise` would take."""
+        """Return the mechanism that `advise` selects."""
         return self.advise(loss, n).best
 
 
@@ -119,7 +119,7 @@ def _advice(makers: Mapping[str, Callable[[Loss], Oracle]], loss: Loss, n: int, 
     for label, maker in makers.items():
         try:
             made = maker(loss)
-        except BadInput:  # it cannot serve so many options
+        except BadInput:  # too many options for it
             continue
         found.append(Candidate(label, made, made.mse(n), made.bits, made.formula))
     if not found:

@@ -1,9 +1,9 @@
-"""A collection: envelopes in, refusals counted by their reason, counts for each question and level. It never raises.
+"""A collection: envelopes in, refusals counted by reason, counts for each question and level. It never raises.
 
     bytes ──► an envelope of ours? ──► a report its mechanism can make? ──► new? ──► Counts[question, level]
 
-What is kept are counts and the ids of counted reports (sorted when written, so that the order of arrival is not kept),
-never a report.
+It keeps counts and the ids of counted reports (sorted when written, so that the order of arrival is not kept), never a
+report.
 """
 
 from collections import Counter
@@ -28,16 +28,16 @@ _PIECE = 1 << 13
 
 
 class Collection:
-    """Reports on several questions, as they arrive.
+    """Reports on several questions, counted on arrival.
 
     Args:
-        questions: what is asked, and at which levels; anything else that arrives is refused and counted.
+        questions: the questions and their levels; anything else that arrives is refused and counted.
 
-    An id protects against a report that arrives twice by mistake. Whoever wants to be counted twice can make a second
-    report as easily as a first one: `estimate(...).poisoning` bounds what that does, invitations prevent it.
+    An id protects against a report that arrives twice by mistake. It does not stop a respondent who makes a second
+    report: `estimate(...).poisoning` bounds the effect, invitations prevent it.
 
-    Privacy: post-processing of reports. It holds no true answer; that somebody took part, which questions were skipped
-        and which levels were chosen is not hidden from it.
+    Privacy: post-processing of reports. It holds no true answer; participation, skipped questions and chosen levels are
+        not hidden from it.
     """
 
     def __init__(self, questions: Iterable[Question]) -> None:
@@ -55,32 +55,32 @@ class Collection:
             self._counts[slot] = aggregate(mechanism, [])
 
     def mechanism(self, question: str, level: str) -> Oracle:
-        """What reports on this question at this level are made with."""
+        """Return the mechanism of this question at this level."""
         return self._counts[question, level].mechanism
 
-    # What arrives.
+    # Input
 
     def receive(self, envelope: Any) -> Refusal | None:
-        """Count one envelope; None if it was counted, otherwise why it was not."""
+        """Count one envelope. Return None if it was counted, otherwise the reason for refusal."""
         return self._take([envelope])[0]
 
     def collect(self, stream: Iterable[Any]) -> "Collection":
-        """Count a stream of envelopes (bytes or text, such as the lines of a file); blank lines are passed over."""
+        """Count a stream of envelopes (bytes or text, such as the lines of a file); blank lines are skipped."""
         filled = (one for one in stream if not (isinstance(one, bytes | str) and not one.strip()))
         while piece := list(islice(filled, _PIECE)):
             self._take(piece)
         return self
 
     def check(self, envelope: Any) -> CheckedEnvelope | Refusal:
-        """What an envelope holds, or why it would be refused; it is not counted, and nothing is remembered of it.
+        """Return the content of an envelope, or the reason for refusal, without counting or remembering it.
 
-        For a store that keeps what arrives: `count` takes its reports later, `text_of` writes them out again. What
-        holds a replayed report off is then the store's affair.
+        For a store that keeps reports: `count` takes them later, `text_of` writes them out again. The store then has to
+        reject replayed reports.
         """
         return self._reader.check([envelope])[0]
 
     def count(self, question: str, level: str, reports: Sequence[bytes], private: bool = True) -> "Collection":
-        """Count reports that `check` let into a store; those that no device can have made are refused.
+        """Count reports that `check` accepted into a store. Those that no device can have made are refused.
 
         Args:
             question: the id of the question.
@@ -101,7 +101,7 @@ class Collection:
     def count_stored(
         self, submissions: Iterable[Mapping[str, tuple[str, bytes]]], private: bool = True
     ) -> "Collection":
-        """Count submissions as a store keeps them: for each question that was answered its level and its report."""
+        """Count submissions as a store keeps them: level and report for each answered question."""
         grouped: dict[Slot, list[bytes]] = {}
         for submission in submissions:
             for question, (level, report) in submission.items():
@@ -111,7 +111,7 @@ class Collection:
         return self
 
     def text_of(self, question: str, level: str, report: bytes, id: bytes | None = None, private: bool = True) -> bytes:  # noqa: A002
-        """The envelope around a stored report, for export; with a new random id unless one is given."""
+        """Return the envelope around a stored report, for export; with a new random id unless one is given."""
         return self._reader.text_of(question, level, report, id, private)
 
     def _take(self, arrived: Sequence[Any]) -> list[Refusal | None]:
@@ -130,7 +130,7 @@ class Collection:
         return verdicts
 
     def _wait(self, where: tuple[Slot, bool], report: bytes) -> None:
-        """Tables may be large, so reports are added to them by the thousand."""
+        """Queue reports; tables may be large, so reports are added in batches of thousands."""
         waiting = self._waiting.setdefault(where, [])
         waiting.append(report)
         if len(waiting) >= _PIECE:
@@ -141,15 +141,15 @@ class Collection:
         counted = aggregate(self.mechanism(*slot), self._waiting.pop(where))
         self._counts[slot] = self._counts[slot] + replace(counted, private=private)
 
-    # What is known.
+    # State
 
     @property
     def n(self) -> int:
-        """How many reports were counted."""
+        """The number of reports counted."""
         return len(self._ids) + self._stored
 
     def counts(self, question: str) -> dict[str, Counts]:
-        """The counts of each level that somebody chose. Publish how many chose a level only in aggregate (ERR-17)."""
+        """Return the counts of each level in use. Publish the people per level only in aggregate (ERR-17)."""
         if question not in self.questions:
             raise BadInput(f"no such question. Asked are: {', '.join(self.questions)}.")
         for where in list(self._waiting):
@@ -167,7 +167,7 @@ class Collection:
         weights: Literal["variance", "people"] = "variance",
         fakes: int | None = None,
     ) -> "Finding":
-        """What the reports on a question tell, all levels together: see `cloister.local.analysis.finding`."""
+        """Estimate a question from all levels together: see `cloister.local.analysis.finding`."""
         from cloister.local.analysis.finding import find
 
         counts = self.counts(question)

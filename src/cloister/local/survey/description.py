@@ -1,4 +1,4 @@
-"""From public facts back to a mechanism: read what `describe()` wrote, and certify it again."""
+"""From public facts back to a mechanism: read the output of `describe()`, and certify it again."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -17,19 +17,19 @@ from cloister.privacy.number import rational
 
 __all__ = ["from_description"]
 
-# No whole number of a description is larger: a domain has at most 2^32 values.
+# No integer of a description is larger: a domain has at most 2^32 values.
 _LARGEST = 1 << 32
 
 
 def from_description(facts: Mapping[str, Any]) -> Oracle:
-    """The mechanism that a description belongs to.
+    """Return the mechanism of a description.
 
-    The description must be complete and exact: whatever the rebuilt mechanism would say differently is refused, and so
-    is a mechanism whose reports cost more than the loss it states. A collector, a command line and a client in another
-    language can therefore read the same JSON and mean the same thing.
+    The description must be complete and exact: any difference from the rebuilt mechanism's own description is refused,
+    and so is a mechanism whose reports cost more than the loss it states. A collector, a command line and a client in
+    another language can therefore read the same JSON with the same meaning.
 
     Args:
-        facts: what `mechanism.describe()` returned, or its JSON read back.
+        facts: a result of `mechanism.describe()`, or its JSON read back.
 
     Privacy: draws nothing. The rebuilt mechanism is certified again before it is returned.
 
@@ -50,7 +50,7 @@ def from_description(facts: Mapping[str, Any]) -> Oracle:
 
 
 def _same(told: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether the two have one spelling; True is not 1 there."""
+    """Return True if the two have the same encoding; True is not 1 there."""
     try:
         return canonical(dict(told)) == canonical(dict(facts))
     except (TypeError, ValueError):
@@ -68,7 +68,7 @@ def _known() -> dict[str, Any]:
 
 
 def _field(facts: Mapping[str, Any], name: str, kind: Any, of: str) -> Any:
-    """A field of the mechanism; one that is a mechanism itself has its facts under `name.`."""
+    """Return a field of the mechanism; one that is a mechanism itself has its facts under `name.`."""
     if name in facts:
         return _value(facts[name], name, kind)
     inside = {key.removeprefix(f"{name}."): fact for key, fact in facts.items() if str(key).startswith(f"{name}.")}
@@ -78,7 +78,7 @@ def _field(facts: Mapping[str, Any], name: str, kind: Any, of: str) -> Any:
 
 
 def _value(told: Any, name: str, kind: Any) -> Any:
-    """A field as its type, from what JSON can hold: whole numbers, and text for all other numbers."""
+    """Return a field as its type, from JSON values: integers, and text for all other numbers."""
     if kind is int:
         if isinstance(told, bool) or not isinstance(told, int) or abs(told) > _LARGEST:
             raise BadInput(f"{name} of a description is a whole number of at most 2^32.")

@@ -1,19 +1,19 @@
-"""What goes over the wire: canonical JSON around a report's bytes. Both halves, in every language, spell it alike.
+"""The wire format: canonical JSON around a report's bytes, encoded alike by both halves in every language.
 
     {"id":"…","level":"1","mechanism":{…},"private":true,"question":"smoker","report":"AQ","version":1}
 
     id         16 random bytes, new for every report: the same report twice is counted once, and nothing else is linked
     level      the epsilon of this report, as `describe()` writes it
     mechanism  `describe()`: exact public facts, with the bits per answer
-    private    false if the randomness was seeded, which protects nobody
+    private    false if the randomness was seeded, which protects no one
     question   its id: letters, digits, dots, dashes, underscores
     report     the report's `width` bytes, in base64url without padding
     version    1
 
-Keys are sorted, there are no spaces, all is ASCII: one content has one spelling, and two envelopes for one question and
-level differ in `id` and `report` alone. Whoever writes a client in another language finds tests/vectors/local.json; the
-order in which one person's random bytes are read is stated in client/, where each mechanism is: first those of the
-report (of Laplace noise, as client/noise.py says), then 16 for the id.
+Keys are sorted, there are no spaces, all is ASCII: one content has one encoding, and two envelopes for one question and
+level differ in `id` and `report` alone. Test vectors for clients in other languages are in tests/vectors/local.json;
+the order in which one person's random bytes are read is stated in mechanisms/: first those of the report (for Laplace
+noise, see base/laplace_rows.py), then 16 for the id.
 """
 
 import base64
@@ -36,7 +36,7 @@ _QUESTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def canonical(content: Any) -> bytes:
-    r"""JSON with sorted keys, no spaces and ASCII only.
+    r"""Return JSON with sorted keys, no spaces and ASCII only.
 
     >>> canonical({"b": 1, "a": "ä"})
     b'{"a":"\\u00e4","b":1}'
@@ -46,19 +46,19 @@ def canonical(content: Any) -> bytes:
 
 
 def check_question(name: object) -> str:
-    """The id of a question, if it is one."""
+    """Return the id of a question, or refuse an invalid one."""
     if not isinstance(name, str) or not _QUESTION.fullmatch(name):
         raise BadName("a question's id has 1 to 64 letters, digits, dots, dashes and underscores, such as 'smoker'.")
     return name
 
 
 def pack(data: bytes) -> str:
-    """Base64 for addresses, without padding."""
+    """Return base64url text without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
 def unpack(text: object) -> bytes | None:
-    """The bytes of `pack`ed text; None if it is anything else, another spelling of the same bytes included."""
+    """Return the bytes of `pack`ed text; None for anything else, another encoding of the same bytes included."""
     if not isinstance(text, str) or not text.isascii() or len(text) % 4 == 1:
         return None
     try:
@@ -69,8 +69,8 @@ def unpack(text: object) -> bytes | None:
 
 
 def text_of(question: str, description: Mapping[str, Any], private: bool) -> tuple[bytes, bytes, bytes]:
-    """The fixed parts of an envelope: before the id, between id and report, after the report."""
-    hole = "\0"  # of these the id's is the first in the text, and the report's the last
+    """Return the fixed parts of an envelope: before the id, between id and report, after the report."""
+    hole = "\0"  # the id's is the first of these in the text, the report's the last
     content = {
         "id": hole,
         "level": description["loss"],
@@ -85,20 +85,20 @@ def text_of(question: str, description: Mapping[str, Any], private: bool) -> tup
     return before, between, after
 
 
-# The device puts its reports into envelopes.
+# Device: reports into envelopes.
 
 
 def seal(question: str, reports: Reports, source: Source | None = None) -> list[bytes]:
-    """One envelope for each report, ready to be sent.
+    """Return one envelope for each report, ready to be sent.
 
     Args:
-        question: the id of the question that was answered.
-        reports: what `perturb` returned.
-        source: where ids come from; the operating system unless given. A seeded one marks the envelopes, as seeded
+        question: the id of the question.
+        reports: a result of `perturb`.
+        source: the source of ids; default the operating system. A seeded one marks the envelopes, as seeded
             reports do.
 
-    Privacy: an envelope tells which question was answered at which level, and that somebody did; about the answer it
-        tells the report and nothing more. Its id is random, so that two answers of one person are not linked by it.
+    Privacy: an envelope reveals the question, the level, and participation; about the answer it reveals the report and
+        nothing more. Its id is random, so that it does not link two answers of one person.
     """
     drawn_from = source or SYSTEM
     private = reports.private and drawn_from.private

@@ -1,4 +1,4 @@
-"""Which envelopes are ours? Their fixed parts are known by heart, so that a good one is read without parsing JSON."""
+"""A reader of envelopes. Their fixed parts are known, so that a valid one is read without parsing JSON."""
 
 import json
 import re
@@ -36,11 +36,11 @@ _FIELDS = {"id", "level", "mechanism", "private", "question", "report", "version
 
 @dataclass(frozen=True, slots=True)
 class CheckedEnvelope:
-    """An envelope of ours, with a report that its mechanism can make. A store needs its question, level and report.
+    """A valid envelope, with a report that its mechanism can make. A store needs its question, level and report.
 
     Attributes:
         question: the id of the question.
-        level: the epsilon, as the question spells it.
+        level: the epsilon, as the question writes it.
         report: its bytes.
         id: 16 random bytes, new for every report.
         private: False if the device's randomness was seeded.
@@ -54,7 +54,7 @@ class CheckedEnvelope:
 
     @property
     def slot(self) -> Slot:
-        """Where it is counted."""
+        """The question and level it is counted under."""
         return self.question, self.level
 
 
@@ -66,7 +66,7 @@ class _Known:
 
 
 class EnvelopeReader:
-    """Reads envelopes of some questions, and writes them again from what a store keeps."""
+    """Read envelopes of some questions, and write them again from a store."""
 
     def __init__(self, questions: Iterable[Question]) -> None:
         self.questions = {question.id: question for question in questions}
@@ -85,11 +85,11 @@ class EnvelopeReader:
                     self._between[slot, private] = between
                     report = (8 * mechanism.width + 5) // 6
                     longest = max(longest, len(_BEFORE) + _ID_LENGTH + len(between) + report + len(after))
-        # Envelopes in another spelling are looked at, so that the right reason is counted; anything longer is not.
+        # Envelopes in another encoding are parsed to count the right reason; longer ones are not.
         self._longest = _SPELLING + longest
 
     def check(self, arrived: Sequence[Any]) -> list[CheckedEnvelope | Refusal]:
-        """Each envelope as what it is, or why it is refused. Nothing is remembered, so none is found replayed."""
+        """Return each envelope's content, or the reason for refusal. Without memory, replays are not detected."""
         read = [self._read(one) for one in arrived]
         places: dict[Slot, list[int]] = {}
         for place, one in enumerate(read):
@@ -105,13 +105,13 @@ class EnvelopeReader:
         return read
 
     def text_of(self, question: str, level: str, report: bytes, id: bytes | None = None, private: bool = True) -> bytes:  # noqa: A002
-        """The envelope around a stored report: byte for byte what the device sent, if the id is the same.
+        """Return the envelope around a stored report: byte for byte as the device sent it, if the id is the same.
 
         Args:
             question: the id of the question.
-            level: as the question spells it.
+            level: as the question writes it.
             report: its bytes.
-            id: as it arrived; a new random one unless given, for stores that do not keep ids.
+            id: as received; default a new random one, for stores that do not keep ids.
             private: whether the device's randomness was the operating system's.
         """
         slot = question, level
@@ -144,7 +144,7 @@ class EnvelopeReader:
         return CheckedEnvelope(*known.slot, report, name, known.private)
 
     def _reason(self, text: bytes) -> Refusal:
-        """Why this is no envelope of ours: the first thing that is wrong."""
+        """Return the first reason why this is not a valid envelope."""
         try:
             content = json.loads(text)
         except (ValueError, RecursionError):
@@ -160,4 +160,4 @@ class EnvelopeReader:
             return "unknown level"
         if content["mechanism"] != question.at(content["level"]).describe():
             return "wrong mechanism"
-        return "malformed"  # ours, in another spelling
+        return "malformed"  # valid, in another encoding

@@ -1,4 +1,4 @@
-"""A collection on disk: counts and ids, no report. Written whole or not at all."""
+"""A collection on disk: counts and ids, no report. Written atomically."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ def save(collection: Collection, path: Path | str) -> None:
 
 
 def load(path: Path | str) -> Collection:
-    """A collection that `save` wrote."""
+    """Read a collection that `save` wrote."""
     try:
         told = json.loads(Path(path).read_text(encoding="utf-8"))
         if told["version"] != VERSION:

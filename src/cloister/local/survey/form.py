@@ -1,11 +1,11 @@
-"""What is asked of whom: each person answers one question of several, drawn by chance, with the whole epsilon.
+"""Forms: each person answers one question of several, drawn at random, with the whole epsilon.
 
-A row has a class and columns, and all of them depend on each other: to answer about each costs their sum. So a device
-draws one question, independently of the row, and answers that one alone (spec LDP-21, strategy A3 of LDP-16).
+A row has a class and columns that depend on each other: answering about each costs their sum. So a device draws one
+question, independently of the row, and answers it alone (spec LDP-21, strategy A3 of LDP-16).
 
-    class      which class
-    joint      which value of one column together with the class: code = value · classes + class
-    numbers    a number (or all of them) at the place of the hidden class
+    class      the class
+    joint      the value of one column together with the class: code = value · classes + class
+    numbers    a number (or all of them) at the component of the hidden class
     squares    2·number² - 1 likewise: its mean gives the variance, and centred its noise is half that of number²
 """
 
@@ -42,9 +42,9 @@ class FormQuestion:
     """One question.
 
     Attributes:
-        about: what is asked.
-        columns: of which columns; none for the class.
-        oracle: how a device answers it.
+        about: the kind of question.
+        columns: its columns; none for the class.
+        oracle: the mechanism of the answer.
     """
 
     about: About
@@ -54,11 +54,11 @@ class FormQuestion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FormAnswer:
-    """What leaves devices: the number of a question, which no row has any part in, and reports on it.
+    """The output of devices: the number of a question, independent of the row, and reports on it.
 
     Attributes:
-        question: its place in the form.
-        reports: Reports, or the bytes that arrived.
+        question: its index in the form.
+        reports: Reports, or received bytes.
     """
 
     question: int
@@ -76,13 +76,13 @@ class Form:
 
     Attributes:
         classes: the public labels.
-        columns: what is public about each column, after the projection if there is one.
-        questions: all that may be asked; a device draws each with the same probability.
-        loss: what one person pays, in all.
+        columns: the public facts of each column, after the projection if there is one.
+        questions: all possible questions; a device draws each with the same probability.
+        loss: one person's total loss.
         projection: a public matrix, columns by directions, that a device multiplies its row with first; () for none.
 
-    Privacy: pure, replace-one: any row and class against any other, against whoever sees what a device sends. The
-        question is drawn without looking, so a report costs no more than the dearest question: `certificates`.
+    Privacy: pure, replace-one: any row and class against any other, against every reader of a device's output. The
+        question is drawn independently of the row, so a report costs at most its costliest question: `certificates`.
     """
 
     classes: Choices
@@ -97,16 +97,16 @@ class Form:
 
     @property
     def domain(self) -> int:
-        """How many rows there are; of a form whose columns are all lists or bins."""
+        """The number of rows, for a form whose columns are all lists or bins."""
         return self.classes.size * prod(self._sizes())
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are: those of the first question, then those of the second, and so on."""
+        """The number of different reports: those of the first question, then those of the second, and so on."""
         return sum(question.oracle.outputs for question in self.questions)
 
     def law(self, value: int) -> tuple[Fraction, ...]:
-        """The probability of every report of a row: class + classes · (first column + size · (second column + …))."""
+        """Return every report's probability for the row class + classes · (first column + size · (second + …))."""
         rest, own = divmod(value, self.classes.size)
         codes = []
         for size in self._sizes():
@@ -119,7 +119,7 @@ class Form:
         return tuple(chances)
 
     def read(self, rows: Any) -> list[NDArray[Any]]:
-        """Each column of one row or several: as codes of its choices or bins, or as numbers in [-1, 1]."""
+        """Return each column of one row or several: as codes of its choices or bins, or as numbers in [-1, 1]."""
         table = table_of(rows)
         if self.projection:
             if table.shape[1] != len(self.projection):
@@ -133,7 +133,7 @@ class Form:
         ]
 
     def certificates(self) -> tuple["Certificate", ...]:
-        """That each question's report costs no more than the loss."""
+        """Certify that each question's report costs no more than the loss."""
         from cloister.local.privacy.certificate import verify
 
         return tuple(verify(question.oracle) for question in self.questions)
@@ -152,18 +152,18 @@ def form_of(
     split: bool = False,
     projection: tuple[tuple[float, ...], ...] = (),
 ) -> Form:
-    """The form for such classes and columns.
+    """Return the form for these classes and columns.
 
     Args:
         classes: the public labels.
-        columns: what is public about each column.
-        loss: what one person pays.
+        columns: the public facts of each column.
+        loss: one person's loss.
         oracle: "advised" (the least error for each question's domain), the usual abbreviation of a frequency oracle,
             or a function of a domain and a loss.
         split: ask all numbers at once, at a share of the epsilon each (strategy A1), instead of one with all of it.
         projection: a public matrix that rows are multiplied with first.
 
-    Privacy: looks at public facts alone.
+    Privacy: reads public facts alone.
     """
     read_loss(loss, "a form")
     k = classes.size
@@ -180,7 +180,7 @@ def form_of(
 
 @lru_cache(maxsize=512)
 def oracle_of(oracle: str | Maker, domain: int, loss: Loss) -> Oracle:
-    """A frequency oracle by name."""
+    """Return a frequency oracle by name."""
     if callable(oracle):
         return oracle(domain, loss)
     advice = advise(domain, loss, 1)
@@ -192,21 +192,21 @@ def oracle_of(oracle: str | Maker, domain: int, loss: Loss) -> Oracle:
     return known[oracle]
 
 
-# A form, on the device: read the row, draw a question without looking at it, answer that one.
+# Device: read the row, draw a question independently of it, answer that one.
 
 
 def answer(form: Form, rows: Any, labels: Any, source: Source | None = None) -> tuple[FormAnswer, ...]:
-    """What the devices of some people send: for each person a report on one question, grouped by question.
+    """Return the output of some people's devices: one report on one question a person, grouped by question.
 
     Args:
         form: the public facts.
         rows: one person's row, or several people's.
         labels: the class of each.
-        source: where random bits come from; the operating system's unless given. First a word a person for the
+        source: the source of random bits; default the operating system's. First a word a person for the
             question, then each question's own, from the first question to the last.
 
     Privacy: costs each person the form's loss, once. A second report on the same row costs it again (spec E-16): keep
-        what was sent, and send that.
+        the report, and resend it.
     """
     drawn_from = source or SYSTEM
     read, own = form.read(rows), form.classes.codes(_column(labels))

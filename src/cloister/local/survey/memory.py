@@ -1,11 +1,11 @@
-"""A respondent's memory: what was answered before, what it cost, and a cap for a lifetime.
+"""A respondent's memory: earlier answers, their cost, and a lifetime cap.
 
     answer ──► asked before? ──yes──► the kept report again, or a fresh one of it: nothing is charged
                     │ no
                     └──► within the cap? charge, on disk ──► make the permanent report, keep it ──► send
 
-Everything is on the respondent's own device, in one JSON file that only they can read. The file holds their answers: it
-must know whether an answer changed. Whoever has the file needs no report.
+Everything is on the respondent's own device, in one JSON file that only the respondent can read. The file holds the
+answers, to detect a changed answer. Access to the file reveals more than any report.
 """
 
 import json
@@ -40,20 +40,20 @@ from cloister.privacy.number import rational, show
 __all__ = ["Wallet"]
 
 _VERSION = 1
-# One process at a time is held off by a lock on a file beside the wallet; threads of one process by this.
+# A lock on a file beside the wallet excludes other processes; this one excludes threads of the same process.
 _THREADS = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
 class Wallet:
-    """What a person is ready to lose in a lifetime, to all collectors together, and the reports they gave.
+    """A person's lifetime cap over all collectors, and the reports given.
 
-    Made with `Wallet.open`. A question is known by its id: the same id means the same fact about the person.
+    Built with `Wallet.open`. A question is identified by its id: the same id means the same fact about the person.
 
     Privacy: for answers that do not change, all reports ever made through this wallet are together
-        `cap`-locally private, whoever sees all of them: the losses of first answers add up as exact rationals, are
-        written to disk before a report is made, and repeating an answer is post-processing. A crash between
-        charge and report leaves the charge standing. Tested in tests/unit/test_local_memory.py.
+        `cap`-locally private, against an observer of all of them: the losses of first answers add up as exact
+        rationals, are written to disk before a report is made, and repeating an answer is post-processing. A crash
+        between charge and report leaves the charge standing. Tested in tests/unit/test_local_memory.py.
     """
 
     path: Path
@@ -61,13 +61,13 @@ class Wallet:
 
     @classmethod
     def open(cls, path: Path | str, cap: Loss | None = None) -> Self:
-        """Open a wallet, or make one.
+        """Open a wallet, or create one.
 
         Args:
             path: the JSON file.
-            cap: needed for a new wallet; for an old one left out, or the cap it has.
+            cap: required for a new wallet; for an existing one omitted, or equal to its cap.
         """
-        place = Path(path).resolve()  # one wallet has one name, or its lock and its replacement would miss it
+        place = Path(path).resolve()  # one path per wallet, or its lock and its replacement would miss it
         if not place.exists():
             if cap is None:
                 raise BadInput("a new wallet needs a cap. Write Wallet.open(path, epsilon(4)).")
@@ -91,30 +91,31 @@ class Wallet:
         return self.cap.amount - self.spent
 
     def answer(self, question: str, mechanism: Oracle, value: Any, source: Source | None = None) -> Reports:
-        """One report, made or repeated.
+        """Return one report, new or repeated.
 
         Args:
             question: its id, the same every time it is asked; as in an envelope.
-            mechanism: how it is asked; a `Memoised` one repeats its permanent report freshly, any other word for word.
+            mechanism: a `Memoised` one perturbs its permanent report afresh, any other repeats it unchanged.
             value: the answer.
-            source: where random bits come from; the operating system's unless given.
+            source: the source of random bits; default the operating system's.
 
-        Privacy: the first time it charges the mechanism's loss (of a `Memoised` one the lifetime loss), the same answer
-            again charges nothing. Another answer or mechanism is refused: see `answer_anew`. Refused beyond the cap.
+        Privacy: the first time it charges the mechanism's loss (for a `Memoised` one the lifetime loss); the same
+            answer again charges nothing. Another answer or mechanism is refused: see `answer_anew`. Refused beyond
+            the cap.
         """
         return self._answer(question, mechanism, value, source, anew=False)
 
     def answer_anew(self, question: str, mechanism: Oracle, value: Any, source: Source | None = None) -> Reports:
-        """One report on an answer that may have changed, or by another mechanism.
+        """Return one report on an answer that may have changed, or by another mechanism.
 
-        Privacy: an answer not given before charges its loss again. That an answer changed is not hidden by this: a
-            collector who sees different permanent reports knows it (Erlingsson et al. 2014, section 3). The losses
-            that add up bound what is learnt about each answer, for people who changed theirs at the same times.
+        Privacy: an answer not given before charges its loss again. This does not hide that an answer changed: a
+            collector who sees different permanent reports knows it (Erlingsson et al. 2014, section 3). The summed
+            losses bound what is learnt about each answer, for people whose answers changed at the same times.
         """
         return self._answer(question, mechanism, value, source, anew=True)
 
     def _answer(self, question: str, mechanism: Oracle, value: Any, source: Source | None, *, anew: bool) -> Reports:
-        check_question(question)  # before anything is charged: an envelope with another id is refused
+        check_question(question)  # before any charge: an envelope with another id is refused
         facts, told = mechanism.describe(), _told(mechanism, value)
         drawn_from = source or SYSTEM
         with _locked(self.path):
@@ -137,7 +138,7 @@ class Wallet:
         return _sent(mechanism, memo, drawn_from)
 
     def _charge(self, state: dict[str, Any], question: str, loss: Loss) -> None:
-        """Write the charge down before anything is drawn."""
+        """Write the charge to disk before anything is drawn."""
         cap = rational(state["cap"])
         price, left = read_loss(loss, "a wallet"), cap - _spent(state)
         if price > left:
@@ -150,7 +151,7 @@ class Wallet:
 
 
 def _told(mechanism: Oracle, value: Any) -> Any:
-    """The answer as JSON has it: checked, and one person's only."""
+    """Return one person's answer as JSON has it, checked."""
     from cloister.local.base.perturb import checked
 
     rows = checked(mechanism, value)
@@ -160,7 +161,7 @@ def _told(mechanism: Oracle, value: Any) -> Any:
 
 
 def _sent(mechanism: Oracle, memo: dict[str, Any], source: Source) -> Reports:
-    """What is sent: the kept report, or a fresh one of it."""
+    """Return the report to send: the kept one, or a fresh perturbation of it."""
     data = _row(mechanism, bytes.fromhex(memo["report"]))
     if not isinstance(mechanism, Memoised):
         return Reports(mechanism, data, memo["private"])
@@ -170,7 +171,7 @@ def _sent(mechanism: Oracle, memo: dict[str, Any], source: Source) -> Reports:
 
 
 def _row(mechanism: Oracle, wire: bytes) -> NDArray[Any]:
-    """The data of one report from its bytes; our own, so nothing is refused."""
+    """Return the data of one report from its bytes; they are trusted, so nothing is refused."""
     if mechanism.kind == "number":
         return np.frombuffer(wire.ljust(8, b"\0"), dtype="<u8").astype(np.uint64)
     return np.frombuffer(wire, dtype="<i4" if mechanism.kind == "vector" else np.uint8).reshape(1, -1)
@@ -197,13 +198,13 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise StoreFailed(f"{path} is gone. A wallet that is lost is spent: what was told stays told.") from None
     except (OSError, ValueError, TypeError, KeyError, RecursionError, CloisterError):
-        # Beginning again at zero would promise what was given away already.
+        # Starting again at zero would understate the loss already incurred.
         raise LedgerBroken(f"{path} is no wallet of version {_VERSION}, or was changed. Restore it.") from None
     return dict(state)
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:
-    """All or nothing, and on disk before it returns."""
+    """Write atomically, and to disk before returning."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with suppress(FileNotFoundError):
@@ -224,7 +225,7 @@ def _write(path: Path, state: dict[str, Any]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One change at a time, on one device."""
+    """Lock the wallet: one change at a time, on one device."""
     import fcntl
 
     with _THREADS:

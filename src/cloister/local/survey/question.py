@@ -1,4 +1,4 @@
-"""A question that is asked at several levels: public, exact, and the same JSON for device and collector."""
+"""A question asked at several levels: public, exact, and the same JSON for device and collector."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["Question", "read_questions", "write_questions"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and by which mechanism at each level a respondent may choose.
+    """A question, and the mechanism at each level a respondent may choose.
 
     Attributes:
         id: letters, digits, dots, dashes, underscores.
@@ -66,26 +66,26 @@ class Question:
 
     @property
     def kind(self) -> Literal["choice", "set", "number"]:
-        """What an answer is: one value, several values, or a number between bounds."""
+        """The kind of answer: one value, several values, or a number between bounds."""
         if isinstance(self.levels[0], NumberMechanism):
             return "number"
         return "set" if self.most else "choice"
 
     @property
     def most(self) -> int:
-        """How many options a person may choose; 0 if the question is not of that kind."""
+        """The most options a person may choose; 0 if the question is not of that kind."""
         return int(getattr(self.levels[0], "most", 0))
 
     @property
     def names(self) -> Sequence[str]:
-        """What is estimated: a share for each value, or a mean."""
+        """The estimated quantities: a share for each value, or a mean."""
         if self.kind == "number":
             return ("mean",)
         return self.choices or tuple(str(value) for value in range(self.levels[0].domain))
 
     @property
     def takes(self) -> str:
-        """What an answer in a table looks like, in words."""
+        """The form of an answer in a table, in words."""
         if self.kind == "number":
             return "a number"
         values = f"one of {self.levels[0].domain:,} choices"
@@ -94,7 +94,7 @@ class Question:
         return f"up to {self.most} of these, with ';' between them: {values}" if self.most else values
 
     def value(self, told: Any) -> Any:
-        """The value of an answer as a table has it, for `perturb`; None if it is none. `none` is the empty set."""
+        """Return the value of a table's answer, for `perturb`; None if it is invalid. `none` is the empty set."""
         if self.kind == "number":
             return _number(told)
         if self.kind == "choice":
@@ -118,13 +118,13 @@ class Question:
         return value if 0 <= value < self.levels[0].domain else None
 
     def describe(self) -> dict[str, Any]:
-        """Public and exact, for JSON: what a client in any language and a collector need."""
+        """Return the public, exact facts for JSON that a client in any language and a collector need."""
         told: dict[str, Any] = {"id": self.id, "levels": [mechanism.describe() for mechanism in self.levels]}
         return told if self.choices is None else {**told, "choices": list(self.choices)}
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> "Question":
-        """From what `describe` returned; every mechanism is certified again."""
+        """Read a result of `describe`; every mechanism is certified again."""
         if not isinstance(told, Mapping) or not {"id", "levels"} <= set(told) <= {"id", "levels", "choices"}:
             raise BadInput("a question has an id, levels, and perhaps choices. Use question.describe() unchanged.")
         if not isinstance(told["levels"], list):
@@ -133,7 +133,7 @@ class Question:
 
 
 def _answers(mechanism: Any) -> tuple[Any, ...]:
-    """Which answers a mechanism takes: two that take the same can serve one question."""
+    """Return the answers a mechanism takes: two that take the same can serve one question."""
     if isinstance(mechanism, NumberMechanism):
         return ("number", type(mechanism).__name__, mechanism.ends)
     return (mechanism.domain, getattr(mechanism, "most", 0))
@@ -157,7 +157,7 @@ def _names(choices: Any, domain: int) -> tuple[str, ...]:
 
 
 def read_questions(path: Path | str) -> tuple[Question, ...]:
-    """The questions of a JSON file that `write_questions` wrote."""
+    """Read the questions of a JSON file that `write_questions` wrote."""
     try:
         told = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):

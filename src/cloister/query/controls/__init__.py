@@ -1,12 +1,12 @@
-"""The rules of statistical databases, beside noise and never instead of it.
+"""Controls of statistical databases, in addition to noise and never instead of it.
 
     guarded = Controls([MinimumSize(20), Rounded(5)]).wrap(ds)
     guarded.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", spend=rho("0.01"), analyst="ada")
 
-Every rule here decides from the request, from public facts, or from answers that already carry noise. So none can leak
-by refusing, and none changes the loss of an answer: they claim no epsilon, and the guarantee is the dataset's. What
-they add is caution against being misread: no table of tiny counts, no digits that are all noise. The same rules as the
-textbooks have them, applied to true sizes, are in `cloister.lessons.sql`, each with the attack that defeats it.
+Every control here decides from the request, from public facts, or from noisy answers. So no refusal leaks anything, and
+no control changes the loss of an answer: controls claim no epsilon, and the guarantee is the dataset's. They prevent
+misreading: tables of tiny counts, digits that are all noise. The textbook versions, applied to true sizes, are in
+`cloister.lessons.sql`, each with the attack that defeats it.
 """
 
 from cloister.query.controls.answers import MinimumSize, RangeAnswers, Rounded, SmallCells

@@ -19,10 +19,10 @@ __all__ = ["MinimumSize", "RangeAnswers", "Rounded", "SmallCells"]
 
 @dataclass(frozen=True, slots=True)
 class MinimumSize(Control):
-    """Nothing is answered unless the noisy count of each row lies in [least, of - least].
+    """Refuse an answer unless the noisy count of each row is in [least, of - least].
 
-    Stops: reading much into the noise around a handful of people, or around all but a handful. Does not stop: trackers
-    (that is what noise is for). The question is paid for, since the count is an answer. Claims no epsilon.
+    Stops: overreading the noise around a handful of people, or around all but a handful. Does not stop: trackers; noise
+    does. The query is charged, since the count is an answer. Claims no epsilon.
     """
 
     least: int
@@ -32,11 +32,11 @@ class MinimumSize(Control):
         _positive(self.least, "least")
 
     def before(self, question: Question, history: History) -> str | None:
-        """Refuse a question without a count to judge it by."""
+        """Refuse a query without a count."""
         return None if _counts(question) else "it needs COUNT(*) among its columns: its noisy value decides."
 
     def after(self, question: Question, answer: Answer) -> Answer:
-        """Withhold everything if one row is too small or too large."""
+        """Withhold the answer if one row's count is too small or too large."""
         most = None if self.of is None else self.of - self.least
         outside = [_outside(row, question, self.least, most) for row in answer.rows()]
         if not any(outside):
@@ -47,10 +47,10 @@ class MinimumSize(Control):
 
 @dataclass(frozen=True, slots=True)
 class SmallCells(Control):
-    """Rows of the answer whose noisy count is below `least` are withheld; the others are shown.
+    """Withhold rows of the answer whose noisy count is below `least`; show the others.
 
-    Stops: tables of tiny groups, in which noise looks like news. Does not stop: estimating a withheld cell from totals,
-    whose noise protects it as much as its own did. Claims no epsilon.
+    Stops: tables of tiny groups, in which noise looks like signal. Does not stop: estimating a withheld cell from
+    totals, whose noise protects it as much as its own did. Claims no epsilon.
     """
 
     least: int
@@ -59,7 +59,7 @@ class SmallCells(Control):
         _positive(self.least, "least")
 
     def before(self, question: Question, history: History) -> str | None:
-        """Refuse a question without a count to judge rows by."""
+        """Refuse a query without a count."""
         return None if _counts(question) else "it needs COUNT(*) among its columns: its noisy value decides."
 
     def after(self, question: Question, answer: Answer) -> Answer:
@@ -72,10 +72,10 @@ class SmallCells(Control):
 
 @dataclass(frozen=True, slots=True)
 class Rounded(Control):
-    """Numbers to the nearest multiple of `base`; limits outwards, so that they still hold.
+    """Round numbers to the nearest multiple of `base`, and limits outwards so that they still hold.
 
-    Stops: digits that are all noise. Does not stop: anything else; rounding is undone by asking of a little more or
-    less, and here there is only the noisy number to find. Claims no epsilon.
+    Stops: digits that are all noise. Does not stop: anything else. Rounding is undone by queries on slightly larger or
+    smaller sets, which here yield only the noisy number. Claims no epsilon.
     """
 
     base: Number
@@ -84,7 +84,7 @@ class Rounded(Control):
         _positive(rational(self.base, "base"), "base")
 
     def after(self, question: Question, answer: Answer) -> Answer:
-        """Round."""
+        """Round the answer."""
         base = float(rational(self.base))
         table = answer.value
         for name in _numbers(question, answer):
@@ -97,10 +97,10 @@ class Rounded(Control):
 
 @dataclass(frozen=True, slots=True)
 class RangeAnswers(Control):
-    """The public range that holds a number's limits (or the number, if it has none), as text: `50,000-100,000`.
+    """Replace a number by the public range that holds its limits (or the number, if it has none): `50,000-100,000`.
 
     Stops: false precision, such as the salary of the one director behind MAX. Does not stop: shifting the number across
-    an edge to find it; here it is noisy. Claims no epsilon.
+    an edge to find it; here the number found is noisy. Claims no epsilon.
     """
 
     edges: tuple[float, ...]
@@ -110,7 +110,7 @@ class RangeAnswers(Control):
             raise BadBounds("ranges need at least two public edges, rising: (0, 50_000, 100_000).")
 
     def after(self, question: Question, answer: Answer) -> Answer:
-        """Replace numbers by ranges, and leave their limits out."""
+        """Replace numbers by ranges, and omit their limits."""
         table, rows = answer.value, answer.rows()
         for name in _numbers(question, answer):
             table = _set(table, name, [self._range(row, name) for row in rows])
@@ -135,14 +135,14 @@ def _positive(value: Any, name: str) -> None:
 
 
 def _step(x: float | None, base: float, up: float) -> float | None:
-    """A multiple of the base: the one below, above (up = 1) or nearest (up = 1/2)."""
+    """Return a multiple of the base: the one below, above (up = 1) or nearest (up = 1/2)."""
     if x is None or not isfinite(x):
         return x
     return base * (ceil(x / base) if up == 1 else floor(x / base + up))
 
 
 def _answers(question: Question) -> list[str]:
-    """The columns of the answer that carry aggregates, not groups."""
+    """Return the columns of the answer that hold aggregates, not groups."""
     return [
         one.name
         for one in question.outputs

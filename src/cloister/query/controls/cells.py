@@ -1,7 +1,7 @@
-"""Which public cells a question takes in. Decided from its text and the schema alone: no row is read.
+"""The public cells a query covers. They follow from its text and the schema alone: no row is read.
 
 A cell is one combination of public values, such as (cardiology, 34). A condition over public columns is a set of cells,
-and sums over sets of cells are linear: what follows from them is a matter of linear algebra, whatever the data.
+and sums over sets of cells are linear: linear algebra decides what follows from them, whatever the data.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Cells:
     columns: tuple[str, ...]
 
     def sets(self, question: Question, schema: Schema) -> NDArray[np.bool_]:
-        """For each row of the answer, which cells it is about; empty and repeated sets are left out."""
+        """Return the cells each row of the answer covers, without empty and repeated sets."""
         self._check_form(question)
         domains, types = zip(*(self._domain(schema, name) for name in self.columns), strict=True)
         cells = list(product(*domains))
@@ -55,7 +55,7 @@ class Cells:
         return sets
 
     def _check_form(self, question: Question) -> None:
-        """One table, conditions and groups over the watched columns, plain columns in the aggregates."""
+        """Require one table, conditions and groups over the watched columns, and plain columns in the aggregates."""
         query = sqlglot.parse_one(question.text, read="duckdb")
         tables = [one.name.lower() for one in query.find_all(exp.Table)]
         if tables != [self.table.lower()] or query.find(exp.Subquery, exp.CTE, exp.Union):
@@ -75,7 +75,7 @@ class Cells:
                 raise QueryRefused("under this control an aggregate takes * or one column that is not watched.")
 
     def _domain(self, schema: Schema, name: str) -> tuple[tuple[Any, ...], pa.DataType]:
-        """Every value a column can have, NULL included, and its type."""
+        """Return every value a column can have, NULL included, and its type."""
         table = next((one for one in schema.tables.values() if one.name.lower() == self.table.lower()), None)
         column = (
             next((one for key, one in table.columns.items() if key.lower() == name.lower()), None) if table else None
@@ -92,7 +92,7 @@ class Cells:
 
 
 def _evaluate(question: Question, cells: pa.Table) -> tuple[list[int], list[list[Any]]]:
-    """The cells for which the condition holds, and the groups of all cells, by an engine that holds nothing else."""
+    """Return the cells for which the condition holds and the groups of all cells, by an engine without other data."""
     import duckdb
 
     condition = question.rows.sql.args.get("where")
@@ -110,9 +110,9 @@ def _evaluate(question: Question, cells: pa.Table) -> tuple[list[int], list[list
 
 @dataclass(frozen=True, slots=True)
 class RowSpace:
-    """Every linear combination of some 0/1 rows, as a reduced echelon form modulo a prime.
+    """The linear span of some 0/1 rows, as a reduced echelon form modulo a prime.
 
-    The prime is drawn, not fixed: whoever knew it could ask for rows whose determinant it divides, and hide from it.
+    The prime is random: an analyst who knew it could ask for rows whose determinant it divides, and evade the audit.
     """
 
     prime: int
@@ -120,7 +120,7 @@ class RowSpace:
     pivots: tuple[int, ...] = ()
 
     def add(self, vectors: NDArray[np.bool_]) -> "RowSpace":
-        """The space with more rows."""
+        """Return the space with more rows."""
         rows, pivots = self.rows.reshape(len(self.pivots), vectors.shape[1]), list(self.pivots)
         for vector in vectors.astype(np.int64):
             rest = (vector - (vector[pivots][:, None] * rows % self.prime).sum(axis=0)) % self.prime
@@ -133,12 +133,12 @@ class RowSpace:
         return RowSpace(self.prime, rows, tuple(pivots))
 
     def singles(self) -> list[int]:
-        """The cells (or people) whose own value follows: in reduced form their unit vectors are rows."""
+        """Return the cells (or people) whose own value follows: in reduced form their unit vectors are rows."""
         return [pivot for pivot, row in zip(self.pivots, self.rows, strict=True) if np.count_nonzero(row) == 1]
 
 
 def secret_prime() -> int:
-    """A prime of 31 bits, drawn from the system's randomness; products of two residues then fit 64 bits."""
+    """Draw a prime of 31 bits from the system's randomness. Products of two residues then fit 64 bits."""
     divisors = np.arange(3, 46_341, 2)
     while True:
         candidate = 2**30 + 2 * int(uniform(2**29)) + 1

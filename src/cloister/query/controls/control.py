@@ -1,4 +1,4 @@
-"""What a control is: a rule that may refuse a question, change what it reads, or coarsen its noisy answer."""
+"""The interface of a control: it may refuse a query, change the rows it reads, or coarsen its noisy answer."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -13,7 +13,7 @@ _Fold = TypeVar("_Fold")
 
 
 class History:
-    """The questions that were let through before: those of one analyst and of everybody in a pool with them.
+    """The earlier queries of one analyst and of all analysts in the same pool.
 
     Attributes:
         schema: the public facts about the tables.
@@ -25,11 +25,11 @@ class History:
         self._folds: dict[Any, tuple[int, Any]] = {}
 
     def add(self, question: Question) -> None:
-        """Remember a question."""
+        """Add a query."""
         self._questions.append(question)
 
     def fold(self, rule: "Control", start: _Fold, step: Callable[[_Fold, Question], _Fold]) -> _Fold:
-        """What a rule has gathered from all questions so far; each question is looked at once."""
+        """Return the state a rule has accumulated over all queries so far. Each query is processed once."""
         seen, value = self._folds.get(rule, (0, start))
         for question in self._questions[seen:]:
             value = step(value, question)
@@ -38,16 +38,16 @@ class History:
 
 
 class Control(Protocol):
-    """A rule beside the noise. What a rule does not override changes nothing."""
+    """A rule in addition to the noise. Methods that are not overridden change nothing."""
 
     def before(self, question: Question, history: History) -> str | None:
-        """Why the question is refused, from its text and public facts; None to let it through."""
+        """Return the reason for refusing the query, from its text and public facts; None to accept it."""
         return None
 
     def reads(self, question: Question) -> Question:
-        """The question that is answered instead."""
+        """Return the query that is answered instead."""
         return question
 
     def after(self, question: Question, answer: Answer) -> Answer:
-        """The answer as the analyst gets it, from the noisy one."""
+        """Return the answer for the analyst, computed from the noisy one."""
         return answer

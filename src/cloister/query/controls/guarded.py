@@ -1,4 +1,4 @@
-"""A dataset behind controls: they judge each question, and pass each answer on."""
+"""A dataset behind controls, which judge each query and process each answer."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -25,25 +25,25 @@ _RULES: Mapping[str, type[Any]] = {
 
 
 class Askable(Protocol):
-    """What controls wrap: a dataset."""
+    """The interface that controls wrap: a dataset."""
 
     @property
     def schema(self) -> Schema:
-        """What is public."""
+        """The public facts."""
         ...
 
     def plan(self, sql: str, *, spend: Loss, confidence: Number) -> Plan:
-        """What asking would do."""
+        """Plan a query."""
         ...
 
     def run(self, plan: Plan, *, source: Source | None) -> Answer:
-        """Carry a plan out."""
+        """Run a plan."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Rules in the order in which they apply, and who may be putting their answers together.
+    """Rules in the order in which they apply, and the analysts who may combine their answers.
 
     Attributes:
         rules: the controls.
@@ -55,7 +55,7 @@ class Controls:
 
     @classmethod
     def from_policy(cls, policy: Mapping[str, Mapping[str, Any]], pools: Sequence[Collection[str]] = ()) -> "Controls":
-        """Rules by name, as in a policy file: `{"minimum_size": {"least": 20}, "rounded": {"base": 5}}`."""
+        """Build rules by name, as in a policy file: `{"minimum_size": {"least": 20}, "rounded": {"base": 5}}`."""
         rules = []
         for name, settings in policy.items():
             kind = _RULES.get(name)
@@ -71,19 +71,19 @@ class Controls:
         return cls(rules, pools)
 
     def wrap(self, dataset: Askable) -> "Guarded":
-        """The dataset behind these rules. Their history lives as long as the wrapped dataset."""
+        """Wrap a dataset in these rules. Their history lives as long as the wrapped dataset."""
         return Guarded(dataset, self)
 
 
 class Guarded:
     """A dataset behind controls.
 
-    Privacy: that of the dataset. A refusal depends on requests only; what happens to an answer is post-processing.
+    Privacy: that of the dataset. A refusal depends on requests only; changes to an answer are post-processing.
     """
 
     def __init__(self, dataset: Askable, controls: Controls) -> None:
         self._dataset = dataset
-        # Withholding looks at noisy numbers, so it comes before they are made coarse.
+        # Withholding reads noisy numbers, so it precedes rounding.
         self._rules = sorted(controls.rules, key=lambda rule: isinstance(rule, Rounded | RangeAnswers))
         self._pools = controls.pools
         self._histories: dict[str, History] = {}
@@ -98,12 +98,10 @@ class Guarded:
         source: Source | None = None,
         analyst: str = "anyone",
     ) -> Answer:
-        """Ask. A question that is let through is remembered, for the analyst and everybody in a pool with them."""
+        """Run a query. An accepted query is added to the history of the analyst and of the analyst's pool."""
         plan = self._dataset.plan(text, spend=spend, confidence=confidence)
         question = plan.question
-        with (
-            self._lock
-        ):  # judged and remembered in one step: of two that must not both be answered, the second is refused
+        with self._lock:  # one atomic step: of two queries that must not both be answered, the second is refused
             for rule in self._rules:
                 reason = rule.before(question, self._history(analyst))
                 if reason is not None:

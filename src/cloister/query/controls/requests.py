@@ -1,4 +1,4 @@
-"""Controls that decide from the request: its text, the public facts about its columns, and earlier requests."""
+"""Controls that decide from the request: its text, the public facts of its columns, and earlier requests."""
 
 from dataclasses import dataclass, field, replace
 from math import floor
@@ -21,16 +21,16 @@ __all__ = ["Audit", "OnlyAggregates", "Overlap", "RandomSample"]
 
 @dataclass(frozen=True, slots=True)
 class OnlyAggregates(Control):
-    """Some aggregates only, and no condition on the column that names people.
+    """Allow some aggregates only, and no condition on the column that identifies people.
 
-    Stops: "what is Alex's age?", and statistics the owner does not want asked. Does not stop: finding Alex by age and
-    ward; noise does that. Claims no epsilon.
+    Stops: "what is Alex's age?", and statistics the owner excludes. Does not stop: finding Alex by age and ward; noise
+    does. Claims no epsilon.
     """
 
     allowed: tuple[str, ...] = ("COUNT", "SUM", "AVG")
 
     def before(self, question: Question, history: History) -> str | None:
-        """Refuse other aggregates and conditions that name people."""
+        """Refuse other aggregates and conditions that identify people."""
         for one in question.aggregates:
             if one.text.upper().partition("(")[0] not in {name.upper() for name in self.allowed}:
                 return f"{one.text} is not among the aggregates that are answered here: {', '.join(self.allowed)}."
@@ -43,10 +43,10 @@ class OnlyAggregates(Control):
 
 @dataclass(frozen=True, slots=True)
 class Overlap(Control):
-    """No two questions share more than `most` public cells of the watched columns, unless they ask of the same cells.
+    """Refuse two queries that share more than `most` public cells of the watched columns, unless their cells are equal.
 
-    Stops: walking up to somebody by many questions that differ a little. Does not stop: two that differ in one cell and
-    share few, equations over many small overlaps, or analysts who pool in secret. Claims no epsilon.
+    Stops: isolating a person by many queries that differ a little. Does not stop: two that differ in one cell and share
+    few, equations over many small overlaps, or analysts who pool in secret. Claims no epsilon.
     """
 
     table: str
@@ -54,7 +54,7 @@ class Overlap(Control):
     most: int
 
     def before(self, question: Question, history: History) -> str | None:
-        """Refuse a question that shares too many cells with an earlier one, or within itself."""
+        """Refuse a query that shares too many cells with an earlier one, or within itself."""
         cells = Cells(self.table, self.columns)
         sets, none = cells.sets(question, history.schema), np.zeros((0, 0), dtype=np.int64)
         asked = history.fold(self, none, lambda kept, one: _stack(kept, cells.sets(one, history.schema)))
@@ -69,12 +69,12 @@ class Overlap(Control):
 
 @dataclass(frozen=True, slots=True)
 class Audit(Control):
-    """No single public cell of the watched columns may follow from the sums asked so far, by any linear combination.
+    """Refuse a query if a public cell of the watched columns would follow from the sums so far by linear combination.
 
-    Decided from the requests alone, so that a refusal tells nothing (Kenthapadi, Mishra, Nissim 2005). Stops:
-    differencing and trackers over the watched columns, also across a pool of analysts. Does not stop: what follows
-    together with outside knowledge, bounds, or columns not watched; with exact answers it would protect nobody who is
-    known to share a cell with the attacker alone. Claims no epsilon.
+    Decided from the requests alone, so that a refusal reveals nothing (Kenthapadi, Mishra, Nissim 2005). Stops:
+    differencing and trackers over the watched columns, also across a pool of analysts. Does not stop: inference from
+    outside knowledge, bounds, or columns not watched; with exact answers it would not protect a person known to share a
+    cell with the attacker alone. Claims no epsilon.
     """
 
     table: str
@@ -82,7 +82,7 @@ class Audit(Control):
     prime: int = field(default_factory=secret_prime, repr=False)
 
     def before(self, question: Question, history: History) -> str | None:
-        """Refuse a question after which some cell could be worked out."""
+        """Refuse a query after which some cell could be computed."""
         cells = Cells(self.table, self.columns)
         start = RowSpace(self.prime, np.zeros((0, 0), dtype=np.int64))
         space = history.fold(self, start, lambda kept, one: kept.add(cells.sets(one, history.schema)))
@@ -93,11 +93,11 @@ class Audit(Control):
 
 @dataclass(frozen=True, slots=True)
 class RandomSample(Control):
-    """Every question is answered from the same sample: each person is in it with the public probability `rate`.
+    """Answer every query from the same sample: each person is in it with the public probability `rate`.
 
-    Who is in it is a keyed hash of the person, so it stays the same and nobody without the key knows. Buys: whoever is
-    out is in no answer at all, and nobody can be sure that anyone is in. Does not buy: anything for those who are in;
-    nor a smaller epsilon, since that takes a new secret sample for each answer. Claims no epsilon.
+    Membership is a keyed hash of the person, so it is fixed, and secret without the key. Gains: a person outside the
+    sample is in no answer, and an observer cannot be sure that any person is in it. Does not gain: anything for those
+    in the sample; nor a smaller epsilon, which would need a new secret sample for each answer. Claims no epsilon.
     """
 
     rate: Number
@@ -108,17 +108,17 @@ class RandomSample(Control):
             raise BadProbability("a sample needs a rate strictly between 0 and 1 and a key of at least 16 characters.")
 
     def before(self, question: Question, history: History) -> str | None:
-        """Refuse where rows have no owner to draw."""
+        """Refuse a query on rows without an owner."""
         return "a sample of people needs a unit column, and here the unit is the row." if question.rows.by_row else None
 
     def reads(self, question: Question) -> Question:
-        """The question about the people in the sample."""
+        """Return the query restricted to the sample."""
         sql = question.rows.sql
         assert isinstance(sql, exp.Select)
         unit = next(one.this for one in sql.expressions if one.alias == UNIT)
         text = exp.Cast(this=unit.copy(), to=exp.DataType.build("TEXT"))
         keyed = exp.MD5(this=exp.Concat(expressions=[exp.Literal.string(self.key), text], safe=False, coalesce=False))
-        # The first 60 bits as a fraction of their range: hexadecimal digits of one length sort as their numbers do.
+        # The first 60 bits as a fraction of their range: hexadecimal strings of one length sort like their numbers.
         limit = f"{floor(rational(self.rate) * 2**60):015x}"
         drawn = exp.LT(
             this=exp.Left(this=keyed, expression=exp.Literal.number(15)), expression=exp.Literal.string(limit)
@@ -126,7 +126,7 @@ class RandomSample(Control):
         return replace(question, rows=replace(question.rows, sql=sql.where(drawn)))
 
     def after(self, question: Question, answer: Answer) -> Answer:
-        """Say what the answer is about."""
+        """Add a note that the answer is about the sample."""
         note = f"about a sample: each person is in it with probability {self.rate}; divide totals by that"
         return replace(answer, notes=(*answer.notes, note))
 

@@ -1,4 +1,4 @@
-"""Cross-tables of two questions: from matched reports, each perturbed by itself, or from one joint question."""
+"""Cross-tables of two questions: from matched reports, each perturbed separately, or from one joint question."""
 
 from collections.abc import Iterable, Sequence
 from statistics import NormalDist
@@ -39,27 +39,26 @@ def cross(
     private: bool = True,
     weights: Weights = "variance",
 ) -> CrossTable | GroupMeans:
-    """How two answers go together, from reports that were perturbed each by itself and matched by submission.
+    """Estimate the joint distribution of two answers, perturbed separately and matched by submission.
 
     A pair's share is the weighted mean of the product of both reports' scores: unbiased, since the noise of two reports
     is independent given the answers (proof in `cloister.local.analysis.linked.pairs`). If one question asks for a
-    number, the
-    answer is its mean among those who gave each other answer.
+    number, the result is its mean within each group of the other answer.
 
     Args:
         first: its values are rows.
         second: its values are columns.
         matched: level and report on the first question, level and report on the second, for each person who answered
             both: see `cloister.local.analysis.linked.pairs.matches`.
-        confidence: of each interval by itself.
-        fakes: how many made-up submissions to bound the effect of; one in a hundred unless given.
+        confidence: of each interval individually.
+        fakes: the number of made-up submissions to bound; default one in a hundred.
         private: False if the randomness of any report was seeded.
-        weights: `"variance"`: by public variances, the least error, unbiased if levels were chosen independently of the
-            answers. `"people"`: by how many chose each pair of levels, unbiased however they chose, at a larger error.
-            `selection` says whether the two may differ.
+        weights: `"variance"`: by public variances: the least error, unbiased if levels were chosen independently of the
+            answers. `"people"`: by the people at each pair of levels: unbiased however they chose, at a larger
+            error. `selection` tests whether the two differ.
 
-    Privacy: post-processing. That two reports belong to one person is known to the collector: a respondent's loss
-        is the sum over all questions they answered.
+    Privacy: post-processing. The collector knows that two reports belong to one person: a respondent's loss is the sum
+        over all questions answered.
     """
     kinds = [one.kind for one in (first, second)]
     if kinds == ["number", "number"]:
@@ -83,16 +82,16 @@ def cross_joint(
     ids: tuple[str, str] = ("first", "second"),
     weights: Weights = "variance",
 ) -> CrossTable:
-    """The same table from a question that asked for both answers at once, and perturbed them as one.
+    """Estimate the table from one question that asked for both answers and perturbed them jointly.
 
     Args:
-        question: its values are pairs: code = place in the first list · length of the second + place in the second.
+        question: its values are pairs: code = index in the first list · length of the second + index in the second.
         names: of the values of both answers.
         reports: level and report of each person.
-        confidence: of each interval by itself.
-        fakes: how many made-up reports to bound the effect of; one in a hundred unless given.
+        confidence: of each interval individually.
+        fakes: the number of made-up reports to bound; default one in a hundred.
         private: False if the randomness of any report was seeded.
-        ids: what the two answers are called.
+        ids: the names of the two answers.
         weights: as in `cross`.
 
     Privacy: post-processing.
@@ -115,8 +114,8 @@ def _table(
     z = NormalDist().inv_cdf(1 - left / 2)
     found = moments(groups)
     error = np.sqrt(np.maximum(found.joint_variance, 0))
-    # Where noise is small and hardly anybody gave both answers, an empirical variance says too little: of an empty cell
-    # it is 0. With (z/n)² more, intervals reach as far up as Wilson's; where noise is large, nobody notices.
+    # Where noise is small and hardly any respondent gave both answers, an empirical variance is too small: for an empty
+    # cell it is 0. Adding (z/n)² extends intervals as far up as Wilson's; where noise is large, it is negligible.
     unseen = (z * sum(group.weight**2 / group.n for group in groups)) ** 2
     half = z * np.sqrt(error**2 + unseen)
     size = found.joint.shape

@@ -1,4 +1,4 @@
-"""A cross-table: shares of pairs of answers, shares within rows and columns, and how much of it noise explains."""
+"""A cross-table: shares of pairs of answers, shares within rows and columns, and a test against noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,26 +20,26 @@ _HOW = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CrossTable:
-    """How two answers go together, among those who gave both.
+    """The joint distribution of two answers, among respondents who gave both.
 
     Attributes:
         ids: of the two questions.
         names: of the values of the first, which are rows, and of the second, which are columns.
-        how: `"matched"` or `"joint"`: whether the answers were perturbed each by itself, or as one.
+        how: `"matched"` or `"joint"`: whether the answers were perturbed separately or jointly.
         raw: unbiased shares of each pair of values; they may be negative, and need not add up to 1.
-        standard_error: of each raw share: noise, and the chance of who answered.
-        interval: lower and upper ends, each with `confidence` by itself: of a table of 25 at 95 %, about one misses.
-        projected: the nearest shares that can be: not negative, adding up to 1; of sets, each cut to [0, 1].
-        of_row: the shares of the second answer among those who gave the first. NaN where these are too few to tell.
+        standard_error: of each raw share, from noise and sampling.
+        interval: lower and upper ends, each with `confidence` individually: of a table of 25 at 95 %, about one misses.
+        projected: the nearest shares that are non-negative and add up to 1; of sets, each cut to [0, 1].
+        of_row: the shares of the second answer among those who gave the first. NaN where these are too few.
         of_column: the shares of the first answer among those who gave the second.
         rows_raw, columns_raw: raw shares of either answer alone, among those who gave both.
-        independence: whether the two are related at all.
-        selection: how likely groups of equal levels would differ as much if nobody's answers had moved their choice;
-            None if only one group is large enough. A small number is a warning: compare with `weights="people"`.
-        poisoning: how far made-up submissions could have moved a raw share.
-        people: how many chose each pair of levels. Publish it only in aggregate (ERR-17).
-        weights: how much these count; they depend on public facts alone.
-        effective: how many people at the least private of these levels would give the same error.
+        independence: a test of independence of the two.
+        selection: the p value of the difference between groups of equal levels if answers did not affect the choice;
+            None if only one group is large enough. A small value is a warning: compare with `weights="people"`.
+        poisoning: bounds how far made-up submissions could have moved a raw share.
+        people: the number of people at each pair of levels. Publish it only in aggregate (ERR-17).
+        weights: the weight of each pair; they depend on public facts alone.
+        effective: the number of people at the least private of these levels that would give the same error.
         confidence: of each interval.
         private: False if randomness was seeded.
     """
@@ -66,11 +66,11 @@ class CrossTable:
 
     @property
     def n(self) -> int:
-        """How many answered both."""
+        """The number of people who answered both."""
         return sum(self.people.values())
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a pair of values; None where there are too few people to tell."""
+        """Return one row per pair of values; None where there are too few people."""
         return [{self.ids[0]: one, self.ids[1]: two, **cell} for one, two, cell in self._cells()]
 
     def _cells(self) -> list[tuple[str, str, dict[str, float | None]]]:
@@ -94,7 +94,7 @@ class CrossTable:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for JSON, without how many chose which level."""
+        """Return everything as JSON, without the number of people at each level."""
         return {
             "first": self.ids[0],
             "second": self.ids[1],

@@ -1,4 +1,4 @@
-"""The mean of a number among those who gave each answer to another question, from matched reports."""
+"""The mean of a number within each group of another answer, from matched reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,20 +31,20 @@ class GroupMeans:
     Attributes:
         ids: of the question that groups, and of the one that asks for the number.
         names: of the groups.
-        means: raw, with standard errors and Fieller intervals; NaN where a group is too small to tell. It is the mean
+        means: raw, with standard errors and Fieller intervals; NaN where a group is too small. It is the mean
             of score · number over the mean of the group's score.
         shares: the raw share of each group, among those who answered both.
         share_error: its standard error.
         bounds: of the number, public.
-        independence: whether the number and the answer are related at all.
-        selection: how likely groups of equal levels would differ as much if nobody's answers had moved their choice.
-        poisoning: how far made-up submissions could move the mean of [in the group] · (number - middle of the bounds).
-        moved: the least and the largest mean that these could have made of each group's; infinite if they could have
+        independence: a test of independence of the number and the answer.
+        selection: the p value of the difference between groups of equal levels if answers did not affect the choice.
+        poisoning: the most that fakes could move the mean of [in the group] · (number - middle of the bounds).
+        moved: the least and the largest mean of each group that these could have caused; infinite if they could have
             made its share 0.
-        people: how many chose each pair of levels. Publish it only in aggregate (ERR-17).
-        weights: how much these count; they depend on public facts alone.
-        effective: how many people at the least private of these levels would give the same error.
-        confidence: of each interval by itself.
+        people: the number of people at each pair of levels. Publish it only in aggregate (ERR-17).
+        weights: the weight of each pair; they depend on public facts alone.
+        effective: the number of people at the least private of these levels that would give the same error.
+        confidence: of each interval individually.
         private: False if randomness was seeded.
     """
 
@@ -67,11 +67,11 @@ class GroupMeans:
 
     @property
     def n(self) -> int:
-        """How many answered both."""
+        """The number of people who answered both."""
         return sum(self.people.values())
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a group; None where it is too small to tell, or `moved` without end. `projected` is cut to bounds."""
+        """Return one row per group; None where it is too small or `moved` is unbounded. `projected` is clipped."""
         told = {
             "raw": self.means.value,
             "standard error": self.means.standard_error,
@@ -89,7 +89,7 @@ class GroupMeans:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for JSON, without how many chose which level."""
+        """Return everything as JSON, without the number of people at each level."""
         return {
             "group": self.ids[0],
             "number": self.ids[1],
@@ -142,7 +142,7 @@ def by_group(
     fakes: int | None,
     private: bool,
 ) -> GroupMeans:
-    """Means of the one question that asks for a number, for each answer to the other: see `cross`."""
+    """Return means of the question that asks for a number, for each answer to the other: see `cross`."""
     if first.kind == "number":
         first, second = second, first
         groups = [_turned(one) for one in groups]
@@ -182,7 +182,7 @@ def _turned(group: ReportGroup) -> ReportGroup:
 
 
 def _moved(found: PairMoments, groups: list[ReportGroup], bound: Poisoning, middle: float) -> tuple[Floats, Floats]:
-    """Between which means the truth may have been moved: numerator and share moved each as far as can be."""
+    """Return the range a mean may have been moved over: numerator and share each moved as far as possible."""
     heaviest = max(group.weight / group.n for group in groups)
     ends = [reach(group.mechanisms[0]) for group in groups]
     least = found.rows - bound.fakes * heaviest * (1 - min(low for low, _ in ends))

@@ -1,4 +1,4 @@
-"""Are two answers related at all, or would noise alone show as much? A test on debiased covariances."""
+"""A test of independence of two answers, on debiased covariances."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from cloister.local.base.oracle import Floats
 
 __all__ = ["Independence", "independence"]
 
-# Up to so many covariances their own covariance is inverted; beyond, the largest of them is tested.
+# Up to this many covariances their own covariance is inverted; beyond, the largest of them is tested.
 _MOST = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Independence:
-    """How likely answers that have nothing to do with each other would look as related as these.
+    """The result of a test of independence.
 
     Attributes:
         statistic: chi-squared, or the largest covariance in standard errors if there are too many for that.
         freedom: degrees of freedom; None for the largest covariance.
-        p: how likely as much or more is by chance; a small number says that the answers are related.
+        p: the p value; a small one indicates that the answers are related.
     """
 
     statistic: float
@@ -30,7 +30,7 @@ class Independence:
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """The result in words."""
         if self.p < 0.01:
             return f"the two answers are related: chance alone would show as much with p = {self.p:.2g}."
         return f"nothing shows that the two answers are related (p = {self.p:.2g}); with more reports it might."
@@ -77,7 +77,7 @@ def _apart(groups: Sequence[ReportGroup], first: bool, second: bool) -> tuple[Fl
 
 
 def _free(each: Floats, adds_up: bool) -> Floats:
-    """Centred scores; made to add up to 1, without the last, if shares do."""
+    """Return centred scores; where shares add up to 1, scores are made to, and the last is omitted."""
     if adds_up:
         each = (each - (each.sum(axis=1, keepdims=True) - 1) / each.shape[1])[:, :-1]
     return np.asarray(each - each.mean(axis=0))
@@ -105,7 +105,7 @@ def _of_one(joint: Floats) -> Floats:
 
 
 def _tested(found: Floats, spread: Floats) -> Independence:
-    from scipy.special import chdtrc, ndtr  # here, because scipy takes longer to import than this room
+    from scipy.special import chdtrc, ndtr  # here, because scipy takes longer to import than this package
 
     if spread.ndim == 1:
         largest = float(np.max(np.abs(found) / np.sqrt(np.maximum(spread, 1e-300))))

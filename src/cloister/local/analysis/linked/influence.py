@@ -1,4 +1,4 @@
-"""How far made-up submissions can move a mean of products: the farthest products that well-formed reports have."""
+"""The effect of made-up submissions on a mean of products: the extreme products of well-formed reports."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,9 +15,9 @@ from cloister.privacy.errors import BadInput
 __all__ = ["poisoned", "reach"]
 
 
-@lru_cache(maxsize=512)  # exact rationals, asked for again and again
+@lru_cache(maxsize=512)  # exact rationals, requested repeatedly
 def reach(mechanism: Oracle) -> tuple[float, float]:
-    """The least and the largest score that a report can have; of a number, from the middle of its bounds."""
+    """Return the least and the largest score of a report; of a number, from the middle of its bounds."""
     if isinstance(mechanism, NumberMechanism):
         half = float(mechanism.ends[0][1] - mechanism.ends[0][0]) / 2
         places = [abs((at - part.mean[0]) / part.mean[1]) for part in mechanism.parts for at in (0, part.outputs - 1)]
@@ -25,21 +25,21 @@ def reach(mechanism: Oracle) -> tuple[float, float]:
         return -farthest, farthest
     alone = poisoning(mechanism, 1, 1)
     low, high = 1 - alone.down, alone.up
-    if isinstance(mechanism, RandomisedResponse):  # the score of no is 1 less that of yes
+    if isinstance(mechanism, RandomisedResponse):  # the score of no is 1 minus that of yes
         return min(low, 1 - high), max(high, 1 - low)
     return low, high
 
 
 def poisoned(groups: Sequence[ReportGroup], fakes: int | None, honest: tuple[float, float] = (0.0, 1.0)) -> Poisoning:
-    """The bound for a raw share (or mean of products), whatever the fakes send and whichever levels they choose.
+    """Bound the change of a raw share (or mean of products), whatever the fakes send and whichever levels they choose.
 
-    A made-up submission takes the place of one whose expectation lies within `honest`. It adds at most the largest
-    product of scores that its levels allow, and fakes take the levels at which that weighs most, until these are full.
+    A made-up submission replaces one whose expectation is within `honest`. It adds at most the largest product of
+    scores that its levels allow, and fakes take the levels with the largest effect until these are full.
 
     Args:
         groups: people of equal levels, with weights.
-        fakes: how many submissions are made up; one in a hundred unless given.
-        honest: between which numbers the expectation of an honest product lies.
+        fakes: the number of made-up submissions; default one in a hundred.
+        honest: the range of the expectation of an honest product.
     """
     people = sum(group.n for group in groups)
     number = max(1, people // 100) if fakes is None else fakes

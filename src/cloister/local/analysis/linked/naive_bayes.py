@@ -1,4 +1,4 @@
-"""Naive Bayes from matched reports: what people answered to several questions, each answer perturbed by itself."""
+"""Naive Bayes from matched reports: several answers of each person, each perturbed separately."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
@@ -24,9 +24,9 @@ except ImportError:
 
 __all__ = ["MatchedNaiveBayes", "bayes_from_matched"]
 
-# A feature tells something if chance alone, over all features, would show as much less often than this.
+# A feature is informative if chance alone, over all features, would show as much less often than this.
 _CHANCE = 0.01
-# Up to so many different rows, what the model expects of itself is added up.
+# Up to this many different rows, the model's expected accuracy is summed.
 _LISTED = 1 << 16
 
 Submissions = Iterable[Mapping[str, tuple[str, bytes]]]
@@ -35,24 +35,24 @@ Submissions = Iterable[Mapping[str, tuple[str, bytes]]]
 class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Naive Bayes whose tables are cross-tables of a survey's questions.
 
-    Unlike `LocalNaiveBayes`, which asks each person one question made for it, this learns from a survey that asked for
-    other ends: every pair of answers is found by multiplying scores, which costs accuracy and no privacy.
+    Unlike `LocalNaiveBayes`, which asks each person one question designed for it, this learns from a survey made for
+    other purposes: every pair of answers is estimated by multiplying scores, which costs accuracy and no privacy.
 
     Args:
-        label: a single choice: what is to be told.
-        features: single choices: what it is to be told from.
+        label: a single choice: the class to predict.
+        features: single choices: the predictors.
 
     Attributes:
         classes_, class_prior_: the label's choices, and their shares.
         feature_prob_: for each feature P(value | class), one row a class.
-        people_: for each feature, how many told it and the label.
-        p_values_: for each feature, how likely chance alone would relate it to the label as much.
-        telling_: the features whose relation to the label stands out from the noise, all tests together at 1 %.
-        majority_: how often one is right by always naming the most frequent class: the line to beat.
-        expected_accuracy_: how often the model would be right if it were true; None if there are too many rows to add
-            up. It is what the model believes of itself, not a measurement.
-        verdict_: all of that in a sentence. If nothing stands out from the noise, it says so, and the model names the
-            most frequent class always.
+        people_: for each feature, the number of people who answered it and the label.
+        p_values_: for each feature, the p value of its independence from the label.
+        telling_: the features whose relation to the label exceeds the noise, all tests together at 1 %.
+        majority_: the accuracy of always predicting the most frequent class: the baseline.
+        expected_accuracy_: the model's accuracy if it were true; None if there are too many rows to sum. It follows
+            from the model itself and is not a measurement.
+        verdict_: a summary in one sentence. If nothing exceeds the noise, it says so, and the model always predicts the
+            most frequent class.
         private_: False if randomness was seeded.
 
     Privacy: post-processing of reports, costs nothing.
@@ -66,8 +66,8 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from submissions.
 
         Args:
-            submissions: for each person (level, report) by the id of a question; who skipped a question counts for
-                the others.
+            submissions: for each person (level, report) by the id of a question; a person who skipped a question counts
+                for the others.
             y: not used: the label is one of the questions.
             private: False if the randomness of any report was seeded.
         """
@@ -82,13 +82,13 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.p_values_: dict[str, float] = {}
         tables: dict[int, Floats] = {}
         for place, feature in enumerate(self.features):
-            # Not kept: a cross-table of many values takes thirteen times the memory of what is learned from it.
+            # Not kept: a cross-table of many values takes thirteen times the memory of the fitted parameters.
             found = cross(feature, self.label, matches(told, feature.id, self.label.id), private=private)
             assert isinstance(found, CrossTable)
             self.people_[feature.id], self.p_values_[feature.id] = found.n, found.independence.p
             tables[place] = self._table(found)
         self.telling_ = [name for name, p in self.p_values_.items() if p * len(self.p_values_) < _CHANCE]
-        # Where nothing stands out, what is left in the tables is noise: only the shares of the classes are believed.
+        # Where nothing exceeds the noise, the tables are noise: only the class shares are used.
         self._beliefs = Beliefs(self.class_prior_, tables if self.telling_ else {})
         self.feature_prob_ = dict(zip(self.people_, tables.values(), strict=True))
         self.majority_ = float(self.class_prior_.max())
@@ -97,7 +97,7 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
-        """The logarithm of the probability of each class."""
+        """Return the logarithm of the probability of each class."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "class_prior_")
@@ -108,15 +108,15 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """The probability of each class."""
+        """Return the probability of each class."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The likeliest class of each row: a list of choices by name, in the order of the features."""
+        """Return the likeliest class of each row: a list of choices by name, in the order of the features."""
         return np.asarray(self.classes_[self.predict_log_proba(X).argmax(axis=1)])
 
     def require_private(self) -> Self:
-        """This model, unless its reports were seeded and protected nobody."""
+        """Return this model, or raise if its reports were seeded and so not private."""
         if not self.private_:
             raise NotPrivate("these reports were drawn from a seeded source: for lessons and tests only.")
         return self
@@ -129,7 +129,7 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BadInput("label and features are different questions.")
 
     def _prior(self, told: list[Mapping[str, tuple[str, bytes]]]) -> Floats:
-        """Shares of the classes among all who told theirs, whatever else they skipped."""
+        """Return class shares among all who answered the label, whatever else they skipped."""
         name = self.label.id
         answered = ({name: one[name]} for one in told if name in one)
         found = Collection([self.label]).count_stored(answered).estimate(name).raw
@@ -162,7 +162,7 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def bayes_from_matched(
     label: Question, features: Sequence[Question], submissions: Submissions, private: bool = True
 ) -> MatchedNaiveBayes:
-    """A fitted `MatchedNaiveBayes`: see there."""
+    """Return a fitted `MatchedNaiveBayes`."""
     return MatchedNaiveBayes(label, features).fit(submissions, private=private)
 
 

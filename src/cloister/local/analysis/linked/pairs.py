@@ -1,4 +1,4 @@
-"""Two answers of one person, each perturbed by itself: what their scores tell together.
+"""Two answers of one person, each perturbed separately: their scores combined.
 
     (level, report, level, report) of each person ──► groups of equal levels ──► scores ──► products ──► means, errors
 
@@ -9,10 +9,10 @@ device draws the noise of every report anew, so given (x, y) the reports are ind
 
 The mean of s_a t_b over people is therefore unbiased for the share who answered a and b, however x and y are related,
 and for sets and numbers alike. A weighted mean over groups is unbiased too if levels were chosen independently of the
-answers and if the weights do not look at the reports: they are public variances here, as in `combine`.
+answers and the weights do not depend on the reports: here they are public variances, as in `combine`.
 
-The price: the variance of a product is about the product of the variances. A jointly perturbed question (its domain the
-product of both) errs less at the same total epsilon, but must be asked as such.
+The cost: the variance of a product is about the product of the variances. A jointly perturbed question (its domain the
+product of both) has less error at the same total epsilon, but must be asked as such.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,9 +57,9 @@ class ReportGroup:
         mechanisms: likewise.
         first: scores of the first answer, one row a person; numbers count from the middle of their bounds.
         second: likewise.
-        joint: scores of both together, if they were perturbed together: people by values by values.
+        joint: scores of both together, if they were perturbed jointly: people by values by values.
         spread: the public mean square of a product of scores, for answers spread evenly.
-        weight: how much the group counts; all weights add up to 1.
+        weight: the weight of the group; all weights add up to 1.
     """
 
     levels: tuple[str, ...]
@@ -72,7 +72,7 @@ class ReportGroup:
 
     @property
     def n(self) -> int:
-        """How many people."""
+        """The number of people."""
         return len(self.first)
 
 
@@ -82,7 +82,7 @@ class PairMoments:
 
     Attributes:
         joint, rows, columns: means of products, and of the scores of either answer alone.
-        joint_variance, row_variance, column_variance: of these means, the chance of who answered included.
+        joint_variance, row_variance, column_variance: of these means, sampling error included.
         with_row, with_column: covariance of each product's mean with the mean of its row, and of its column.
     """
 
@@ -97,14 +97,14 @@ class PairMoments:
 
 
 def matches(submissions: Iterable[Mapping[str, Any]], first: str, second: str) -> list[Match]:
-    """Those who answered both questions, from submissions that hold (level, report) by the id of a question."""
+    """Return the people who answered both questions, from submissions with (level, report) by question id."""
     return [(*one[first], *one[second]) for one in submissions if first in one and second in one]
 
 
 def matched_groups(
     first: Question, second: Question, matched: Iterable[Match], weights: Weights = "variance"
 ) -> list[ReportGroup]:
-    """Groups of equal levels, weighted by n / spread, or by n alone."""
+    """Return groups of equal levels, weighted by n / spread, or by n alone."""
     if first.id == second.id:
         raise BadInput("a cross-table is of two different questions.")
     told = list(matched)
@@ -125,7 +125,7 @@ def matched_groups(
 def joint_groups(
     question: Question, sizes: tuple[int, int], told: Iterable[tuple[str, bytes]], weights: Weights = "variance"
 ) -> list[ReportGroup]:
-    """Groups of equal levels of a question whose values are pairs: code = first · sizes[1] + second."""
+    """Return groups of equal levels of a question whose values are pairs: code = first · sizes[1] + second."""
     if question.kind != "choice" or question.levels[0].domain != sizes[0] * sizes[1]:
         raise BadInput("a joint question has a value for each pair: as many as the product of both sizes.")
     sorted_out: dict[str, list[bytes]] = {}
@@ -141,16 +141,16 @@ def joint_groups(
     return _weighted(groups, weights)
 
 
-@lru_cache(maxsize=512)  # exact rationals, asked for again and again
+@lru_cache(maxsize=512)  # exact rationals, requested repeatedly
 def power(mechanism: Oracle) -> float:
-    """The mean square of a score, from public facts: the noise, and the answer itself if answers are spread evenly."""
+    """Return the mean square of a score from public facts: the noise, and the answer if answers are spread evenly."""
     if isinstance(mechanism, NumberMechanism):
         return mechanism.worst_variance + sum(float(high - low) ** 2 for low, high in mechanism.ends) / 12
     return mechanism.mse(1) + getattr(mechanism, "most", 1) / mechanism.domain
 
 
 def _scored(question: Question, levels: Sequence[str], reports: Sequence[bytes]) -> Floats:
-    """The scores of all people, in their order; of numbers, from the middle of their bounds."""
+    """Return the scores of all people, in their order; of numbers, from the middle of their bounds."""
     places: dict[str, list[int]] = {}
     for place, level in enumerate(levels):
         places.setdefault(level, []).append(place)
@@ -164,7 +164,7 @@ def _scored(question: Question, levels: Sequence[str], reports: Sequence[bytes])
 
 
 def _weighted(groups: Sequence[ReportGroup], weights: Weights) -> list[ReportGroup]:
-    """Public weights that add up to 1."""
+    """Return public weights that add up to 1."""
     if weights not in ("variance", "people"):
         raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
     sizes = np.array([group.n / (group.spread if weights == "variance" else 1.0) for group in groups])
@@ -175,10 +175,10 @@ def _weighted(groups: Sequence[ReportGroup], weights: Weights) -> list[ReportGro
 
 
 def moments(groups: Sequence[ReportGroup]) -> PairMoments:
-    """Means over groups, and their variances: empirical within each group, so that no model of the answers is needed.
+    """Return means over groups and their empirical variances within each group. No model of the answers is needed.
 
-    They hold for a population of which those who answered are a random sample, and are a little too large for
-    those who answered alone.
+    They hold for a population of which the respondents are a random sample, and are slightly too large for the
+    respondents alone.
     """
     each = [(_products(one) if one.joint is None else _pairs(one, one.joint), one) for one in groups]
     sums = [sum(one.weight * found[place] for found, one in each) for place in range(3)]
@@ -187,12 +187,12 @@ def moments(groups: Sequence[ReportGroup]) -> PairMoments:
 
 
 def choice_of_level(groups: Sequence[ReportGroup]) -> float | None:
-    """How likely groups would differ as much if levels had been chosen independently of the answers.
+    """Return the p value of the difference between groups if levels were chosen independently of the answers.
 
-    A chi-squared test for each product, and the least of them times their number; of groups that are large enough for
-    it. None if there are not two of them.
+    A chi-squared test for each product, and the least p value times their number; over groups that are large enough for
+    it. None if there are fewer than two.
     """
-    from scipy.special import chdtrc  # here, because scipy takes longer to import than this room
+    from scipy.special import chdtrc  # here, because scipy takes longer to import than this package
 
     large = [one for one in groups if one.n >= _FEW]
     if len(large) < 2:
@@ -232,7 +232,7 @@ def _pairs(group: ReportGroup, both: Floats) -> tuple[Floats, ...]:
 
 
 def _trusted(group: ReportGroup, squares: tuple[Floats, ...], first: float, second: float) -> list[Floats]:
-    """Unbiased variances; of few people, at least the public ones."""
+    """Return unbiased variances; for few people, at least the public ones."""
     unbiased = [one * (group.n / max(group.n - 1, 1)) for one in squares]
     if group.n < _FEW:
         least = group.spread, first, second
