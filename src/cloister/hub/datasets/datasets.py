@@ -1,6 +1,6 @@
-"""Datasets: made with their policy, versioned, opened for work, paused, deleted.
+"""Datasets: create with a policy, version, open for work, pause, delete.
 
-Every function that changes something takes who asks, and asks whether they own the dataset.
+Every function that changes something takes the user and checks that they own the dataset.
 """
 
 import re
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{1,59}")  # no @: the ledger writes dataset@person
-_ERASING = "erase-pending"  # a file: a key was erased, and may still lie in the write-ahead log
+_ERASING = "erase-pending"  # a file: a key was erased, and may still be in the write-ahead log
 _TAKEN = ("new",)  # /datasets/new is a page
 _DIALECTS: dict[str, DialectName] = {"sealed": "duckdb", "folder": "duckdb", "postgres": "postgres", "spark": "spark"}
 
@@ -62,7 +62,7 @@ _DIALECTS: dict[str, DialectName] = {"sealed": "duckdb", "folder": "duckdb", "po
 def create(
     hub: Hub, session: Session, owner: Person, *, name: str, title: str, about: str, policy_text: str, schema_text: str
 ) -> Dataset:
-    """A new dataset, with its policy and its account in the ledger. It holds no rows yet.
+    """Create a dataset, with its policy and its account in the ledger. It holds no rows yet.
 
     Args:
         name: in addresses, in the policy and in the ledger; for good.
@@ -108,7 +108,7 @@ def create(
 
 
 def find(session: Session, name: str) -> Dataset:
-    """The dataset of that name.
+    """Return the dataset of that name.
 
     Raises:
         NotHere: there is none, or it was deleted.
@@ -120,7 +120,7 @@ def find(session: Session, name: str) -> Dataset:
 
 
 def owned(session: Session, name: str, person: Person) -> Dataset:
-    """The dataset of that name, if this person owns it; for everybody else it is not here."""
+    """Return the dataset of that name, if this user owns it; for all others raise NotHere."""
     dataset = find(session, name)
     if dataset.owner_id != person.id:
         raise NotHere("there is no such dataset.")
@@ -128,13 +128,13 @@ def owned(session: Session, name: str, person: Person) -> Dataset:
 
 
 def versions(session: Session, dataset: Dataset) -> list[Version]:
-    """All versions, the newest first."""
+    """Return all versions, the newest first."""
     wanted = sa.select(Version).where(Version.dataset_id == dataset.id).order_by(Version.number.desc())
     return list(session.scalars(wanted))
 
 
 def newest(session: Session, dataset: Dataset) -> Version:
-    """The newest version that is ready.
+    """Return the newest version that is ready.
 
     Raises:
         NotNow: there is none yet.
@@ -149,19 +149,19 @@ def newest(session: Session, dataset: Dataset) -> Version:
 
 
 def draft_version(session: Session, dataset: Dataset) -> Version | None:
-    """The schema that waits for tables, if there is one."""
+    """Return the schema that waits for tables, if there is one."""
     return next((one for one in versions(session, dataset) if one.state == "draft"), None)
 
 
 def latest_schema(session: Session, dataset: Dataset) -> str:
-    """The schema that was written last, as text; empty if there is none."""
+    """Return the schema that was saved last, as text; empty if there is none."""
     return next((one.schema for one in versions(session, dataset)), "")
 
 
 def save_draft(hub: Hub, session: Session, person: Person, dataset: Dataset, schema_text: str) -> Version:
-    """Keep a schema until its tables come.
+    """Save a schema until its tables are uploaded.
 
-    Privacy: a schema with marks to confirm is not kept, since what it says may come from values.
+    Privacy: a schema with marks to confirm is not saved, since its entries may come from values.
     """
     _own(person, dataset)
     _same_unit(session, dataset, _checked(hub, schema_text))
@@ -192,7 +192,7 @@ def new_version(
     uploads: Mapping[str, str] | None = None,
     link: Link | None = None,
 ) -> Version:
-    """A new state of the tables. It pays from the same account as all before it. A worker prepares it.
+    """Create a version of the tables, charged to the same account as all before it. A worker prepares it.
 
     Args:
         schema_text: what is public of it; the schema that was saved last, or that of the newest version, unless given.
@@ -200,7 +200,7 @@ def new_version(
         link: instead, where the tables stay, as `reach` has checked it.
 
     Raises:
-        BadPolicy: the policy speaks of a table or column that this schema does not have.
+        BadPolicy: the policy names a table or column that this schema does not have.
     """
     _own(person, dataset)
     schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
@@ -208,7 +208,7 @@ def new_version(
     _same_unit(session, dataset, schema)
     policy = current_page(session, dataset)
     if policy is not None:
-        read(policy.text, schema)  # a role that shows a column which is gone would show nothing at all
+        read(policy.text, schema)  # a role that shows a removed column would show nothing at all
     if any(one.state == "preparing" for one in versions(session, dataset)):
         raise NotNow("a version is being prepared. Wait until it is ready.")
     if link is not None:
@@ -227,7 +227,7 @@ def new_version(
 def reach(hub: Hub, person: Person, dataset: Dataset, address: str) -> Link:
     """Check an address where a dataset's tables stay: PostgreSQL, a folder of Parquet, Spark.
 
-    Asks for the host's name, which may take seconds: call it before the transaction that makes the version.
+    Resolves the host's name, which may take seconds: call it before the transaction that creates the version.
 
     Raises:
         BadForm: the operator has not listed it for the organisation that both the dataset and its owner belong to.
@@ -239,9 +239,9 @@ def reach(hub: Hub, person: Person, dataset: Dataset, address: str) -> Link:
 
 
 def examine(hub: Hub, person: Person, *, policy_text: str = "", schema_text: str = "") -> None:
-    """Read a policy and a schema before the transaction that keeps them, since only one writes at a time.
+    """Parse a policy and a schema before the transaction that saves them, since there is one writer at a time.
 
-    What is read here is remembered, so reading it again inside the transaction takes no time.
+    The result is cached, so parsing it again inside the transaction takes no time.
 
     Raises:
         BadSchema, BadPolicy: as that transaction would.
@@ -254,7 +254,7 @@ def examine(hub: Hub, person: Person, *, policy_text: str = "", schema_text: str
 
 
 def examine_version(hub: Hub, person: Person, name: str, schema_text: str = "", address: str = "") -> Link | None:
-    """Do what is slow about a new version before the transaction that makes it; the link, if it stays elsewhere.
+    """Do the slow part of a new version before its transaction; return the link of connected tables.
 
     Args:
         name: of the dataset.
@@ -297,7 +297,7 @@ def _origins(
 
 
 def retry(hub: Hub, session: Session, person: Person, dataset: Dataset, number: int) -> Version:
-    """Prepare a version that failed once more, for instance because a server could not be reached."""
+    """Prepare a failed version again, for instance after a server could not be reached."""
     _own(person, dataset)
     version = next((one for one in versions(session, dataset) if one.number == number), None)
     if version is None:
@@ -327,7 +327,7 @@ def _checked(hub: Hub, text: str) -> Schema:
 
 
 def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
-    """One account protects one kind of unit: what was promised to patients is not kept by protecting visits."""
+    """Refuse a change of the unit: an account protects one kind of unit, and protecting visits breaks a promise to patients."""
     for one in versions(session, dataset):
         if one.state != "ready":
             continue
@@ -347,19 +347,19 @@ def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
 
 
 def open_twin(version: Version) -> Tables:
-    """The tables without rows, for plans: needs no key, reads nothing, runs nothing."""
+    """Open the tables without rows, for plans: needs no key, reads nothing, runs nothing."""
     if version.state != "ready":
         raise NotNow("this version has no tables yet.")
     return twin_of(Schema.parse(version.schema, max_bytes=None), _DIALECTS[version.source["kind"]], version.declared)
 
 
 def open_for_work(hub: Hub, dataset: Dataset, version: Version, person: Person | None) -> Tables:
-    """The tables with their rows; only a worker asks for this. It is written into the audit log first.
+    """Open the tables with their rows, for a worker only. The audit log records it first.
 
     Raises:
         SealBroken: a sealed table is not what was sealed.
     """
-    with hub.database.reading() as session:  # as it is now: the owner may have paused or deleted it
+    with hub.database.reading() as session:  # read again: the owner may have paused or deleted it
         held = session.get(Dataset, dataset.id)
     if held is None or held.deleted is not None:
         raise NotHere("there is no such dataset.")
@@ -379,7 +379,7 @@ def _open(hub: Hub, dataset: Dataset, version: Version) -> Tables:
         source: object = ingest.sealed_tables(hub, dataset, version, key)
     else:
         source = open_source(settings, dataset, ingest.link_of(dataset, version, key), schema)
-    # Without spilling: what does not fit into memory fails, rather than lie on a disk in clear.
+    # Without spilling: what does not fit into memory fails, rather than being written to a disk in clear.
     return open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=settings.job_seconds, spill=False)
 
 
@@ -387,7 +387,7 @@ def _open(hub: Hub, dataset: Dataset, version: Version) -> Tables:
 
 
 def pause(hub: Hub, session: Session, person: Person, dataset: Dataset, paused: bool) -> None:
-    """The owner's switch: while it is on, no work on the dataset begins."""
+    """Pause or resume a dataset; while it is paused, no work on it begins."""
     _own(person, dataset)
     dataset.paused = paused
     session.add(dataset)
@@ -395,7 +395,7 @@ def pause(hub: Hub, session: Session, person: Person, dataset: Dataset, paused: 
 
 
 def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None:
-    """Shred a dataset: its key is erased, its files are removed. Its name, its account and its history stay.
+    """Shred a dataset: erase its key, remove its files. Its name, its account and its history stay.
 
     Copies of the files, in backups for instance, cannot be read without the key. A backup of the database still holds
     the wrapped key: see docs/decisions/0007-sealed-tables.md.
@@ -414,7 +414,7 @@ def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None
     hub.audit.write(session, person.id, "dataset.deleted", f"dataset/{dataset.name}")
     session.flush()
     folders = [hub.folder / "sealed" / str(dataset.id), *(hub.folder / "uploads" / upload.id for upload in waiting)]
-    (hub.folder / _ERASING).touch(mode=0o600)  # before the commit: whoever is killed after it leaves word
+    (hub.folder / _ERASING).touch(mode=0o600)  # before the commit: a process killed after it leaves this mark
     afterwards(session, lambda: _erase(hub, folders))
 
 
@@ -426,12 +426,12 @@ def _erase(hub: Hub, folders: list[Path]) -> None:
 
 
 def finish_erasing(hub: Hub) -> bool:
-    """Overwrite erased keys where they still lie: in the write-ahead log, and in copies that a killed backup left.
+    """Overwrite erased keys in the write-ahead log and in copies that a killed backup left.
 
-    While somebody reads the database, SQLite keeps the pages that they see. Workers try again until it is done.
+    While a reader is active, SQLite keeps the pages that it sees. Workers try again until it is done.
 
     Returns:
-        whether nothing is left to erase.
+        True if nothing is left to erase.
     """
     remove_orphaned_copies(hub.folder)
     pending = hub.folder / _ERASING
