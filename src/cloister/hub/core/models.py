@@ -211,7 +211,7 @@ class Job(Base):
     purpose: Mapped[str] = mapped_column(_NAME)
     parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
     plan: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # cost, expected error, engine SQL: see Planned
-    environment: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # country, network: at the time of the request
+    environment: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # country, network: when it was sent
     policy_number: Mapped[int]
     state: Mapped[str] = mapped_column(String(20), default="queued", index=True)
     progress: Mapped[float] = mapped_column(default=0.0)
@@ -226,7 +226,7 @@ class Job(Base):
     receipt: Mapped[str | None] = mapped_column(Text)
     cancel: Mapped[bool] = mapped_column(default=False)
     charge: Mapped[str] = mapped_column(String(64), default="")  # digest of the request as the ledger has it
-    attempts: Mapped[int] = mapped_column(default=0)  # how often a worker took it; a job that kills workers is abandoned
+    attempts: Mapped[int] = mapped_column(default=0)  # claims so far; a job that kills workers is abandoned
     worker: Mapped[str | None] = mapped_column(String(100))
     heartbeat: Mapped[float | None]
     created: Mapped[float] = mapped_column(default=now)
@@ -330,7 +330,7 @@ class Spent(Base):
     person_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
     job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), unique=True)
     loss: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset's account, Loss.to_json()
-    own: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the user's account: more, if stored releases were new to them
+    own: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the user's account: more, if the record had news
     total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset, including this row: faster than summing
     own_total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the user on the dataset, including this row
     purpose: Mapped[str] = mapped_column(_NAME)

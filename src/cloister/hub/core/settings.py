@@ -79,7 +79,7 @@ class Settings:
         for number, (owner, path) in enumerate(folders):
             for other, second in folders[:number]:
                 if owner != other and (path.is_relative_to(second) or second.is_relative_to(path)):
-                    # A folder has no password: an organisation that may connect the outer one would read the inner one too.
+                    # A folder has no password: the organisation of the outer one would read the inner one too.
                     raise BadName(
                         f"CLOISTER_CONNECT_FOLDERS gives {path} to {owner:.60} and {second} to {other:.60}, and one is "
                         "in the other. Give each organisation a folder of its own."

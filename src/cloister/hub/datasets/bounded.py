@@ -1,8 +1,8 @@
 """Work on uploaded files in a child process with limits on memory and time.
 
 A few hundred bytes can unpack to more than a machine's memory. Web processes serve all users, so they never unpack:
-they start a child, watch it, and read plain JSON from it. A child that exceeds a limit is killed, and the caller gets an
-error.
+they start a child, watch it, and read plain JSON from it. A child that exceeds a limit is killed, and the caller gets
+an error.
 """
 
 import json

@@ -46,7 +46,7 @@ class Chunks:
         return waiting
 
     def keep(self, waiting: Path, offset: int) -> None:
-        """Rename a written piece to its final name. A file that a crash left there was never counted, and is replaced."""
+        """Rename a written piece to its final name. A file left there by a crash was never counted, and is replaced."""
         waiting.replace(self.folder / f"{offset:016x}")
         descriptor = os.open(self.folder, os.O_RDONLY)
         try:

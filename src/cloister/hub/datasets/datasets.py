@@ -327,7 +327,7 @@ def _checked(hub: Hub, text: str) -> Schema:
 
 
 def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
-    """Refuse a change of the unit: an account protects one kind of unit, and protecting visits breaks a promise to patients."""
+    """Refuse a change of the unit: a promise to patients is not kept by protecting visits from the same account."""
     for one in versions(session, dataset):
         if one.state != "ready":
             continue

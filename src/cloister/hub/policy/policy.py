@@ -1,4 +1,4 @@
-"""A policy as values: what the owner's page says, frozen.
+"""Policy as frozen values.
 
     dataset: visits
     purposes: [health-research, quality-assurance]
@@ -38,7 +38,7 @@ OPERATIONS = (SEE_SCHEMA, "query", "profile", "train", "synthesise")
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """How much may be spent within any so many days. It limits the rate, never the total."""
+    """Limit within any period of this many days. It limits the rate, never the total."""
 
     days: int
     loss: Loss
@@ -46,7 +46,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """How many people must agree to a release that costs more than this. A loss of nothing: to every release."""
+    """Number of reviewers who must agree to a release above this loss. A loss of zero: to every release."""
 
     above: Loss
     needs: int
@@ -54,7 +54,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent.
+    """Limits on what may be spent.
 
     Attributes:
         lifetime: by everybody together, for as long as the data exist; it never changes.
@@ -73,7 +73,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Some people, and what they may do.
+    """Role: its members, and what they may do.
 
     Attributes:
         name: of the role, in this policy.
@@ -94,7 +94,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a dataset's owner allows. Whatever is not in it is refused.
+    """Rules of a dataset's owner. Everything that they do not allow is refused.
 
     Attributes:
         dataset: its name.
@@ -117,15 +117,15 @@ class Policy:
     retention_days: int | None = None
 
     def role(self, name: str) -> Role | None:
-        """The role of that name."""
+        """Return the role of that name."""
         return next((role for role in self.roles if role.name == name), None)
 
 
 def allowed_join(policy: Policy, tables: "frozenset[str] | set[str] | tuple[str, ...] | list[str]") -> bool:
-    """Whether these tables may be used together in one request: some line of `joins` lists them all.
+    """Return True if these tables may be used together in one request: some line of `joins` lists them all.
 
-    Privacy: a line [visits, wards] and a line [wards, streets] do not allow all three: what two links give away
-    together is more than what each gives away (ACC-10; the correlation attack of a hospital's and a pharmacy's data).
+    Privacy: a line [visits, wards] and a line [wards, streets] do not allow all three: two links together
+    reveal more than each of them (ACC-10; the correlation attack of a hospital's and a pharmacy's data).
     """
     used = {name.lower() for name in tables}
     if len(used) < 2 or policy.joins is None:

@@ -1,4 +1,4 @@
-"""The estimators that a hub offers, and what each needs. Public facts; nothing of scikit-learn is loaded for them."""
+"""Estimators that a hub offers, and what each needs. Public facts; scikit-learn is not loaded for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Offer:
     parts: str = ""
 
     def make(self, spend: Any, parts: str = "") -> Any:
-        """The estimator, not fitted."""
+        """Return the estimator, not fitted."""
         from cloister import learn
 
         more = {self.parts: int(parts)} if self.parts and parts else {}
