@@ -1,6 +1,5 @@
 """Operation of a hub: its processes, backup and restore, settings page and demo.
 
-
 setup.py      a new hub, and its first invitation
 serve.py      web processes and workers under one command; a clean end
 process.py    one of these processes

@@ -6,8 +6,8 @@
                         └─ worker
 
 A process that dies is started again. On SIGTERM or Ctrl-C web processes finish their requests and workers their jobs;
-a process that needs longer than the grace period is killed, which loses nothing: jobs are in the database and charges in
-the ledger. If this command itself is killed, its children end too.
+a process that needs longer than the grace period is killed, which loses nothing: jobs are in the database and charges
+in the ledger. If this command itself is killed, its children end too.
 """
 
 import logging
