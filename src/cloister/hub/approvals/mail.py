@@ -33,7 +33,7 @@ __all__ = ["deliver"]
 _DAYS = 7  # older notifications are not mailed when a mail server is set up
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _TIMEOUT_S = 20
-_Send = Callable[[str, EmailMessage], None]  # user name and password
+_Send = Callable[[str, EmailMessage], None]  # file name, message
 
 
 def deliver(hub: "Hub", most: int = 100) -> int:

@@ -47,7 +47,7 @@ class JsonLines(logging.Formatter):
 
 
 def _event(record: logging.LogRecord) -> str:
-    """Return the event: for the hub's own logs the pattern without arguments; for a library only its level.
+    """Return the event: for the hub's own logs the pattern without arguments; for a library a fixed text.
 
     Libraries format before they log: their message could hold a question, a path or a value.
     """

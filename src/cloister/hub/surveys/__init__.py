@@ -7,7 +7,6 @@
     question.py   a question as it is composed: its type, its public domain, its levels; the expected error
     survey.py     states of a survey: draft, open (wave 1, 2, …), closed
     ballots.py    invitations, and blindly signed ballots made from them
-
     intake.py     submissions: checked, counted if invalid, durable before they are acknowledged
     draft.py      a draft: questions added, moved and removed, and their expected errors
     results.py    estimates: a question_result.py for each question, cross-tables, models, signs of invented reports

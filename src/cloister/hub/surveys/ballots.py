@@ -4,8 +4,8 @@
     unblinds it ──► reports are sent with the ballot, without the link
 
 The hub knows that an invitation got a ballot, and that a ballot is one of its own; not which belongs to which (RFC
-9474, see vault/blind.py). One key serves all respondents of a wave, and its fingerprint is in every link: a separate key
-would identify a respondent. Every wave has its own key and links, or a ballot could be kept for the next.
+9474, see vault/blind.py). One key serves all respondents of a wave, and its fingerprint is in every link: a separate
+key would identify a respondent. Every wave has its own key and links, or a ballot could be kept for the next.
 """
 
 import hashlib

@@ -62,8 +62,8 @@ class QuestionResult:
     def shuffled(self) -> Shuffled | None:
         """Return the loss to readers of this question's estimates at the weakest level, with the hub as shuffler.
 
-        It holds for one question, published once: a cross-table matches the reports of a respondent, and a reader of the
-        estimates of two moments can subtract them. Then only the levels hold.
+        It holds for one question, published once: a cross-table matches the reports of a respondent, and a reader of
+        the estimates of two moments can subtract them. Then only the levels hold.
         """
         return self.shuffling().result() if self.finding is not None else None
 

@@ -30,7 +30,7 @@ def begin(session: Session, settings: Settings, person: Person, complete: bool) 
 
 
 def find(session: Session, secret: str) -> tuple[Person, models.Session] | None:
-    """Return the session and its user, complete or not; None if it ended or the account is closed."""
+    """Return the user and the session, complete or not; None if it ended or the account is closed."""
     wanted = (
         sa.select(Person, models.Session)
         .join(models.Session, models.Session.person_id == Person.id)

@@ -50,7 +50,7 @@ def make(session: Session, person: Person, label: str, scopes: Iterable[str], da
 
 
 def find(session: Session, secret: str) -> tuple[Person, tuple[str, ...]] | None:
-    """Return a token and its user; None if it is unknown, revoked, too old, or the account is closed."""
+    """Return a token's user and scopes; None if it is unknown, revoked, too old, or the account is closed."""
     wanted = (
         sa.select(Person, Token.scopes)
         .join(Token, Token.person_id == Person.id)

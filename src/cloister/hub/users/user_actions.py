@@ -56,8 +56,8 @@ def invite(
 ) -> str:
     """Create an invitation; return its secret, to be shown once. Its link is /invitation/SECRET.
 
-    An organisation is given by its id, or by its name: then it is created in the same transaction if it is missing, with
-    `country`, and a refused invitation creates none.
+    An organisation is given by its id, or by its name: then it is created in the same transaction if it is missing,
+    with `country`, and a refused invitation creates none.
     """
     with hub.database.writing() as session:
         place = None
