@@ -41,11 +41,11 @@ class ActivityEvent:
     """One request.
 
     Attributes:
-        time: when.
-        refused: whether the policy, a limit or a reviewer said no.
-        spent: as a share of the dataset's cap.
-        tables: what it asked about, if that is known.
-        elsewhere: of another dataset: only that it happened counts.
+        time: the time of the request.
+        refused: True if the policy, a limit or a reviewer refused it.
+        spent: the loss as a share of the dataset's cap.
+        tables: the tables of the request, if known.
+        elsewhere: True for another dataset: only its number counts.
     """
 
     time: float
@@ -69,14 +69,14 @@ class ActivityProfile:
     """Activity of a user on a dataset.
 
     Attributes:
-        requests: in the last day.
-        usual: requests on a day, before.
-        refused: of the last day's.
-        spent: the share of the cap that the last day cost.
-        hours: how many requests in each hour of the day (UTC), all together.
-        tables: asked about, all together.
-        score: the signals' points.
-        signals: those that gave points.
+        requests: the requests of the last day.
+        usual: the usual number of requests per day before.
+        refused: the refused requests of the last day.
+        spent: the share of the cap spent in the last day.
+        hours: the requests in each hour of the day (UTC), over the whole time.
+        tables: the tables requested, over the whole time.
+        score: the sum of the signals' points.
+        signals: the signals with points.
     """
 
     requests: int

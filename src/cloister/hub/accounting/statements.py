@@ -50,13 +50,13 @@ class Charged:
     """One loss in one account.
 
     Attributes:
-        entry: its number in the ledger.
-        time: in seconds since 1970.
+        entry: the number of the ledger entry.
+        time: the time in seconds since 1970.
         kind: reserve, charge or write-off.
-        loss: in the account's measure.
+        loss: the loss in the account's measure.
         request: SHA-256 of the request's text.
-        analyst: whose account was debited in the same entry, or whose account this is; empty if nobody's.
-        state: `charged`; `released` if it was committed; `void` if it was given back.
+        analyst: the user whose account was debited in the same entry, or whose account this is; empty if none.
+        state: `charged`; `released` if it was committed; `void` if it was cancelled.
     """
 
     entry: int
@@ -144,15 +144,15 @@ class StatementLine:
     """One charge in a statement.
 
     Attributes:
-        entry: its number in the ledger.
-        time: when it was charged.
-        loss: what the account paid.
+        entry: the number of the ledger entry.
+        time: the time of the charge.
+        loss: the loss of the account.
         state: `charged`; `released` if an answer was given.
-        what: the kind of work, or `write-off`.
-        job_id: which job; None if no job of this hub fits.
-        person_id: who asked.
+        what: the job type, or `write-off`.
+        job_id: the job; None if no job of this hub matches.
+        person_id: the requesting user.
         person: their name.
-        purpose: what for.
+        purpose: the stated purpose.
     """
 
     entry: int
@@ -181,10 +181,10 @@ class Statement:
     """Statement of a dataset's account.
 
     Attributes:
-        balance: as the ledger has it now; None if the account was never opened.
-        lines: every spend, newest first.
+        balance: the current balance in the ledger; None if the account was never opened.
+        lines: every charge, newest first.
         by_person, by_purpose, by_month: sums, largest first (months in order).
-        problems: where the ledger and the hub's jobs do not agree; empty if all is well.
+        problems: differences between the ledger and the hub's jobs; empty if there are none.
     """
 
     dataset: str
@@ -206,10 +206,10 @@ class Mine:
     """Charges of one user on one dataset.
 
     Attributes:
-        dataset: its name.
-        spent: by this person, as the ledger has it in their own account; None if they have none.
-        left: of the whole dataset, for everybody; None for somebody who may not know of it now.
-        lines: their own spends, newest first.
+        dataset: the name of the dataset.
+        spent: the total of the user's own account in the ledger; None if they have none.
+        left: the rest of the dataset's budget, for all users; None if the user may not see the dataset now.
+        lines: the user's charges, newest first.
     """
 
     dataset: str

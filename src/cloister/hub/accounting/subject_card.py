@@ -49,9 +49,9 @@ class Belief:
     """Limits on the change of one belief.
 
     Attributes:
-        prior: before anything was released.
-        most: afterwards, at most; rounded up.
-        least: afterwards, at least; rounded down.
+        prior: the belief before any release.
+        most: the largest belief afterwards; rounded up.
+        least: the smallest belief afterwards; rounded down.
     """
 
     prior: Fraction
@@ -69,13 +69,13 @@ class Card:
     """Guarantees for one data subject.
 
     Attributes:
-        loss: the total it speaks of, as the ledger adds it.
-        epsilon: the same as an epsilon, at `delta`.
+        loss: the total loss in the ledger.
+        epsilon: the loss as an epsilon, at `delta`.
         delta: the probability with which the limit does not hold.
-        odds: by how much the odds of taking part can change at most; None for no limit worth the name.
-        guess: how often a fifty-fifty guess on taking part can be right at most.
+        odds: the largest factor by which the odds of taking part can change; None if there is no useful limit.
+        guess: the largest share of right fifty-fifty guesses on taking part.
         taking_part: limits on the belief that one is in the data; empty if that is not protected (replace-one).
-        fact: limits on the belief in a fact about somebody who is known to be in it.
+        fact: limits on the belief in a fact about a person who is known to be in the data.
         fact_epsilon: the epsilon behind these.
         fact_delta: the probability with which these do not hold.
     """
@@ -130,8 +130,8 @@ def card(loss: Loss, delta: Fraction | None = None) -> Card:
     """Return the card for a total loss.
 
     Args:
-        loss: what all releases together cost: epsilon, (epsilon, delta), or rho with or without a delta.
-        delta: where to read a rho as an epsilon; one in a million unless given. It adds to the loss's own delta.
+        loss: the loss of all releases together: epsilon, (epsilon, delta), or rho with or without a delta.
+        delta: where to convert a rho to an epsilon; one in a million unless given. It adds to the loss's own delta.
 
     >>> card(Loss("epsilon", Fraction(1))).taking_part[2].words
     ('50 %', '26.8 %', '73.2 %')

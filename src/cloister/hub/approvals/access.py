@@ -31,11 +31,11 @@ def ask_access(
     Args:
         hub: the hub.
         session: a transaction.
-        person: who asks.
-        dataset: of what.
-        role: a role of the newest policy that is given by request.
-        purpose: one that the role allows.
-        text: why, in the person's own words; only the reviewers read it.
+        person: the requesting user.
+        dataset: the dataset.
+        role: a role of the newest policy that is granted by request.
+        purpose: a purpose that the role allows.
+        text: the reason, in the user's own words; only the reviewers read it.
 
     Raises:
         BadForm: there is no such role or purpose to ask for.

@@ -55,11 +55,11 @@ def decide(
     Args:
         hub: the hub.
         session: a transaction.
-        reviewer: who decides.
-        request: an open one.
-        agreed: yes or no.
+        reviewer: the deciding user.
+        request: an open request.
+        agreed: True to agree, False to deny.
         reason: for the requester; a denial needs one.
-        days: how long a granted access lasts.
+        days: the duration of granted access.
 
     Raises:
         Denied: the user is no reviewer, or is the requester.

@@ -51,9 +51,9 @@ class Audit:
     """Writes, searches, checks and exports the audit log.
 
     Args:
-        database: the hub's.
-        key: the hub's; it signs heads.
-        kept: where to keep the newest signed head, outside the database; None to keep none.
+        database: the hub's database.
+        key: the hub's key, which signs heads.
+        kept: the path of the newest signed head, outside the database; None to keep none.
     """
 
     def __init__(self, database: Database, key: SigningKey, kept: str | os.PathLike[str] | None = None) -> None:
@@ -68,11 +68,11 @@ class Audit:
         """Add an entry in the caller's transaction, which must be `database.writing()`; return its number.
 
         Args:
-            session: the transaction: what it does and this entry happen together or not at all.
-            person_id: who; None for the hub itself.
-            action: what, in a word or two, such as `request.granted`.
-            object: on what, such as `dataset/visits`.
-            detail: what was asked and decided. Never an answer, never a value from a table.
+            session: the transaction; its changes and this entry are committed together or not at all.
+            person_id: the acting user; None for the hub itself.
+            action: the action, such as `request.granted`.
+            object: the object of the action, such as `dataset/visits`.
+            detail: the request and the decision. Never an answer, never a value from a table.
         """
         connection = session.connection()  # without the session's own work: every read writes an entry, too
         if connection.dialect.name == "postgresql":
@@ -141,15 +141,15 @@ class Audit:
         """Return entries, newest first.
 
         Args:
-            session: for reading.
-            person_id: by whom.
-            action: how the action begins, such as `request.`.
-            object: how the object begins, such as `dataset/visits`.
+            session: a session for reading.
+            person_id: the acting user.
+            action: prefix of the action, such as `request.`.
+            object: prefix of the object, such as `dataset/visits`.
             since: not older than this.
             until: not newer than this.
-            text: occurs in the action, the object or the detail.
+            text: text in the action, the object or the detail.
             before: only entries with a smaller number: the next page.
-            most: how many.
+            most: the largest number of entries.
         """
         wanted = sa.select(AuditEntry).order_by(AuditEntry.number.desc()).limit(max(1, min(most, 1000)))
         if person_id is not None:
@@ -189,7 +189,7 @@ class Audit:
         """Recompute the whole chain; return the number of valid entries.
 
         Args:
-            session: for reading.
+            session: a session for reading.
             head: a head from an export or a printout: the log must contain it. The kept head is checked too.
 
         Raises:

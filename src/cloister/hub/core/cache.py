@@ -18,7 +18,7 @@ class Cache:
     A result that is larger than the limit by itself is not kept.
 
     Args:
-        limit: in bytes, for all results together.
+        limit: the limit in bytes, for all results together.
     """
 
     def __init__(self, limit: int) -> None:

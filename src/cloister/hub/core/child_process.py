@@ -30,15 +30,15 @@ class Child:
     """One child process, and the parent's end of its pipe.
 
     Args:
-        target: what the child runs: a function of a module, called with the other side of the pipe and `arguments`.
-        arguments: its further arguments.
-        memory: how many bytes of memory it may have.
-        watch_s: how often time and memory are looked at.
-        preload: modules to load before; then the child is forked from a small server that has them. A process without
-            them starts afresh. Either has no threads, locks, connections or keys of ours.
+        target: the function that the child runs, called with the other end of the pipe and `arguments`.
+        arguments: further arguments of the function.
+        memory: the memory limit in bytes.
+        watch_s: the interval at which time and memory are checked.
+        preload: modules to load first; then the child is forked from a small server that has them. A process without
+            them starts afresh. Neither has threads, locks, connections or keys of the parent.
 
     Attributes:
-        pipe: this side of its pipe.
+        pipe: the parent's end of its pipe.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Child:
         """Wait until there is something to read, which may be the pipe's end.
 
         Args:
-            seconds: how long at most.
+            seconds: the time limit.
             stop: set when the caller no longer waits for the answer.
 
         Returns:

@@ -17,8 +17,8 @@ def beat(folder: Path, worker: str) -> None:
     """Record that a worker is alive.
 
     Args:
-        folder: the hub's.
-        worker: its name.
+        folder: the hub's folder.
+        worker: the worker's name.
     """
     place = folder / "workers"
     place.mkdir(mode=0o700, exist_ok=True)

@@ -23,8 +23,8 @@ def tell(hub: "Hub", session: Session, person_id: int, text: str, link: str = ""
 
     Args:
         hub: the hub.
-        session: the transaction in which the thing happens.
-        person_id: for whom.
+        session: the transaction of the event.
+        person_id: the recipient.
         text: one sentence.
         link: a path of this hub.
     """

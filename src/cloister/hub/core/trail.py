@@ -23,7 +23,7 @@ from cloister.privacy.signing import PublicKey
 
 __all__ = ["BEFORE_ALL", "FORM", "SIGNED", "Entry", "Replay", "plain", "statement", "verify_export"]
 
-BEFORE_ALL = "0" * 64  # stands for the hash before the first entry
+BEFORE_ALL = "0" * 64  # replaces the hash before the first entry
 FORM = "cloister-audit/1"
 SIGNED = "audit.signed"  # the action of an entry that holds a signed head
 _LONGEST = 4_000  # characters of one text: one long question must not fill the log
@@ -139,7 +139,7 @@ class Replay:
     """Replay of a log from its first entry. Memory does not grow with the log.
 
     Args:
-        key: the hub's public key, from where you pinned it.
+        key: the hub's public key, as you pinned it.
         heads: signed heads that the log must contain.
     """
 
@@ -200,7 +200,7 @@ def verify_export(path: str | os.PathLike[str], key: PublicKey | str, head: Head
 
     Args:
         path: the file of JSON lines.
-        key: the hub's public key, from where you pinned it, not from the file.
+        key: the hub's public key, as you pinned it, not from the file.
         head: a head from elsewhere that the log must contain.
 
     Raises:

@@ -42,10 +42,10 @@ def run_bounded(
     """Run a function in a child process and return its result as JSON carries it.
 
     Args:
-        settings: `job_memory` bounds the memory it may take.
-        work: a function of a module, by which the child finds it.
+        settings: `job_memory` limits its memory.
+        work: a module-level function, which the child imports.
         arguments: its arguments.
-        seconds: how long it may take.
+        seconds: the time limit.
         caller: the user; each has at most one running in a process.
 
     Raises:

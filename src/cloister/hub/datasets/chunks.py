@@ -25,7 +25,7 @@ class Chunks:
     """Folder of one upload.
 
     Args:
-        folder: of all uploads.
+        folder: the folder of all uploads.
         upload: the upload's id.
         key: the dataset's data key.
     """

@@ -47,8 +47,8 @@ class Link:
 
     Attributes:
         kind: postgres, folder or spark.
-        place: what may be shown of it: no user, no password.
-        address: how to open it; a secret.
+        place: the part that may be shown: no user, no password.
+        address: the full address; a secret.
     """
 
     kind: str

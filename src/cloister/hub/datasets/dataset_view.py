@@ -32,14 +32,14 @@ class DatasetView:
 
     Attributes:
         dataset: the dataset.
-        mine: whether the person owns it.
-        policy: what decides; None if the stored one does not hold, which only the owner gets to see.
-        verdict: why they may see its schema, or not; None for the owner, who always may.
+        mine: True if the user owns it.
+        policy: the policy in force; None if the stored one is not valid, which only the owner sees.
+        verdict: the decision on seeing its schema; None for the owner, who always may.
         version: the newest one that is ready.
-        schema: what they see of its schema; None before there are tables, and while no role of theirs shows it.
+        schema: the visible part of its schema; None before there are tables, and while no role of theirs shows it.
         number: the policy's version.
-        subject: the person as the policy sees them; None without a policy.
-        environment: when and where they look.
+        subject: the user as the policy sees them; None without a policy.
+        environment: the time and place of the request.
     """
 
     dataset: Dataset

@@ -65,9 +65,9 @@ def create(
     """Create a dataset, with its policy and its account in the ledger. It holds no rows yet.
 
     Args:
-        name: in addresses, in the policy and in the ledger; for good.
-        policy_text: what is allowed; whatever it does not allow is refused. Its lifetime budget never changes.
-        schema_text: what is public; may be empty until there are tables.
+        name: the name in addresses, in the policy and in the ledger; it never changes.
+        policy_text: the policy; everything that it does not allow is refused. Its lifetime budget never changes.
+        schema_text: the public schema; may be empty until there are tables.
     """
     if "data owner" not in owner.roles:
         raise Denied("this is for the role data owner.")
@@ -195,9 +195,9 @@ def new_version(
     """Create a version of the tables, charged to the same account as all before it. A worker prepares it.
 
     Args:
-        schema_text: what is public of it; the schema that was saved last, or that of the newest version, unless given.
+        schema_text: the public schema; the one saved last, or that of the newest version, unless given.
         uploads: for each table the id of a complete upload; tables without one are taken from the newest version.
-        link: instead, where the tables stay, as `reach` has checked it.
+        link: instead, the connection to the tables, as `reach` has checked it.
 
     Raises:
         BadPolicy: the policy names a table or column that this schema does not have.
@@ -257,7 +257,7 @@ def examine_version(hub: Hub, person: Person, name: str, schema_text: str = "", 
     """Do the slow part of a new version before its transaction; return the link of connected tables.
 
     Args:
-        name: of the dataset.
+        name: the name of the dataset.
         schema_text, address: as for the version.
     """
     with hub.database.reading() as session:

@@ -44,7 +44,7 @@ def prepare(hub: Hub, version_id: int, progress: Progress | None = None) -> str:
     """Prepare a version, if it still waits for it; return its state afterwards.
 
     Args:
-        progress: called with a share and a few words as the work goes on.
+        progress: called with the share done and a short text.
 
     Privacy: errors are reported without values. The owner finds them under `problem`.
     """

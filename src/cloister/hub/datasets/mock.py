@@ -33,7 +33,7 @@ def mock_table(schema: Schema, name: str, rows: int = 1000, seed: int = 1) -> "p
     """Return one table.
 
     Args:
-        rows: how many; fewer of a table so wide that they would have more than a million cells.
+        rows: the number of rows; fewer if a wide table would have more than a million cells.
         seed: the same seed makes the same rows.
     """
     import pyarrow as pa

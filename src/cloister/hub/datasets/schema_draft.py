@@ -37,7 +37,7 @@ def draft_schema(hub: Hub, person: Person, dataset: Dataset, *, from_values: boo
     """Draft a schema.yaml with blanks, for the waiting files, or else for the newest sealed tables.
 
     Args:
-        from_values: look at the first 100,000 rows and suggest bounds and categories, each marked to be confirmed.
+        from_values: read the first 100,000 rows and suggest bounds and categories, each marked to be confirmed.
 
     Privacy: for the owner only. With `from_values` the text holds values from the rows.
     """

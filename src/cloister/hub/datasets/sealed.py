@@ -33,7 +33,7 @@ def write_table(
         path: the file; it must not exist.
         batches: the rows, all of this `schema`.
         key: the dataset's data key.
-        name: of dataset, version and table; bound to the file.
+        name: the names of dataset, version and table; bound to the file.
 
     Returns:
         the size and SHA-256 of the file, to be recorded.

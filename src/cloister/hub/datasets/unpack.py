@@ -67,9 +67,9 @@ def unpack(file: Any, name: str, limit: int) -> Unpacked:
     """Open an uploaded file.
 
     Args:
-        file: a binary file that can be read and sought.
-        name: whose ending tells its form.
-        limit: how many bytes its rows may take, unpacked.
+        file: a seekable binary file.
+        name: the file name, whose ending gives its format.
+        limit: the limit of the unpacked rows in bytes.
 
     Raises:
         UploadRefused: it is not what its name says, or would unpack to more than the limit.

@@ -48,9 +48,9 @@ def begin(hub: Hub, session: Session, person: Person, dataset: Dataset, *, table
     """Announce a file.
 
     Args:
-        table: which table of the dataset it holds.
-        file: its name, whose ending tells its form.
-        size: in bytes.
+        table: the table of the dataset that it holds.
+        file: its name, whose ending gives its format.
+        size: the size in bytes.
 
     Raises:
         UploadRefused: too large, of an unknown form, or no space for it.
@@ -130,8 +130,8 @@ def receive(hub: Hub, person: Person, upload_id: str, offset: int, data: bytes) 
     """Store the next piece.
 
     Args:
-        offset: how many bytes were sent before.
-        data: between 64 KiB (unless it is the last) and 16 MiB.
+        offset: the number of bytes sent before.
+        data: the bytes, between 64 KiB (unless it is the last piece) and 16 MiB.
 
     Raises:
         NotNow: the upload is not open, or continues at another byte, which the message names.

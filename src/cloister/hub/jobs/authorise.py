@@ -1,6 +1,6 @@
 """Authorise one job: user, dataset, purpose, tables, cost.
 
-    require_open ─► decide without tables ─► tables that the person may know of ─► tables of the job ─► decide
+    require_open ─► decide without tables ─► tables that the user may see ─► tables of the job ─► decide
 
 The gateway authorises a request before it is planned and once its cost is known; a worker authorises the job when it is
 claimed and again in the transaction of the charge. Both use this module, so both apply the same rules.
@@ -28,12 +28,12 @@ class JobRequest:
     """Input of a decision on a job.
 
     Attributes:
-        policy: the dataset's, as it is now.
-        number: its version.
-        subject: who asks, as the policy sees them.
-        kind: what kind of job it is.
-        purpose: what for.
-        environment: when and where.
+        policy: the dataset's current policy.
+        number: the version of the policy.
+        subject: the requesting user, as the policy sees them.
+        kind: the job type.
+        purpose: the stated purpose.
+        environment: the time and place.
     """
 
     policy: Policy
@@ -60,10 +60,10 @@ def authorise(
     """Decide on a job; return its tables, and the verdict with the view that it gets of them.
 
     Args:
-        request: who asks for what.
-        schema: of the whole dataset.
-        parameters: of the job, as its kind has read them.
-        loss: what it would cost, if that is known.
+        request: the request.
+        schema: the schema of the whole dataset.
+        parameters: the job's parameters, as its type has read them.
+        loss: the cost, if known.
         require: called with each verdict; raises if it is a refusal.
 
     Raises:

@@ -51,7 +51,7 @@ class DatasetPool:
     Args:
         hub: the hub.
         opener: opens the tables of a version: with rows in a worker, without in a web process.
-        most: how many stay open.
+        most: the number of versions that stay open.
     """
 
     def __init__(
@@ -144,12 +144,12 @@ def dataset_for_person(
 
     Args:
         opened: the tables.
-        own: the rules of the person's account.
-        view: what the person may see; a table without a view does not exist for them. None: everything.
+        own: the rules of the user's account.
+        view: what the user may see; a table without a view does not exist for them. None: everything.
         book: the ledger that this job charges; for a plan, one that charges nothing.
         received: the releases that the user has received before.
-        label: of the job; it enters every request's hash.
-        tables: the same tables over a connection of the job's own; those that are kept open unless given.
+        label: the label of the job, which enters every request's hash.
+        tables: the same tables over the job's own connection; the open ones unless given.
     """
     data = opened.data.asked_by(Analyst(Account(own, book), received, label))
     data.tables = tables or data.tables

@@ -69,11 +69,11 @@ class Passed:
 
     Attributes:
         number: the version of the policy that decided.
-        parameters: as the kind of work has read them.
-        planned: what it would cost.
-        verdict: what the policy says, without what is seen of the tables.
-        basis: a digest of what was planned on (see `basis_of`).
-        tables: which tables it reads.
+        parameters: the parameters, as the job type has read them.
+        planned: the plan with its cost.
+        verdict: the policy's verdict, without the view.
+        basis: a digest of the basis of the plan (see `basis_of`).
+        tables: the tables it reads.
     """
 
     number: int
@@ -348,10 +348,10 @@ def _over(
     """Return the limit that a request would exceed at present, and by how much; the charge checks again.
 
     Args:
-        hub, session, dataset, policy, person: as they are now.
-        loss: what the dataset's account would pay.
-        own: what the person's account would pay.
-        needs: how many must agree to it; if any, all that waits for an agreement must fit the limits together.
+        hub, session, dataset, policy, person: the current state.
+        loss: the loss of the dataset's account.
+        own: the loss of the user's account.
+        needs: the required approvals; if any, all waiting requests together must be within the limits.
     """
     over = limits.passed(session, dataset, person.id, policy, loss, own, hub.ledger)
     if over is not None:
@@ -401,12 +401,12 @@ def explain(
 
     Args:
         hub: the hub.
-        person: who asks.
-        dataset_name: about which dataset.
-        operation: a plain word, such as query.
-        purpose: what for.
-        environment: when and where.
-        spend: what it would cost, such as `rho 0.01`: then every limit is asked too, as it stands; empty: none is.
+        person: the requesting user.
+        dataset_name: the name of the dataset.
+        operation: the operation, such as query.
+        purpose: the stated purpose.
+        environment: the time and place.
+        spend: the cost, such as `rho 0.01`: then every current limit is checked too; empty: none is.
 
     Raises:
         BadInput, Refused: the spend cannot be read, or the dataset's account cannot express it.

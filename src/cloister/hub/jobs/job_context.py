@@ -33,8 +33,8 @@ class JobContext:
     """Job with all inputs of its decision.
 
     Attributes:
-        tables: which tables it reads.
-        verdict: what the policy said when it was opened; its view is what the work sees.
+        tables: the tables it reads.
+        verdict: the policy's verdict when it was opened; the job sees its view.
     """
 
     hub: "Hub"

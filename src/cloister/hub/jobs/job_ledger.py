@@ -80,14 +80,14 @@ class JobLedger(ClosedBook):
 
     Args:
         hub: the hub.
-        job_id: which job.
-        worker: who has it.
-        planned: what it may cost at most.
-        decide: asks the policy again; raises if it says no, and gives the policy whose limits count.
+        job_id: the job.
+        worker: the worker that has it.
+        planned: the largest allowed cost.
+        decide: decides again by the policy; raises on a refusal, and returns the policy whose limits apply.
         step: called with the name of each step that is reached: aside, charged.
 
     Attributes:
-        loss: what the dataset was charged; None while nothing was charged to anybody.
+        loss: the loss charged to the dataset; None while nothing was charged.
     """
 
     def __init__(

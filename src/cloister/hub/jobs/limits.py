@@ -33,11 +33,11 @@ def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss,
     """Reserve a loss under every limit, or refuse it. Call it in `database.writing()`.
 
     Args:
-        session: the transaction; it must also write that the job is charged.
-        job: which piece of work; a second charge of the same job adds to the first.
-        policy: whose limits.
-        loss: what the dataset's account will pay.
-        own: what the person's account will pay.
+        session: the transaction; it must also mark the job as charged.
+        job: the job; a second charge of the same job adds to the first.
+        policy: the policy with the limits.
+        loss: the loss of the dataset's account.
+        own: the loss of the user's account.
         ledger: for charges that a restored hub's database no longer has.
 
     Raises:
@@ -75,8 +75,8 @@ def give_back(session: Session, job_id: int, part: tuple[Loss, Loss] | None = No
 
     Args:
         session: a transaction.
-        job_id: whose row.
-        part: how much of it, of the dataset's and of the person's account; None: all, and the row goes.
+        job_id: the job of the row.
+        part: the part of it, for the dataset's and for the user's account; None: all, and the row is deleted.
     """
     mine = session.scalar(sa.select(Spent).where(Spent.job_id == job_id))
     if mine is None:
@@ -120,10 +120,10 @@ def passed(
     """Return the first limit that would be exceeded now, by its word in the policy, and by how much; None if none is.
 
     Args:
-        session, dataset, person_id, policy, ledger: as they are now.
-        loss: what the dataset's account would pay.
-        own: what the person's account would pay.
-        held: what the person's jobs that wait for an agreement would cost, by their numbers; counted in the person's
+        session, dataset, person_id, policy, ledger: the current state.
+        loss: the loss of the dataset's account.
+        own: the loss of the user's account.
+        held: the cost of the user's jobs that wait for approval, by id; counted in the user's
             limit.
     """
     known = _charged(ledger, dataset.name, person_id, loss)

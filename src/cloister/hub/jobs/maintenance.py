@@ -45,7 +45,7 @@ class Chores:
 
     Args:
         hub: the hub.
-        shelf: the worker's open tables.
+        shelf: the worker's pool of open datasets.
     """
 
     def __init__(self, hub: "Hub", shelf: DatasetPool) -> None:
@@ -84,7 +84,7 @@ def prepare_versions(
 
     Args:
         hub: the hub.
-        progress: called with a share and a few words as the work goes on.
+        progress: called with the share done and a short text.
         watched: entered with the version's number while it is prepared.
     """
     waiting = sa.select(Version.id).where(Version.state == "preparing").order_by(Version.created, Version.id)

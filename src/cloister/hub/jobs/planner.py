@@ -58,7 +58,7 @@ class Planner:
     """Child processes of one web process.
 
     Args:
-        settings: of the hub; `plan_processes`, `plan_seconds` and `plan_memory` are the limits.
+        settings: the hub's settings; `plan_processes`, `plan_seconds` and `plan_memory` are the limits.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -74,7 +74,7 @@ class Planner:
         """Make a plan.
 
         Args:
-            asked: what for.
+            asked: the request.
             gone: returns True if the client has disconnected; then the plan is stopped.
 
         Raises:

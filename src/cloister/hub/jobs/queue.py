@@ -38,9 +38,9 @@ def claim(database: Database, worker: str, most_each: int | None = None) -> Job 
     """Claim the next job: of the user with the fewest running, then of the one served longest ago; oldest first.
 
     Args:
-        database: the hub's.
-        worker: the name of who takes it; no two workers share one.
-        most_each: how many jobs of one person may run at once; None: any number.
+        database: the hub's database.
+        worker: the unique name of the claiming worker.
+        most_each: the number of one user's jobs that may run at once; None: any number.
     """
     with database.reading() as session:  # an idle worker must not block writers
         if session.scalar(sa.select(Job.id).where(Job.state == "queued").limit(1)) is None:
@@ -112,7 +112,7 @@ def recover(hub: "Hub", worker: str | None = None) -> int:
 
     Args:
         hub: the hub.
-        worker: whose; None: of every worker whose lease has run out.
+        worker: the dead worker; None: every worker whose lease has run out.
     """
     lost = sa.select(Job.id).where(Job.state.in_(ACTIVE))
     if worker is not None:

@@ -76,8 +76,8 @@ def run_job(hub: "Hub", job: Job, worker: str, shelf: DatasetPool, step: Step = 
     Args:
         hub: the hub.
         job: as `queue.claim` gave it.
-        worker: who has it.
-        shelf: tables with rows.
+        worker: the worker that has it.
+        shelf: the pool of open datasets, with rows.
         step: called with the name of each step that is reached: running, opened, aside, charged, released, done.
     """
     book: JobLedger | None = None

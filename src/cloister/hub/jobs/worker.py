@@ -60,7 +60,7 @@ def run_worker(settings: Settings, stop: threading.Event | None = None) -> None:
     """Run a supervisor until it is stopped by SIGTERM, SIGINT or the event.
 
     Args:
-        settings: of the hub; `job_seconds` and `job_memory` limit each job.
+        settings: the hub's settings; `job_seconds` and `job_memory` limit each job.
         stop: for tests and for several supervisors in one process.
     """
     with Hub.open(settings) as hub:
@@ -171,7 +171,7 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
         name: this worker's; unique.
         stop: ends it after the current job.
         watch: shared with the supervisor: the current task, its id, and its start.
-        parent: the supervisor; without it the child ends too.
+        parent: the supervisor; when it ends, the child ends too.
     """
     shelf = DatasetPool(
         hub, lambda dataset, version, person: trust_model_of(dataset.trust).open(hub, dataset, version, person)

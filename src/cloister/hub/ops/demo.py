@@ -35,7 +35,7 @@ from cloister.privacy.errors import Denied, NotNow
 
 __all__ = ["PASSWORD", "PEOPLE", "Demo", "make_demo"]
 
-PASSWORD = "nine quiet herons"  # noqa: S105  everybody's, and known to everybody: nothing here is secret
+PASSWORD = "nine quiet herons"  # noqa: S105  of all users, and public: nothing here is secret
 _MARK = "demo-token"
 _PIECE = 4 * 1024 * 1024
 

@@ -58,7 +58,7 @@ def show_head(hub: Hub, shown: str) -> Head:
 
     Args:
         hub: the hub.
-        shown: the head in one line, a file that keeps it, or a receipt, which holds one.
+        shown: the head in one line, a file that holds it, or a receipt, which holds one.
 
     Raises:
         RolledBack: the ledger does not contain it: it is an older copy, and still refuses to spend.

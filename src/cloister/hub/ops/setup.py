@@ -19,7 +19,7 @@ class Begun:
         folder: where it is stored.
         public_key: checks its receipts; to be pinned by verifiers.
         master_key: path of the key that opens everything; to be copied elsewhere.
-        invitation: the link with which the operator makes an account.
+        invitation: the link with which the operator creates an account.
     """
 
     folder: Path
@@ -48,11 +48,11 @@ def invitation_link(
 
     Args:
         hub: the hub.
-        email: for whom.
-        roles: what they will be.
-        organisation: where they belong; made if it is not there.
-        country: of the organisation; set if it has none yet.
-        days: how long the link works.
+        email: the invited address.
+        roles: the roles of the new account.
+        organisation: the user's organisation; created if it does not exist.
+        country: the organisation's country; set if it has none yet.
+        days: the validity of the link.
 
     Raises:
         BadForm, NotNow: nothing was created, no organisation either.

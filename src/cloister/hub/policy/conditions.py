@@ -29,9 +29,9 @@ class Subject:
 
     Attributes:
         person: a verified e-mail address, in lower case; empty if the address was not verified.
-        organisation, country: given by an operator.
-        roles: of the hub.
-        granted: the roles of this dataset's policy that requests have given.
+        organisation, country: set by an operator.
+        roles: roles in the hub.
+        granted: the roles of this dataset's policy from granted requests.
     """
 
     person: str
@@ -65,9 +65,9 @@ class Environment:
     """Time and place of a request.
 
     Attributes:
-        time: in seconds since 1970, as the hub keeps all times.
-        country: where the work would run: the hub's own, as two letters; empty if it does not say.
-        network: the address from which the request comes; empty if it is not known.
+        time: the time in seconds since 1970.
+        country: the country in which the job would run: the hub's own, as two letters; empty if not set.
+        network: the network address of the request; empty if unknown.
     """
 
     time: float
@@ -103,13 +103,13 @@ class Who:
 
     Attributes:
         people: e-mail addresses, in lower case.
-        organisations: names.
+        organisations: the names of organisations.
         roles: the hub's roles, such as data user.
-        countries: of the person's organisation, as two letters.
-        networks: from which the request comes.
+        countries: the countries of the user's organisation, as two letters.
+        networks: the networks of the request.
         start: the first day.
         until: the last day.
-        hours: of the day, UTC.
+        hours: the hours of the day, UTC.
     """
 
     anyone: bool = False

@@ -40,16 +40,16 @@ class Verdict:
     """Decision of a policy.
 
     Attributes:
-        allowed: yes or no.
-        rule: what decided: a role's name; `purposes`, `residency`, `joins` or a limit of the policy (`per_request`,
+        allowed: True if the request is allowed.
+        rule: the rule that decided: a role; `purposes`, `residency`, `joins` or a limit of the policy (`per_request`,
             `per_user`, `period`, `lifetime`); or `default`, since nothing is allowed that no role allows.
         policy_number: the version of the policy.
         reasons: every rule that was tried, as sentences.
-        view: what is seen of which table. A table that is not in it does not exist for the person; None: every table
-            as it is. Nothing if it was denied.
-        needs: how many people must agree first, if the loss is known.
-        tried: the same as `reasons`, taken apart.
-        operation, purpose: what was asked.
+        view: the visible part of each table. A table that is not in it does not exist for the user; None: every table
+            unchanged. Empty if it was denied.
+        needs: the required approvals, if the loss is known.
+        tried: the parts of `reasons`.
+        operation, purpose: the request.
     """
 
     allowed: bool
@@ -124,14 +124,14 @@ def decide(
     """Decide on a request. No database, no clock: the same input has the same result.
 
     Args:
-        policy: the dataset's.
-        number: its version.
-        subject: who asks.
-        operation: a plain word, such as query.
-        purpose: what for; only `see schema`, which reads no row, needs none.
-        environment: when and where.
-        tables: which tables the request uses, if that is known.
-        loss: what it would cost, if that is known.
+        policy: the dataset's policy.
+        number: the version of the policy.
+        subject: the requesting user.
+        operation: the operation, such as query.
+        purpose: the stated purpose; only `see schema`, which reads no row, needs none.
+        environment: the time and place.
+        tables: the tables of the request, if known.
+        loss: the cost, if known.
     """
     whole = [*_whole(policy, operation, purpose, environment, tables, loss)]
     refusal = next((rule for rule, reason in whole if not reason.holds), None)

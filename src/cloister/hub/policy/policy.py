@@ -57,11 +57,11 @@ class Budget:
     """Limits on what may be spent.
 
     Attributes:
-        lifetime: by everybody together, for as long as the data exist; it never changes.
-        per_user: by one person in all.
-        per_request: at once.
-        period: by everybody together within some days.
-        approvals: from which loss on how many people must agree.
+        lifetime: the limit of all users together, for as long as the data exist; it never changes.
+        per_user: the total limit of one user.
+        per_request: the limit of one request.
+        period: the limit of all users together within some days.
+        approvals: the number of required approvals, by loss.
     """
 
     lifetime: Loss
@@ -76,12 +76,12 @@ class Role:
     """Role: its members, and what they may do.
 
     Attributes:
-        name: of the role, in this policy.
+        name: the name of the role, in this policy.
         who: the conditions that must all hold.
-        may: operations, as plain words.
+        may: the allowed operations.
         purposes: a narrower list than the policy's; empty: the policy's.
-        tables: what they see of which table; None: every table as it is.
-        by_request: whether only those belong whose request for access was granted.
+        tables: the view of each table; None: every table unchanged.
+        by_request: True if only users with a granted request are members.
     """
 
     name: str
@@ -97,14 +97,14 @@ class Policy:
     """Rules of a dataset's owner. Everything that they do not allow is refused.
 
     Attributes:
-        dataset: its name.
-        purposes: what the data may be used for.
-        budget: what it may cost.
-        roles: tried in this order.
-        reviewers: e-mail addresses of those who may decide about requests, besides the owner.
-        joins: which tables may be used together; None: any.
-        residency: in which countries the data and what is derived from them may be; empty: anywhere.
-        retention_days: for how long what is derived from the data may be kept; None: for good.
+        dataset: the name of the dataset.
+        purposes: the allowed purposes.
+        budget: the limits on the loss.
+        roles: the roles, tried in this order.
+        reviewers: the e-mail addresses of users who may decide on requests, besides the owner.
+        joins: the tables that may be used together; None: any.
+        residency: the countries in which the data and derived results may be stored; empty: anywhere.
+        retention_days: the time for which derived results may be kept; None: unlimited.
     """
 
     dataset: str

@@ -16,7 +16,7 @@ class Purpose:
 
     Attributes:
         name: as policies and requests write it.
-        title: for people.
+        title: the title on pages.
         parent: the wider purpose that covers it; None at the top.
     """
 

@@ -80,12 +80,12 @@ def label(key: SigningKey, policy: Policy, number: int, text: str, result: bytes
     """Make the label of a result under a policy.
 
     Args:
-        key: the hub's.
-        policy: under which it was made.
-        number: its version.
-        text: its page.
+        key: the hub's key.
+        policy: the policy under which it was made.
+        number: the version of the policy.
+        text: the text of the policy.
         result: the bytes that are released.
-        made: when, in seconds since 1970.
+        made: the time in seconds since 1970.
     """
     day = datetime.fromtimestamp(made, UTC).date()
     body = {
@@ -110,10 +110,10 @@ def import_check(
     Args:
         text: the label that came with it.
         result: its bytes.
-        key: of the hub that made it, from a place you trust.
-        country: where it would be kept, as two letters.
-        purpose: what it would be used for.
-        time: now, in seconds since 1970.
+        key: the public key of the hub that made it, from a trusted source.
+        country: the country in which it would be stored, as two letters.
+        purpose: the purpose of its use.
+        time: the current time in seconds since 1970.
 
     Raises:
         UploadRefused: there is no label, it was changed or belongs to something else, or it forbids this.

@@ -81,12 +81,12 @@ def publish(
     """Publish a text as the dataset's policy, in force at once; return its number.
 
     Args:
-        hub: signs it.
+        hub: the hub, which signs it.
         session: `database.writing()`.
         person: must be the dataset's owner.
-        dataset: with its lifetime budget.
-        text: the page.
-        schema: to check it against; that of the newest version of the data unless given.
+        dataset: the dataset, with its lifetime budget.
+        text: the text of the policy.
+        schema: the schema for its checks; that of the newest version of the data unless given.
         after: the version the owner saw when editing, if it must still be the newest.
 
     Raises:

@@ -32,9 +32,9 @@ class ComparedResult:
     """Shares of the same choices from one source.
 
     Attributes:
-        source: what it is called in the chart.
+        source: the label in the chart.
         shares: for each choice: value, low, high.
-        n: about how many people it speaks of; None where that is not public.
+        n: the approximate number of people; None where that is not public.
     """
 
     source: str

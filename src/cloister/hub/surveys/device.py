@@ -31,12 +31,12 @@ def submissions(
 
     Args:
         told: the survey, as /s/NAME/survey.json gives it.
-        people: for each the answers, {question: (answer, name of the level)}; a question that is not there is skipped.
-        ballots: one for each person, where the survey asks for them.
-        source: where random bits come from; the operating system unless given. Seeded reports are refused by a hub.
+        people: the answers of each, {question: (answer, name of the level)}; a missing question is skipped.
+        ballots: one for each person, where the survey requires them.
+        source: the source of random bits; the operating system unless given. A hub refuses seeded reports.
 
     Raises:
-        BadInput: a question's mechanism costs more than the level that it is told with.
+        BadInput: a question's mechanism costs more than its stated level.
 
     Privacy: costs each person the sum of the levels chosen, at every call. It has no memory: in a survey that is asked
         again, a second call for the same people draws all noise anew and costs as much again. Only a wallet

@@ -26,11 +26,11 @@ class LevelExplanation:
 
     Attributes:
         level: as envelopes name it: the epsilon of one report, exact.
-        name: in words.
-        price: what the wallet is charged, exact: for life where answers are memoised.
-        cost: the same for people.
+        name: the name in words.
+        price: the exact charge to the wallet: for life where answers are memoised.
+        cost: the price as readable text.
         way: how a report is made.
-        bound: what nobody can learn.
+        bound: the bound on what can be learned.
     """
 
     level: str
@@ -45,9 +45,9 @@ def told(asked: SurveyQuestion, question: Question, words: Words) -> tuple[Level
     """Explain every level of a question, the most private first.
 
     Args:
-        asked: as it was composed.
+        asked: the question as it was composed.
         question: its mechanisms, as they were fixed when the survey opened.
-        words: in which language.
+        words: the texts of a language.
     """
     found = []
     for level, mechanism in zip(asked.levels, question.levels, strict=True):

@@ -91,9 +91,9 @@ def choose(asked: str, accepted: str, otherwise: str) -> str:
     """Choose a language.
 
     Args:
-        asked: what the address asks for, or nothing.
+        asked: the language in the address, or nothing.
         accepted: the browser's Accept-Language.
-        otherwise: the survey's own.
+        otherwise: the survey's own language.
 
     >>> choose("", "it, fr-CH;q=0.8, en;q=0.3", "de")
     'fr'

@@ -46,10 +46,10 @@ class SentReports:
     """Submission that may be stored.
 
     Attributes:
-        id: its place.
+        id: its id in the database.
         reports: canonical JSON, {question: [level, report]}.
         digest: SHA-256 of the envelopes, for the receipt.
-        levels: what the respondent chose, by question.
+        levels: the respondent's levels, by question.
     """
 
     id: str

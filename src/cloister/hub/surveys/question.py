@@ -58,10 +58,10 @@ class ExpectedError:
     """Expected error of one level.
 
     Attributes:
-        level: which.
+        level: the level.
         mechanism: its name.
         error: the expected standard error of a share (or of the mean, in its own unit) if all n choose this level.
-        bits: of one report.
+        bits: the size of one report.
         table: every candidate with its standard error and bits, best first.
     """
 
@@ -79,14 +79,14 @@ class SurveyQuestion:
     Attributes:
         id: small letters, digits and underscores; unique in its survey.
         type: one of TYPES.
-        text: what is asked.
-        help: a sentence under it.
-        options: for choice and choices; for a scale what its two ends mean, or nothing.
-        most: how many options may be chosen, for choices.
+        text: the text of the question.
+        help: a sentence below it.
+        options: the options of choice and choices; for a scale the meaning of its two ends, or nothing.
+        most: the number of options that may be chosen, for choices.
         low, high: bounds of a number or scale; days as 2026-01-31 for a date.
         step: the period of a date.
-        unit: of a number, such as hours.
-        levels: what a respondent may choose from, besides skipping the question.
+        unit: the unit of a number, such as hours.
+        levels: the levels that a respondent may choose, besides skipping the question.
         mechanism: its name; empty for the one of least error at each level.
 
     >>> smoker = Asked.read({"id": "smoker", "type": "yes_no", "text": "Do you smoke?"})
@@ -180,9 +180,9 @@ class SurveyQuestion:
         """Return a mechanism for each level, the same for device and collector.
 
         Args:
-            survey: the survey's name, with which the question's id begins: a wallet knows a question by its id.
-            n: how many people are expected.
-            lasting: whether the same people will be asked again: single choices are then memoised.
+            survey: the survey's name, with which the question's id begins: a wallet identifies a question by its id.
+            n: the expected number of respondents.
+            lasting: True if the same respondents will be asked again: single choices are then memoised.
         """
         try:
             made = [self._mechanism(level, n, lasting) for level in self.levels]

@@ -23,10 +23,10 @@ class QuestionResult:
     Attributes:
         asked: the question as it was composed.
         question: its mechanisms.
-        people: how many took part in the wave.
+        people: the number of respondents in the wave.
         finding: estimates; None without answers.
-        by_people: the same with every level weighted by its people, where levels and answers may be linked.
-        mean: of a scale.
+        by_people: the same with every level weighted by its respondents, where levels and answers may be correlated.
+        mean: the mean of a scale.
     """
 
     asked: SurveyQuestion

@@ -60,13 +60,13 @@ class Results:
     """Results of a wave of a survey.
 
     Attributes:
-        survey: its name.
-        wave: which wave.
-        n: how many people took part.
-        target: how many were hoped for.
+        survey: the name of the survey.
+        wave: the number of the wave.
+        n: the number of respondents.
+        target: the expected number of respondents.
         refused: submissions that were refused, by reason.
-        digest: SHA-256 over the sorted places of all submissions: which ones went in.
-        found: by the question's name.
+        digest: SHA-256 over the sorted ids of all included submissions.
+        found: the results, by the question's name.
         people: for each submission, by question, its level and its report.
         questions: the mechanisms, by name.
     """
@@ -156,7 +156,7 @@ class Results:
         subtracted from the other may leave a single report. For these only the levels chosen on the devices hold.
 
         Args:
-            wait_s: how long to wait for it; None: until it is there.
+            wait_s: the time limit; None: no limit.
 
         Returns:
             None if nothing was reported, or if it takes longer.
@@ -194,8 +194,8 @@ def read(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) 
 
     Args:
         hub: the hub.
-        session: for reading.
-        survey: one that was published.
+        session: a session for reading.
+        survey: a published survey.
         wave: its number.
 
     Privacy: post-processing of reports. Reports are shown in batches of at least `survey_batch` new ones.

@@ -57,10 +57,10 @@ def create(hub: "Hub", session: Session, owner: Person, name: str, facts: Mappin
 
     Args:
         hub: the hub.
-        session: for writing.
-        owner: who composes it, and will read its results.
-        name: small letters, digits and dashes; in the address of its page, for good.
-        facts: title, purpose, consent and what else `change` takes.
+        session: a writing transaction.
+        owner: the user who composes it and will read its results.
+        name: the name in the address of its page, of small letters, digits and dashes; it never changes.
+        facts: title, purpose, consent and other arguments of `change`.
     """
     if not _NAME.fullmatch(name):
         raise BadForm("a survey's name has 3 to 40 small letters, digits and dashes, such as 'sleep-2026'.")
@@ -82,7 +82,7 @@ def change(hub: "Hub", session: Session, survey: Survey, facts: Mapping[str, Any
 
     Args:
         hub: the hub.
-        session: for writing.
+        session: a writing transaction.
         survey: the draft.
         facts: title, about, purpose, consent, language, target, ends (seconds since 1970), invited, lasting, asked (a
             list of questions as `Asked.read` takes them).
@@ -194,7 +194,7 @@ def next_wave(hub: "Hub", session: Session, survey: Survey) -> None:
 
 
 def find(session: Session, name: str) -> Survey:
-    """Return a published survey: it is public for anyone with the link."""
+    """Return a published survey: it is public to all who have the link."""
     found = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.state != "draft"))
     if found is None:
         raise NotHere("there is no survey at this address.")

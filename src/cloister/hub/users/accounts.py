@@ -140,9 +140,9 @@ def make_verify_link(session: Session, by: Person | None, person: Person | int) 
     """Create a link that verifies a user's address; return its secret. /verify/SECRET. Earlier ones end.
 
     Args:
-        session: for writing.
+        session: a writing transaction.
         by: the operator who passes it on; None if it is sent to the address itself.
-        person: whose address.
+        person: the user with the address.
     """
     require_operator(session, by)
     found = person_here(session, person)

@@ -50,7 +50,7 @@ def matches(kept: str | None, password: str) -> bool:
 
     Args:
         kept: the user's hash; None or empty if there is no such user, or one without a password.
-        password: what was typed.
+        password: the password as typed.
     """
     text = _plain(password)[: LONGEST + 1]  # longer ones never match; do not hash them
     with _turns:

@@ -27,8 +27,8 @@ def key(kind: str, what: str) -> str:
     """Return the key under which attempts are counted: a hash, so that a mistyped address is not stored.
 
     Args:
-        kind: account, address or factor: they are counted apart.
-        what: the e-mail address, network address or number of the person.
+        kind: account, address or factor, which are counted separately.
+        what: the e-mail address, network address or id of the user.
     """
     return hashlib.sha256(f"{kind}:{what}".encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -75,9 +75,9 @@ class Limiter:
     Two neighbouring spans are weighted instead of storing every call's time: two numbers per key, with a small error.
 
     Args:
-        most: calls a span.
-        seconds: the span.
-        clock: tells the time.
+        most: the calls per span.
+        seconds: the length of the span.
+        clock: returns the time.
     """
 
     def __init__(self, most: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:

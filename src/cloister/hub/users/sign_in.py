@@ -38,9 +38,9 @@ class Entered:
     """Result of a sign-in step.
 
     Attributes:
-        secret: for the cookie; what was there before no longer works.
-        session: what the hub keeps; `complete` says whether the second factor is still to come.
-        person: who.
+        secret: the secret for the cookie; the previous one is no longer valid.
+        session: the stored session; `complete` is False while the second factor is missing.
+        person: the user.
     """
 
     secret: str
@@ -53,10 +53,10 @@ def sign_in(hub: "Hub", *, email: str, password: str, address: str, before: str 
 
     Args:
         hub: the hub.
-        email: as it was typed.
-        password: as it was typed.
-        address: the network address it came from.
-        before: the secret of a session that this browser had; it ends.
+        email: the address as typed.
+        password: the password as typed.
+        address: the network address of the request.
+        before: the secret of this browser's previous session, which ends.
 
     Raises:
         SignInFailed: address or password is wrong; which, is not reported.

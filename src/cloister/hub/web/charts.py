@@ -40,7 +40,7 @@ class Picture:
     """Chart that can be drawn of a result.
 
     Attributes:
-        column: whose numbers it shows.
+        column: the column with the numbers.
         groups: the columns along the axis and, if there are two, by colour.
         text: alternative text.
     """

@@ -26,7 +26,7 @@ Its template:
       {{ parts.field("title", "Title", value=dataset.title, hint="Shown in lists.") }}
       {{ parts.button("Save") }}</form>{% endblock %}
 
-Dependencies: `visitor` (anybody), `signed_in`, `with_role("operator", …)` (any of these roles), and for /api
+Dependencies: `visitor` (all visitors), `signed_in`, `with_role("operator", …)` (any of these roles), and for /api
 `scoped("work")`: signed in, and a token must have that scope. A token works under /api only; a GET with it needs
 `read` at least. A rate limit applies to every visitor. A route that needs the database is `def` and runs in a thread;
 one that does not is `async def`, which saves the thread.
@@ -85,15 +85,15 @@ class Visitor:
 
     Attributes:
         hub: the hub.
-        person: who is signed in, with the second factor if there is one; None for a stranger.
+        person: the signed-in user, with the second factor if there is one; None for a stranger.
         session: the browser's session; None with a token.
-        pending: who has shown a password but not yet the second factor.
-        scopes: what a token allows; everything for a browser.
-        token: whether a token was shown instead of a cookie.
-        csrf: what a form must send back.
+        pending: the user whose password was checked but not yet the second factor.
+        scopes: the scopes of a token; all of them for a browser.
+        token: True if a token was sent instead of a cookie.
+        csrf: the token that a form must send back.
         environment: time, country and network, for policies.
         address: the network address.
-        unread: how many notices wait.
+        unread: the number of unread notifications.
     """
 
     hub: "Hub"

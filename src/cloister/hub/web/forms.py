@@ -37,9 +37,9 @@ class Form(Mapping[str, str]):
         """Return a required field, trimmed.
 
         Args:
-            name: of the field.
-            label: what the page calls it.
-            most: how many characters are taken.
+            name: the name of the field.
+            label: the label on the page.
+            most: the largest number of characters.
         """
         value = self.get(name, "").strip()
         if not value:

@@ -55,9 +55,9 @@ class Refill(HTMLParser):
     Args:
         here: the page's path, to which forms without an action send.
         action: the path that the form was sent to.
-        sent: its texts.
+        sent: the texts that were sent.
         page: the address at which the page is found again; the form says it from then on. Empty: unknown.
-        notice: what is put above everything else, as HTML.
+        notice: HTML to insert above everything else.
     """
 
     def __init__(self, here: str, action: str, sent: Sequence[tuple[str, str]], page: str, notice: str = "") -> None:

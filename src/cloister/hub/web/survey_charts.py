@@ -23,7 +23,7 @@ def shares(
 
     Args:
         rows: as `Found.rows` gives them.
-        ordered: whether the values have an order of their own: then many of them stand along an axis.
+        ordered: True if the values have a natural order: then many of them are placed along an axis.
         theme: light or dark.
         size: of the page.
     """

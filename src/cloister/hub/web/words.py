@@ -62,7 +62,7 @@ def cell_text(cell: Mapping[str, Any], places: int | None = None) -> str:
 
     Args:
         cell: value, low and high.
-        places: how many decimals, where a column should have the same in every row.
+        places: the number of decimals, where a column should have the same in every row.
     """
     value, low, high = cell.get("value"), cell.get("low"), cell.get("high")
     if low is None or high is None or not all(_number(one) for one in (value, low, high)):

@@ -48,11 +48,11 @@ class Shared:
     """Tables of a dataset that a user may download.
 
     Attributes:
-        dataset: whose.
-        mine: whether the person owns it.
-        purpose: for which they were decided about; "" for the owner, who needs none.
-        purposes: which could be stated.
-        sheets: the newest first.
+        dataset: the dataset.
+        mine: True if the user owns it.
+        purpose: the purpose of the decision; "" for the owner, who needs none.
+        purposes: the purposes that could be stated.
+        sheets: the tables, newest first.
     """
 
     dataset: Dataset
@@ -101,7 +101,7 @@ def take(
     """Return one table with its content, and the purpose of the decision.
 
     Args:
-        what: is taken: `sheet`, `parquet`, …; for the audit log.
+        what: the downloaded part: `sheet`, `parquet`, …; for the audit log.
 
     Raises:
         NotHere: there is none of that number for this person.

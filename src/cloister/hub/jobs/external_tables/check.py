@@ -137,12 +137,12 @@ class Given:
     """Table that may be submitted.
 
     Attributes:
-        facts: the schema's, of the table it was made from.
+        facts: the schema's facts on the table it was made from.
         handed: its rows and its side file.
-        content: the file, to the byte.
-        loss: what the side file says it cost.
-        scoring: what its score cost, if it has one.
-        key: the one under which its receipt holds; "" if it has no receipt.
+        content: the bytes of the file.
+        loss: the loss that the side file states.
+        scoring: the loss of its score, if it has one.
+        key: the public key of its receipt; "" if it has no receipt.
     """
 
     facts: Table
@@ -165,7 +165,7 @@ def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
         content: the table, as Parquet.
         side: its side file.
         key: the public key that signed its receipt; may be empty if it has none.
-        schema: of the dataset.
+        schema: the schema of the dataset.
 
     Raises:
         BadForm: with the problem, and what to do.
@@ -196,12 +196,12 @@ class Described:
     """Table that may be submitted, without its rows: the part that a web process holds.
 
     Attributes:
-        content: the file, to the byte.
+        content: the bytes of the file.
         side: its side file.
-        names: its columns.
-        rows: how many it has.
-        key: the one under which its receipt holds; "" if it has no receipt.
-        page: what its page will show.
+        names: the names of its columns.
+        rows: the number of its rows.
+        key: the public key of its receipt; "" if it has no receipt.
+        page: the content of its page.
     """
 
     content: bytes

@@ -1,7 +1,7 @@
 """Submission of a synthetic table that an owner made elsewhere: checked, charged, then shared.
 
     both files ─► checked against the public schema ─► a job ─► the ledger is charged ─► done: others may see it
-                  nothing is kept if it does not fit            refused: nobody ever does
+                  nothing is kept if it does not fit            refused: it is never shown
 
 It is stored like a table that this hub made: as the result of a finished job, whose requester is the owner. A release
 about the people in the data counts against their budget wherever it was made. The hub vouches for the charge and for
@@ -56,7 +56,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
     Args:
         hub: the hub.
         person: must own the dataset.
-        name: of the dataset.
+        name: the name of the dataset.
         content: the table, as Parquet.
         side: its side file.
         key: the public key that signed its receipt, if it has one.

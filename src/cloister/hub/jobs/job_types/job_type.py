@@ -31,14 +31,14 @@ class Field:
     """Field of a job type's form, as data: pages draw it, the client fills it in.
 
     Attributes:
-        name: in the form and in JSON.
-        label: what a page calls it.
-        kind: how it is filled in; `sql` is a large editor, `loss` a text such as 'rho 0.01', `table` one of the tables,
+        name: the name in the form and in JSON.
+        label: the label on a page.
+        kind: the input type; `sql` is a large editor, `loss` a text such as 'rho 0.01', `table` one of the tables,
             `column` the names of columns.
         hint: a sentence below it.
-        default: what it holds at first.
-        required: whether it must be filled in.
-        choices: for a choice.
+        default: the initial value.
+        required: True if it must be filled in.
+        choices: the values of a choice.
     """
 
     name: str
@@ -55,14 +55,14 @@ class Planned:
     """Cost of a job and expected error of its answer. Planning costs nothing and reads no row.
 
     Attributes:
-        loss: what the dataset pays, in the measure of its account; an amount of 0 if nothing.
-        own: what the person's account pays: the same, and what the record tells them for the first time.
+        loss: the loss of the dataset, in the measure of its account; an amount of 0 if none.
+        own: the loss of the user's account: the same, and stored releases that are new to them.
         lines: the plan in words.
-        errors: each answer, with the error to expect.
-        statements: the SQL that the engine will run. The gateway removes it unless the asker sees the tables whole.
-        notes: what to keep in mind.
-        blocked: why it cannot run as things stand, such as a limit that it would pass; empty if it can.
-        decision: the number of the hub's decision about it in the audit log; 0 while there is none.
+        errors: each answer, with its expected error.
+        statements: the SQL that the engine will run. The gateway removes it unless the user sees the whole tables.
+        notes: notes for the user.
+        blocked: the reason why it cannot run at present, such as a limit that it would exceed; empty if it can.
+        decision: the number of the hub's decision on it in the audit log; 0 while there is none.
     """
 
     loss: Loss
@@ -93,8 +93,8 @@ class Done:
     """Result of a job.
 
     Attributes:
-        result: for the result page and the client; plain JSON, and nothing but what was released.
-        receipts: the signed proofs, one for each charge.
+        result: the result for its page and the client; plain JSON, with released data only.
+        receipts: the signed receipts, one for each charge.
     """
 
     result: dict[str, Any]

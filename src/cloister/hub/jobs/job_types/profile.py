@@ -30,9 +30,9 @@ class ProfileColumn:
 
     Attributes:
         column: its name.
-        type: of the column.
-        sql: the expression that is grouped by.
-        labels: what each group is called, by the expression's value; others are written as they are.
+        type: the type of the column.
+        sql: the grouping expression.
+        labels: the label of each group, by the expression's value; other values are shown unchanged.
         note: a sentence about it.
     """
 

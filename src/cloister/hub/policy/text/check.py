@@ -93,7 +93,7 @@ def run(policy_text: str, tests_text: str, schema: Schema | None = None) -> Poli
     Args:
         policy_text: the policy.
         tests_text: the tests.
-        schema: of the dataset, for cases about views.
+        schema: the schema of the dataset, for cases about views.
 
     Raises:
         BadPolicy: one of the pages cannot be read; with every problem.

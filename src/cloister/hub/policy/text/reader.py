@@ -37,8 +37,8 @@ def read(text: str, schema: Schema | None = None) -> Policy:
     """Read the policy in a text.
 
     Args:
-        text: YAML; docs/guides/write-a-policy.md shows all words.
-        schema: of the dataset, if it is known: then columns and rules are checked against it.
+        text: the YAML; docs/guides/write-a-policy.md shows all keywords.
+        schema: the schema of the dataset, if known: then columns and rules are checked against it.
 
     Raises:
         BadPolicy: with every problem.

@@ -92,7 +92,7 @@ class RequestList(BaseModel):
 
 
 class NoticeList(BaseModel):
-    """A notice."""
+    """A notification."""
 
     id: int
     text: str

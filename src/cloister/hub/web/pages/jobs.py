@@ -81,12 +81,12 @@ def draw(
     """Render the page of a job.
 
     Args:
-        request: whose answer it is.
+        request: the HTTP request.
         job: as the visitor may see it.
-        at: where its files are.
-        words: what their addresses need besides, as a query.
-        above: the page it belongs to: address and title.
-        asked: the request about it, if there is one.
+        at: the address of its files.
+        words: the query string of these addresses.
+        above: address and title of the parent page.
+        asked: the approval request for it, if there is one.
         detail: what went wrong, for the owner only.
     """
     here: Visitor = request.state.visitor

@@ -33,10 +33,10 @@ class SynthesisRequest:
     Attributes:
         method: the generator.
         table, columns: names as the schema spells them; no columns: all that can be used.
-        budget: the whole spend, as the noise needs it.
-        share: of the spend that pays for a score; 0 for none.
-        rows: how many; None: as many as a noisy count says, up to the limits here.
-        bins: for numbers and dates.
+        budget: the whole spend, in the measure of the noise.
+        share: the part of the spend that pays for a score; 0 for none.
+        rows: the number of rows; None: a noisy count, up to the limits here.
+        bins: the number of bins for numbers and dates.
     """
 
     method: str

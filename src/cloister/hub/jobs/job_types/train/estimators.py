@@ -14,12 +14,12 @@ class Offer:
 
     Attributes:
         name: its class in `cloister.learn`.
-        about: what it is, in few words.
-        predicts: one of a list of classes, a number, or nothing.
-        takes: which columns can be features: all, numbers, or those with a list of values.
-        missing: whether numbers may be missing in it.
-        by_row: whether the method protects one row, so that a unit with more of them pays for each (group privacy).
-        parts: the parameter that says how many clusters or components there are.
+        about: a short description.
+        predicts: the type of prediction, a class, a number, or nothing.
+        takes: columns that can be features: all, numbers, or those with a list of values.
+        missing: True if it accepts missing numbers.
+        by_row: True if the method protects one row, so that a unit with more rows pays for each (group privacy).
+        parts: the parameter for the number of clusters or components.
     """
 
     name: str

@@ -28,12 +28,12 @@ class TrainingRequest:
     Attributes:
         offer: the estimator.
         table, target, features: names as the schema spells them; no target for clusters and components.
-        budget: the whole spend, as the noise needs it.
-        share: of the spend that pays for the evaluation; 0 for none.
+        budget: the whole spend, in the measure of the noise.
+        share: the part of the spend that pays for the evaluation; 0 for none.
         group: the column whose groups are compared; "" for none.
-        parts: of clusters or components.
-        terms: what is public of the columns.
-        given: the features were named, not chosen here.
+        parts: the number of clusters or components.
+        terms: the public facts of the columns.
+        given: True if the user named the features.
     """
 
     offer: Offer

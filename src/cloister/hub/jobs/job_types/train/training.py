@@ -58,7 +58,7 @@ def rehearse(data: Dataset, asked: TrainingRequest) -> list[Any]:
     Returns:
         the noise of every step, in order; those of an evaluation last.
 
-    Privacy: no row is read: the engine behind it has none, and does not know where any are.
+    Privacy: no row is read: the engine has none, and no access to any.
     """
     meter, empty = _Noted(), nobody(data)
     with paying(meter):
@@ -79,7 +79,7 @@ def carry_out(
     """Charge, fit, and evaluate the model on the units held out.
 
     Args:
-        steps: about how many there will be, from the rehearsal.
+        steps: the approximate number of steps, from the rehearsal.
 
     Privacy: the spend, for the unit of the dataset, charged to the dataset and to the user in one entry. Units held
         out are not used for the fit, and all others are not used for the evaluation.
