@@ -5,6 +5,7 @@ access.py     requests for a role of the policy; granted roles
 release.py    requests for a release whose cost needs approval; the effect of a decision on its job
 decision.py   agree, deny, comment, withdraw, revoke, expire
 mail.py       notifications by e-mail
+visibility.py datasets and jobs that a user may see
 """
 
 from cloister.hub.approvals.access import ask_access, granted_roles

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["OPEN_DAYS", "ask_access", "askable_purposes", "granted_roles"]
 
 OPEN_DAYS = 14  # how long a request waits for a decision
-_A_DAY = 10  # requests of one person for one dataset
+_A_DAY = 10  # requests of one user for one dataset
 
 
 def ask_access(

@@ -23,7 +23,7 @@ __all__ = ["ACCESS_DAYS", "comment", "decide", "expire", "find", "revoke", "with
 
 ACCESS_DAYS = 365  # how long a granted access lasts unless the reviewer says otherwise
 _LONGEST = 4000
-_IN_A_ROW = 10  # comments of one person without an answer
+_IN_A_ROW = 10  # comments of one user without an answer
 
 
 def find(hub: "Hub", session: Session, person: Person, number: int, *, to_change: bool = False) -> Request:
@@ -137,7 +137,7 @@ def comment(hub: "Hub", session: Session, person: Person, request: Request, text
     Raises:
         NotHere: this user may not see the request.
         BadForm: the comment is empty.
-        TooMany: the last comments were all this person's.
+        TooMany: the last comments were all this user's.
     """
     request = find(hub, session, person, request.id)
     if not text.strip() or len(text) > _LONGEST:

@@ -67,7 +67,7 @@ def _unverified(hub: "Hub", most: int) -> list[int]:
 
 def _send_link(hub: "Hub", number: int, send: _Send) -> bool:
     """Create a link and send it. The secret is only in the e-mail: shown on a page it would prove no address."""
-    from cloister.hub.users.accounts import make_verify_link  # people tell by notices: not at the top
+    from cloister.hub.users.accounts import make_verify_link  # accounts send notifications: not at the top
 
     with hub.database.writing() as session:
         mine = sa.update(Person).where(Person.id == number, Person.verify_asked.is_not(None)).values(verify_asked=None)

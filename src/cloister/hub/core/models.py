@@ -2,7 +2,7 @@
 
 Organisation ── Person ── Session, Token, OneTimeLink; Try
 Dataset ── Version (its sealed tables), Policy (its versions), Upload
-Job: a piece of work on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
+Job: a job on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
 Request: waits for a decision about access, or about a release above a threshold; Decision, Comment
 Notice, AuditEntry
 Survey ── Invitation (who may answer), Submission (reports, never true answers), Refusal (how many, by reason)

@@ -1,8 +1,8 @@
 """Gateway of every request for a job: policy, plan, limits, approval, queue.
 
     who and which dataset ─► the policy's verdict ─► a plan on tables without rows ─► limits ─► the queue
-       not here, unless        written into the      what it costs, how wrong         or first an
-       they may know of it     audit log             it may be                        approval
+       not found, unless       written into the      its cost and                     or first an
+       they may see it         audit log             expected error                   approval
 
 Nothing here can read a row: plans are made on tables without rows, and nothing can be charged.
 """
@@ -100,7 +100,7 @@ def plan(
     """Return the cost of a job and the expected error of its answer. Costs nothing.
 
     Raises:
-        NotHere: there is no such dataset for this person.
+        NotHere: there is no such dataset for this user.
         Denied: the policy refuses; the audit log records it.
     """
     passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
@@ -136,7 +136,7 @@ def submit(
     """Queue a job, or let it wait for an approval.
 
     Raises:
-        NotHere: there is no such dataset for this person.
+        NotHere: there is no such dataset for this user.
         Denied: the policy refuses; nothing is spent, and the audit log records it.
         OverBudget: it would exceed a limit at present.
         NotNow: the dataset is paused or has no tables.
@@ -232,7 +232,7 @@ def pass_gate(
     """Decide by the policy, and plan on tables without rows.
 
     Raises:
-        NotHere: there is no such dataset for this person.
+        NotHere: there is no such dataset for this user.
         Denied: the policy refuses; the audit log records it.
         BadInput, Refused: the request cannot be planned.
     """
@@ -476,7 +476,7 @@ def forget(hub: "Hub", person: Person, job_id: int) -> None:
     """Delete the result of a user's own job. Receipt and charge stay; repeating the request costs nothing new.
 
     Raises:
-        NotHere: it is not this person's, or has no result.
+        NotHere: it is not this user's, or has no result.
     """
     with hub.database.writing() as session:
         found = find_job(session, person, job_id)

@@ -32,7 +32,7 @@ from cloister.privacy.loss import Loss
 __all__ = ["OPERATIONS", "SEE_SCHEMA", "Approval", "Budget", "Period", "Policy", "Role", "allowed_join"]
 
 SEE_SCHEMA = "see schema"
-# Operations that every hub knows; kinds of work bring their own words.
+# Operations of every hub; job types add their own.
 OPERATIONS = (SEE_SCHEMA, "query", "profile", "train", "synthesise")
 
 

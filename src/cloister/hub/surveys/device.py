@@ -68,7 +68,7 @@ def _levels(asked: SurveyQuestion, question: Question) -> list[tuple[PrivacyLeve
     """Return each level with its mechanism; both are sorted by epsilon.
 
     Raises:
-        BadInput: a mechanism costs more than its level says. The noise would be less than what the person chose.
+        BadInput: a mechanism costs more than its level says. The noise would be less than the person's choice.
     """
     if len(asked.levels) != len(question.levels):
         raise BadInput(f"{asked.id} is told with other levels than its mechanisms have. Do not answer it.")

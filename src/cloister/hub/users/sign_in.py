@@ -91,7 +91,7 @@ def second_factor(hub: "Hub", secret: str, code: str, address: str) -> Entered:
 
     Raises:
         SignInFailed: the code is wrong or was used, or the session is gone.
-        TooMany: too many wrong codes for this person or from this address.
+        TooMany: too many wrong codes for this user or from this address.
     """
     with hub.database.writing() as session:
         person, before = _waiting(session, secret)

@@ -79,7 +79,7 @@ def look(hub: "Hub", person: Person, name: str, purpose: str, environment: Envir
     """Return the tables that a user may download; for the first purpose that allows it, unless they state one.
 
     Raises:
-        NotHere: there is no such dataset for this person.
+        NotHere: there is no such dataset for this user.
         Denied: the policy does not let them synthesise; the audit log records it.
     """
     with hub.database.reading() as session:
@@ -104,7 +104,7 @@ def take(
         what: the downloaded part: `sheet`, `parquet`, …; for the audit log.
 
     Raises:
-        NotHere: there is none of that number for this person.
+        NotHere: there is none of that number for this user.
         Denied: the policy does not let them synthesise; the audit log records it.
     """
     with hub.database.reading() as session:

@@ -66,7 +66,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         for it, and not that these rows follow from what was measured.
 
     Raises:
-        NotHere: the person does not own such a dataset.
+        NotHere: the user does not own such a dataset.
         BadForm: the files are not what they must be.
         OverBudget: the budget does not suffice; nothing is charged, and the table is not shared.
     """

@@ -68,7 +68,7 @@ def trust(request: Request) -> Response:
 
 
 def _waiting(session: Session, person: Person) -> dict[str, Any]:
-    """Return a user's own things and what waits for them."""
+    """Return a user's own datasets and jobs, and what waits for them."""
     mine = sa.select(Dataset).where(Dataset.owner_id == person.id, Dataset.deleted.is_(None))
     owned: Sequence[Dataset] = session.scalars(mine.order_by(Dataset.title, Dataset.name)).all()
     asked = sa.select(Asked).where(Asked.state == "open", Asked.person_id == person.id)
