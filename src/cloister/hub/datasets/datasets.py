@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{1,59}")  # no @: the ledger writes dataset@person
-_ERASING = "erase-pending"  # a file: a key was erased, and may still be in the write-ahead log
+_ERASING = "erase-pending"  # a file: a key was erased, and may still lie in the write-ahead log
 _TAKEN = ("new",)  # /datasets/new is a page
 _DIALECTS: dict[str, DialectName] = {"sealed": "duckdb", "folder": "duckdb", "postgres": "postgres", "spark": "spark"}
 
@@ -414,7 +414,7 @@ def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None
     hub.audit.write(session, person.id, "dataset.deleted", f"dataset/{dataset.name}")
     session.flush()
     folders = [hub.folder / "sealed" / str(dataset.id), *(hub.folder / "uploads" / upload.id for upload in waiting)]
-    (hub.folder / _ERASING).touch(mode=0o600)  # before the commit: a process killed after it leaves this mark
+    (hub.folder / _ERASING).touch(mode=0o600)  # before the commit: whoever is killed after it leaves word
     afterwards(session, lambda: _erase(hub, folders))
 
 
@@ -426,12 +426,12 @@ def _erase(hub: Hub, folders: list[Path]) -> None:
 
 
 def finish_erasing(hub: Hub) -> bool:
-    """Overwrite erased keys in the write-ahead log and in copies that a killed backup left.
+    """Overwrite erased keys where they still lie: in the write-ahead log, and in copies that a killed backup left.
 
-    While a reader is active, SQLite keeps the pages that it sees. Workers try again until it is done.
+    While somebody reads the database, SQLite keeps the pages that they see. Workers try again until it is done.
 
     Returns:
-        True if nothing is left to erase.
+        whether nothing is left to erase.
     """
     remove_orphaned_copies(hub.folder)
     pending = hub.folder / _ERASING
